@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// abouts are the workloads as the page tells them.
+// abouts are the descriptions of the workloads on the page.
 func abouts() (all []page.About) {
 	for _, w := range workloads {
 		if w.name == limitsName {

@@ -15,10 +15,10 @@ import (
 // limitsName is the workload that measures the machine alone, without penstock.
 const limitsName = "limits"
 
-// bareRounds is how often each is measured; the median counts.
+// bareRounds is the number of measurements of each. The median counts.
 const bareRounds = 3
 
-// bare is something that the machine does by itself.
+// bare is a measurement of the machine alone.
 type bare struct {
 	name, about string
 	run         func(e *env, in load.Input) (measure, error)
@@ -47,7 +47,7 @@ var bares = []bare{
 	}},
 }
 
-// bareLines measures them, and returns a line of each; a program that is not installed has none.
+// bareLines measures them and returns a line for each. It skips programs that are not installed.
 func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 	in, err := e.inputFor(w)
 	if err != nil {
@@ -111,7 +111,8 @@ func piped(in load.Input, program, path string) (measure, error) {
 	return of(r, in), err
 }
 
-// gzipped packs a file beside itself, once, at gzip's own default, and returns the packed one.
+// gzipped compresses a file at gzip's default level into a file beside it, unless that exists, and
+// returns its path.
 func gzipped(path string) (packed string, err error) {
 	packed = path + ".gz"
 	if _, err := os.Stat(packed); err == nil {

@@ -24,8 +24,8 @@ type contender struct {
 // ours is penstock's name in results.
 const ours = "penstock"
 
-// The gate works in memory where the machine has that much: its ratios are about the program, and a
-// disk's speed varies from day to day by a factor of three.
+// The gate works in memory if the machine has enough, because its ratios describe the program, and
+// the speed of a disk varies by a factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -86,7 +86,7 @@ func bench(o options) (err error) {
 	return errors.Join(append(wrong, e.judge(lines, kept))...)
 }
 
-// choose finds the workloads that were asked for.
+// choose returns the selected workloads.
 func choose(only string) (chosen []workload, err error) {
 	if only == "" {
 		return workloads, nil
@@ -108,7 +108,7 @@ func choose(only string) (chosen []workload, err error) {
 	return chosen, nil
 }
 
-// names are those of all workloads.
+// names returns the names of all workloads.
 func names() (all []string) {
 	for _, w := range workloads {
 		all = append(all, w.name)
@@ -161,7 +161,7 @@ func (o options) ratios() (result.Kept, error) {
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
-	if e.keep { // which ones are kept the file says
+	if e.keep { // the file lists the shares that are kept
 		var err error
 		if kept, err = e.ratios(); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (e *env) share(left []workload) {
 	}
 }
 
-// part is how much of the time a workload gets beside others.
+// part returns the share of the time that a workload gets among others.
 func (w workload) part() float64 {
 	switch {
 	case w.weight > 0:

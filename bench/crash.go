@@ -163,7 +163,7 @@ func killedIntoHTTP(e *env, in load.Input) (measure, error) {
 	return m, nil
 }
 
-// arrived tells how many records a receiver has.
+// arrived returns a function that counts the records of a receiver, or returns -1 on an error.
 func arrived(rec *receiver.Receiver) func() int64 {
 	return func() int64 {
 		s, err := rec.Stats()
@@ -251,7 +251,7 @@ func killedIntoPostgres(e *env, in load.Input) (measure, error) {
 	if err != nil {
 		return measure{}, err
 	}
-	started := int64(0) // nothing to look at is cheap enough: a start counts as progress
+	started := int64(0) // no cheap measure of progress exists, so a start counts as progress
 	c := crash{seed: 9, after: between(150, 400), progress: func() int64 {
 		started++
 		return started
@@ -263,7 +263,7 @@ func killedIntoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// sizes is how long some files are together.
+// sizes returns the total size of some files.
 func sizes(paths ...string) (n int64) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil {

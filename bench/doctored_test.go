@@ -158,8 +158,8 @@ func TestDoctoredJSON(t *testing.T) {
 	}
 }
 
-// A record that comes twice where nothing failed misses a target, as one does that is lost; a job
-// that is done before the last kill, too.
+// Each of these misses a target: a record that is repeated without a failure, a lost record, and a
+// job that ends before the last kill.
 func TestTargetsOfCounts(t *testing.T) {
 	for _, w := range workloads {
 		if w.name == limitsName {

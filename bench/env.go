@@ -23,10 +23,10 @@ type env struct {
 	blocks map[load.Kind]*load.Block
 	live   *load.Block
 	inputs map[string]load.Input
-	// nil: none was started; an interrupt stops it, also while it starts
+	// nil if none was started; an interrupt stops it, also during its start
 	server  atomic.Pointer[server]
 	ledgers int
-	startup float64 // CPU seconds of a run over one line; 0: not measured
+	startup float64 // CPU seconds of a run over one line; 0 if not measured
 	lastCPU float64 // of the run measured last
 	found   []rival.Program
 	absent  []rival.Program
@@ -53,7 +53,7 @@ func newEnv(o options) (*env, error) {
 	return e, err
 }
 
-// closeOnSignal sees to it that an interrupted run leaves nothing behind.
+// closeOnSignal ensures that an interrupted run leaves nothing behind.
 func (e *env) closeOnSignal() {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
@@ -101,7 +101,7 @@ func (e *env) note(text string) {
 	e.notes = append(e.notes, text)
 }
 
-// takeNotes returns the notes and forgets them.
+// takeNotes returns the notes and clears them.
 func (e *env) takeNotes() string {
 	text := strings.Join(e.notes, "; ")
 	e.notes = nil
@@ -148,7 +148,7 @@ func (e *env) input(kind load.Kind, size int64) (load.Input, error) {
 	return in, err
 }
 
-// inputOf makes a file of so many access log lines.
+// inputOf makes a file of about the given number of access log lines.
 func (e *env) inputOf(records int64) (load.Input, error) {
 	b, err := e.block(load.Combined)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// flame makes the graph of a profile, prints the functions that took most, and returns the shares
-// of its parts.
+// flame draws the flame graph of a profile, prints the most expensive functions, and returns the
+// shares of its parts.
 func flame(name, program, out string) ([]result.Share, error) {
 	file := filepath.Join(out, name+".pprof")
 	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
@@ -86,7 +86,8 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	return all
 }
 
-// runtimes are parts of the runtime by a function above which nothing of the program stands.
+// runtimes maps a function of the runtime to the part of the runtime it belongs to. No function of
+// the program is above it on a stack.
 var runtimes = []struct{ function, part string }{
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.gcAssistAlloc", "garbage collection"},
@@ -127,7 +128,7 @@ func part(functions []string) string {
 	return packageOf(leaf)
 }
 
-// packageOf is the package of a function, with its path.
+// packageOf returns the package of a function, with its path.
 func packageOf(function string) string {
 	folder, name := "", function
 	if i := strings.LastIndexByte(function, '/'); i >= 0 && !strings.Contains(function[:i], "[") {
@@ -180,7 +181,7 @@ func keepProfile(e *env, name, out string, shares []result.Share) error {
 	return all.Write(keptShares)
 }
 
-// lookSeconds is how long a workload that misses a target is looked at.
+// lookSeconds is the duration of the profile of a workload that misses a target.
 const lookSeconds = 4
 
 // profileMissed profiles the workloads that miss a target, if they can be profiled.

@@ -50,12 +50,12 @@ var growings = []growing{
 }
 
 const (
-	manyFiles = 100_000 // from here on a step is measured once
-	manyBytes = 1e10    // from here on the disk is asked first
+	manyFiles = 100_000 // a step with at least as many files is measured once
+	manyBytes = 1e10    // for at least as many bytes, the free disk space is checked first
 )
 
-// A run that takes less than steady CPU seconds differs much from the next one by its start alone:
-// the median is of more.
+// Runs of less than steady CPU seconds vary much, because of their start alone. The median of more
+// runs is taken.
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
@@ -152,12 +152,12 @@ func roomFor(dir string, n int64) bool {
 	return syscall.Statfs(dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
 
-// smallest is the least cost that is told, in CPU seconds: below it a run is no different from one
-// with a line.
+// smallest is the lowest reported cost in CPU seconds. Below it, a run cannot be distinguished from
+// a run with one line.
 const smallest = 0.001
 
-// above is the CPU time of a run beyond that of one with a single line, the median of which is
-// measured once.
+// above is the CPU time of a run minus that of a run with a single line. The median of the latter
+// is measured once.
 func (e *env) above(m measure) (float64, error) {
 	e.lastCPU = m.CPU
 	if e.startup == 0 {

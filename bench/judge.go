@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the gate without a measurement: judge -ratios FILE -machine NAME LINES..., where
+// judgeLines applies the gate to earlier results: judge -ratios FILE -machine NAME LINES... The
 // LINES are files with the output of -json.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)

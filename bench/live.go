@@ -164,7 +164,7 @@ func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	return r, written, errors.Join(err, stopped)
 }
 
-// settleIn is how long a program has to start before something is written.
+// settleIn is the time that a program has to start before anything is written.
 const settleIn = 500 * time.Millisecond
 
 // fed returns the written amount, as the limit of a live load.

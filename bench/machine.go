@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// entries adds to lines where and how they were measured.
+// entries adds the machine and the command to lines.
 func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	run := result.Run{
 		Time: e.begun.UTC().Format(result.TimeForm), Machine: machine(),

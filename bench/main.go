@@ -1,8 +1,8 @@
-// Command bench measures penstock against physical limits, and against other programs where they
-// are at hand, in one run: interleaved rounds of whole processes, every ratio printed, the median
-// quoted.
+// Command bench compares penstock with physical limits, and with other programs that are installed,
+// in one run. It measures whole processes in interleaved rounds, prints every ratio, and quotes the
+// median.
 //
-// It is a module of its own, outside go.work, so that the tests of the project fetch no rivals. It
+// It is a separate module outside go.work, so that the tests of the project fetch no rivals. It
 // needs only Go and the penstock binary: `make bench` from the top of the project.
 package main
 
@@ -127,7 +127,7 @@ the targets of the Makefile (make help) start it there. Workloads: %s.
 }
 
 func exit(err error) {
-	if errors.Is(err, flag.ErrHelp) { // of a part, which has told its flags
+	if errors.Is(err, flag.ErrHelp) { // of a part, which has printed its flags
 		os.Exit(0)
 	}
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// busy is processor time at one moment: of the whole machine, and of this harness with all it has
-// waited for.
+// busy is the CPU time used so far by the whole machine, and by this harness and the processes it
+// has waited for.
 type busy struct {
 	at         time.Time
 	all, ours  float64 // seconds
 	measurable bool
 }
 
-// ticksPerSecond is USER_HZ, in which the kernel tells times.
+// ticksPerSecond is USER_HZ, the unit of the times that the kernel reports.
 const ticksPerSecond = 100
 
 func busyNow() busy {
@@ -50,8 +50,8 @@ func busyNow() busy {
 	return b
 }
 
-// othersSince is how many cores programs that are none of ours took since then, on average. A
-// database server that runs beside the harness is one of them.
+// othersSince returns the average number of cores that other programs took since then. A database
+// server that runs beside the harness is one of them.
 func (b busy) othersSince() float64 {
 	now := busyNow()
 	seconds := now.at.Sub(b.at).Seconds()

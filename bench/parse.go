@@ -27,7 +27,8 @@ var parsers = map[string]string{
 	"json":  "{ format: json }",
 }
 
-// parsing is a config that parses; JSON gets a field and loses one. sink is YAML.
+// parsing returns a config that parses records. JSON records get a field and lose one. sink is
+// YAML.
 func parsing(format, sink string) string {
 	change := ""
 	if format == "json" {
@@ -117,7 +118,7 @@ func changedAsAsked(in, out string) error {
 		a, errA := from.ReadBytes('\n')
 		b, errB := to.ReadBytes('\n')
 		if errA != nil || errB != nil {
-			return nil // how many there are is counted elsewhere
+			return nil // their number is checked elsewhere
 		}
 		want, err := changed(a)
 		if err != nil {

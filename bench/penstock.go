@@ -16,7 +16,7 @@ import (
 // measure is the result of one run of one program.
 type measure struct {
 	proc.Run
-	bytes, records int64 // of input that were asked of it
+	bytes, records int64 // of the requested input
 	lost, repeated int64
 	figures        map[string]float64
 }
@@ -91,10 +91,10 @@ func (j *job) once() (proc.Run, summary, error) {
 	return r, s, err
 }
 
-// runPatience is how long a run may take at most.
+// runPatience is the maximum duration of a run.
 const runPatience = 4 * time.Minute
 
-// summary is the one pipeline of `penstock run --json`.
+// summary is the only pipeline in the output of `penstock run --json`.
 type summary struct {
 	ReadRecords int64 `json:"read_records"`
 	Delivered   int64

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// toHTTP is a config that posts raw bodies to endpoints, each a worker; more is YAML of the
-// pipeline.
+// toHTTP returns a config that posts raw bodies to endpoints. Each endpoint is a worker. more is
+// YAML of the pipeline.
 func toHTTP(urls []string, more string) string {
 	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s",
 		strings.Join(urls, ", "), more)
@@ -58,7 +58,7 @@ func (m *measure) see(s receiver.Stats) {
 	}
 }
 
-// intoReceiver runs penstock once against a receiver with so many endpoints.
+// intoReceiver runs penstock once against a receiver with the given number of endpoints.
 func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int,
 	more string) (measure, error) {
 	var s summary
@@ -90,7 +90,7 @@ const slowRecords = 1000
 // slowBatches makes batches of as many.
 const slowBatches = "    batch: { records: 1000, bytes: 16MiB }\n"
 
-// slow is a receiver that takes its time and serves so many requests at once.
+// slow is a receiver with a service time and a number of concurrent requests.
 type slow struct {
 	delay time.Duration
 	slots int

@@ -109,7 +109,7 @@ func profile(args []string) error {
 	return errors.Join(err, e.close())
 }
 
-// profile looks at a workload for some seconds and returns where its time went.
+// profile profiles a workload for some seconds and returns the shares of its parts.
 func (e *env) profile(name string, seconds int, out string) ([]result.Share, error) {
 	w, ok := profiledAs[name]
 	if !ok {
@@ -142,7 +142,7 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 	return flame(name, e.penstock, out)
 }
 
-// profileFed puts one file after the other into the spool directory while look looks.
+// profileFed puts one file after another into the spool directory while look profiles.
 func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	look func(chan<- error)) error {
 	text, err := w.config(e, rec.Endpoints(4))
@@ -172,7 +172,7 @@ func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	return errors.Join(err, stopErr)
 }
 
-// profileLive has lines written at the workload's pace while look looks.
+// profileLive writes lines at the workload's rate while look profiles.
 func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int,
 	look func(chan<- error)) error {
 	block, err := e.timed()

@@ -29,7 +29,7 @@ func (r rivalFlags) Set(text string) error {
 	return nil
 }
 
-// findRivals looks for rivals where they are asked for.
+// findRivals finds the rivals if they were requested.
 func (e *env) findRivals() (err error) {
 	if !e.full && !e.figures && len(e.rivals) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (e *env) sayAbsent(workload string) {
 	}
 }
 
-// rivalPatience is how long a rival may stand still.
+// rivalPatience is the time without progress after which a rival is ended.
 const rivalPatience = 20 * time.Second
 
 // rival runs one of them over a part of the input.
@@ -114,9 +114,9 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 	})
 }
 
-// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of
-// their own. It looks for them once there is as much as has to be: to read along all the time would
-// take of the cores that the program is measured on.
+// rivalIntoFile counts the records in the output to detect the end of the work, because programs
+// write different envelopes. It counts once the file has the minimum size: reading all the time
+// would take CPU time from the measured program.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

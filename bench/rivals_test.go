@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// harness names the variable by which the tests' program is the harness itself.
+// harness is the environment variable that makes the test binary act as the harness.
 const harness = "BENCH_TEST_HARNESS"
 
-// TestMain lets the tests' program be the harness's processes, too: the receiver and the limits.
+// TestMain lets the test binary also act as the processes of the harness: receiver and limits.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if part := parts[os.Args[1]]; part != nil {

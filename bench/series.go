@@ -55,8 +55,8 @@ func (s *series) run() error {
 	return nil
 }
 
-// round measures the limit and each contender; round -1 does not count. Every second round goes the
-// other way round, so that nobody is always the one behind another.
+// round measures the limit and each contender; round -1 does not count. Every second round has
+// the reverse order, so that no contender always runs after the same one.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -108,7 +108,7 @@ func (s *series) measureLimit() (m measure, err error) {
 	return m, nil
 }
 
-// measure runs a contender. A rival that cannot do it is told so and does not take part again.
+// measure runs a contender. A rival that cannot run the workload is left out of later rounds.
 func (s *series) measure(c contender, ran map[string]measure) error {
 	m, err := c.run(s.e, s.in)
 	switch {
@@ -194,7 +194,7 @@ func (s *series) report() (lines []result.Line) {
 	return lines
 }
 
-// disturbed is how many cores others may take before a result is called so.
+// disturbed is the number of cores taken by others above which a result counts as disturbed.
 const disturbed = 0.3
 
 func sentence(l result.Line, want wants) string {

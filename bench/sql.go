@@ -84,9 +84,9 @@ func recipes() (string, error) {
 	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
 }
 
-// noPostgres says why there is none, or "".
+// noPostgres returns the reason why there is no server, or "".
 func noPostgres() string {
-	// where Debian keeps it, off the PATH
+	// the location on Debian, which is not on the PATH
 	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if _, missing := exec.LookPath("initdb"); missing != nil && len(installed) == 0 && err == nil {
 		return "PostgreSQL's server is not installed: there is no initdb"
@@ -189,8 +189,8 @@ func intoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server
-// remembers.
+// postgresJob is penstock's job into an empty table. Each run has a new ledger, because the server
+// keeps the old one.
 func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	config, err := intoTable(e)
 	if err != nil {

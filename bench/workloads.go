@@ -17,10 +17,10 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0 means the value of -size
 	halved                bool        // the quick run takes half of the bytes
 	pairs                 quickOrFull // 0 means the value of -pairs
-	// its part of -within, beside others of 1; 0: 1, or 3 where -pairs counts
+	// weight of its share of -within. 0 means 1, or 3 if -pairs counts
 	weight float64
 	input  func(e *env) (load.Input, error)
-	// why it cannot be measured here; nil or "": it can
+	// returns why it cannot be measured here; nil or "" if it can
 	absent      func() string
 	limit, ours func(e *env, in load.Input) (measure, error) // both nil: limitsName
 }
@@ -249,7 +249,7 @@ var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}
 
-// allKills is missed by a job that was done before the last kill, or ended by itself.
+// allKills is the target that a job misses if it ends before the last kill.
 var allKills = map[string]float64{"kills": kills}
 
 var crashes = []workload{

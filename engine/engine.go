@@ -90,7 +90,7 @@ type Options struct {
 
 	// Manifest records the data read and settled in each partition, with hashes. Nil means no
 	// record. A Book must be used by one engine only.
-	Manifest *manifest.Book
+	Manifest *manifest.Totals
 }
 
 // Engine runs the pipelines of a config. Its methods are safe for concurrent use.

@@ -153,7 +153,7 @@ type disk struct {
 	now   int64
 	grain int64 // of birth times; 0: there are none
 	next  int   // identity of the next file
-	who   [3]int
+	file  [3]int
 	born  [3]int64
 	wrote [3]int64
 	text  [3][]byte
@@ -168,13 +168,13 @@ func (d *disk) see(i int) fileid.File {
 }
 
 func (d *disk) step() {
-	i := d.rng.IntN(len(d.who))
+	i := d.rng.IntN(len(d.file))
 	d.now += 1 + d.rng.Int64N(2e9)
 	d.wrote[i] = d.now
 	switch d.rng.IntN(4) {
 	case 0: // removed, and the inode is used again
 		d.next++
-		d.who[i], d.born[i], d.text[i] = d.next, d.now, nil
+		d.file[i], d.born[i], d.text[i] = d.next, d.now, nil
 		fallthrough
 	default:
 		for range d.rng.IntN(3) {
@@ -193,13 +193,13 @@ func FuzzModel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, kind uint8) {
 		grain := []int64{1, 4e6, 1e9, 0}[kind%4]
 		d := &disk{rng: rand.New(rand.NewPCG(seed, 1)), now: birth, grain: grain}
-		for i := range d.who {
+		for i := range d.file {
 			d.next++
-			d.who[i], d.born[i] = d.next, d.now
+			d.file[i], d.born[i] = d.next, d.now
 		}
 		type known struct {
-			id  fileid.ID
-			who int
+			id   fileid.ID
+			file int
 		}
 		var ids []known
 		taken := func(id fileid.ID) bool {
@@ -212,24 +212,24 @@ func FuzzModel(f *testing.F) {
 		}
 		for step := range 60 {
 			d.step()
-			for i := range d.who {
+			for i := range d.file {
 				seen := d.see(i)
 				matched := false
 				for _, k := range ids {
 					if !k.id.Match(seen) {
 						continue
 					}
-					if k.who != d.who[i] && grain > 0 && grain < 1e9 {
-						t.Fatalf("step %d: file %d is taken for file %d by %v", step, d.who[i],
-							k.who, k.id)
+					if k.file != d.file[i] && grain > 0 && grain < 1e9 {
+						t.Fatalf("step %d: file %d is taken for file %d by %v", step, d.file[i],
+							k.file, k.id)
 					}
-					matched = matched || k.who == d.who[i]
+					matched = matched || k.file == d.file[i]
 				}
 				for _, k := range ids {
 					fine := k.id.Birth%1e9 != 0
-					if k.who == d.who[i] && fine && !matched {
+					if k.file == d.file[i] && fine && !matched {
 						t.Fatalf("step %d: file %d, which only grew, is not known by %v", step,
-							d.who[i], k.id)
+							d.file[i], k.id)
 					}
 				}
 				if !matched {
@@ -237,7 +237,7 @@ func FuzzModel(f *testing.F) {
 					if back, err := fileid.Parse(id.String()); err != nil || back != id {
 						t.Fatal(fmt.Errorf("Parse(%v) = %v, %w", id, back, err))
 					}
-					ids = append(ids, known{id, d.who[i]})
+					ids = append(ids, known{id, d.file[i]})
 				}
 			}
 		}

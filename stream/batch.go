@@ -36,7 +36,8 @@ type Batch struct {
 	refs   atomic.Int32
 	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans
 	lo, hi uint32
-	// a record was dropped, buried, added or parsed: the raw bytes no longer represent the records
+	// a record was dropped, dead-lettered, added or parsed: the raw bytes no longer represent the
+	// records
 	changed bool
 	reasons map[int]error
 	arena   arena
@@ -106,8 +107,8 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 }
 
 // Whole returns the batch's raw bytes, line ends included, and true if they are exactly its
-// records: none was dropped, buried, added or parsed. The bytes are shared, read-only, and valid
-// only while the batch is held.
+// records: none was dropped, dead-lettered, added or parsed. The bytes are shared, read-only, and
+// valid only while the batch is held.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -176,13 +177,14 @@ func (b *Batch) Bury(i int, reason error) {
 	b.reasons[i] = reason
 }
 
-// Reason returns why record i was buried.
+// Reason returns why record i was dead-lettered.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
 // Parsed notes that the records have fields, so that their raw bytes no longer represent them.
 func (b *Batch) Parsed() { b.changed = true }
 
-// Untouched reports whether all records are unchanged: none was dropped, buried, added or parsed.
+// Untouched reports whether all records are unchanged: none was dropped, dead-lettered, added or
+// parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
 // AppendKept appends to dst the indexes of the kept records in Records, ascending, as accepted by

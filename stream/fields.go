@@ -81,7 +81,7 @@ func (b *Batch) AppendData(text []byte) (off, n uint32) {
 }
 
 // Refuse treats record i, which a processor cannot process, according to onError: dead_letter (or
-// "") buries it with the reason, drop drops it, pass leaves it unchanged.
+// "") dead-letters it with the reason, drop drops it, pass leaves it unchanged.
 func (b *Batch) Refuse(i int, onError string, reason error) {
 	switch onError {
 	case "pass":

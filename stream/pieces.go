@@ -85,8 +85,8 @@ func newPiece(whole *Batch) piece {
 	return piece{b, whole}
 }
 
-// takeReasons copies the reasons of buried records. move returns the new index of record k of
-// whole, and whether the piece has it.
+// takeReasons copies the reasons of dead-lettered records. move returns the new index of record k
+// of whole, and whether the piece has it.
 func (p piece) takeReasons(move func(k int) (int, bool)) {
 	for k, err := range p.whole.reasons {
 		if n, ok := move(k); ok {
@@ -122,7 +122,8 @@ func rawOf(b *Batch, i, j int) (lo, hi uint32) {
 	return lo, hi
 }
 
-// appendRecords appends records i to j-1 of whole and their spans, and renumbers the Span of the records.
+// appendRecords appends records i to j-1 of whole and their spans, and renumbers the Span of the
+// records.
 func (p piece) appendRecords(i, j int) {
 	whole, base := p.whole, len(p.Records)
 	p.Records = append(p.Records, whole.Records[i:j]...)

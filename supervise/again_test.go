@@ -37,7 +37,7 @@ func TestNestedSupervisorServesAgain(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDiary()
+				d := newEventLog()
 				sub := newSupervisor(t, "sub", supervise.Spec{
 					Backoff: fixed(0), Stagger: -1,
 					Intensity: supervise.Intensity{Max: 1, Within: time.Minute},
@@ -70,7 +70,7 @@ func TestNestedSupervisorServesAgain(t *testing.T) {
 // Temporary ones, and the children that were added since and not removed.
 func TestServeAgainStartsTheSameChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		once := func(name string) supervise.Child {
 			c := d.child(name, 0, 0, 0, 0)
 			c.Restart = supervise.Temporary
@@ -199,7 +199,7 @@ func TestChildService(t *testing.T) {
 func TestStuckBelowAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		sub := newSupervisor(t, "sub", supervise.Spec{}, deaf("deaf", release))
+		sub := newSupervisor(t, "sub", supervise.Spec{}, blocked("deaf", release))
 		_, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "sub", Run: sub.Serve})
 		synctest.Wait()
 		gone, ok := errors.AsType[*supervise.StuckError](stop())

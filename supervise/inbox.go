@@ -31,7 +31,7 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
 		r.mu.Lock()
-		if r.live != in.run || r.home {
+		if r.live != in.run || r.returned {
 			r.changedLocked() // lets the next waiting caller take the message
 			r.mu.Unlock()
 			return Message[K, M, R]{}, ErrStopped
@@ -160,7 +160,7 @@ func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 		list := make([]Held[K, M], 0, len(r.s.messages))
 		for _, h := range r.s.messages {
 			list = append(list, Held[K, M]{
-				Key: h.key, Value: h.value, Out: h.place == out, Attempts: h.attempts,
+				Key: h.key, Value: h.value, Out: h.list == out, Attempts: h.attempts,
 				Deaths: h.deaths, State: h.state, Err: h.err,
 			})
 		}

@@ -40,9 +40,9 @@ type child struct {
 	initial    bool          // added before the first Serve
 	prev, next *child
 
-	state State
-	alive bool // an incarnation has started and not returned
-	then  follow
+	state    State
+	alive    bool // an incarnation has started and not returned
+	afterEnd follow
 	// Key in the queue that holds the child: its next start, or the end of its Shutdown.
 	at          time.Duration
 	pos         int // in that queue
@@ -69,7 +69,7 @@ const (
 type phase uint8
 
 const (
-	unborn     phase = iota
+	notStarted phase = iota
 	keeping          // restarting children one by one
 	regrouping       // the children from mark on are stopped, to start again in order
 	ending           // all children are stopped
@@ -89,8 +89,8 @@ type commandKind uint8
 const (
 	commandStart commandKind = iota
 	commandCancel
-	commandGone // the child has left the supervisor
-	commandTell
+	commandRemoved // the child has left the supervisor
+	commandReport
 )
 
 // machine decides which child starts and stops, when and in which order, and when to give up. Its
@@ -116,7 +116,7 @@ type machine struct {
 	due      time.Duration // regrouping: earliest start of the group
 	cursor   *child        // regrouping, ending: the last child that has not been stopped yet
 	deadline time.Duration // ending: when the rest are stopped together
-	hurry    bool          // ending: the deadline has passed
+	overdue  bool          // ending: the deadline has passed
 	cause    error         // ending: of the children's contexts
 	result   error         // ending: result of Serve
 	errs     []error       // the last errors of children
@@ -142,7 +142,7 @@ func (m *machine) add(now time.Duration, recipe Child) error {
 	}
 	m.seq++
 	c := &child{Child: recipe, top: longest(recipe.Backoff), seq: m.seq, pos: -1, since: now}
-	if m.phase == unborn {
+	if m.phase == notStarted {
 		c.initial = true
 		m.initial = append(m.initial, c)
 	}
@@ -172,7 +172,7 @@ func (m *machine) link(c *child) {
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {
-		if other := m.names[c.Name]; c.then != thenRemove && (other == nil || other == c) {
+		if other := m.names[c.Name]; c.afterEnd != thenRemove && (other == nil || other == c) {
 			list = append(list, c)
 		}
 	}
@@ -207,12 +207,12 @@ func (m *machine) start(now time.Duration, c *child) {
 	if c.alive {
 		panic("penstock: BUG: supervise: a second incarnation of child " + c.Name)
 	}
-	c.state, c.alive, c.then = Running, true, thenJudge
+	c.state, c.alive, c.afterEnd = Running, true, thenJudge
 	c.incarnation++
 	c.since = now
 	m.alive++
 	m.out = append(m.out, command{kind: commandStart, child: c})
-	m.tell(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
+	m.report(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
 }
 
 // ended handles the return of an incarnation.
@@ -224,10 +224,10 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.alive--
 	c.alive, c.err, c.state = false, err, Idle
 	told := len(m.out) // index of the event, which the code below completes
-	m.tell(Event{Kind: Ended, Child: c.Name, Incarnation: c.incarnation, Err: err, Ran: ran})
+	m.report(Event{Kind: Ended, Child: c.Name, Incarnation: c.incarnation, Err: err, Ran: ran})
 	again, delay := false, time.Duration(0)
 	switch {
-	case c.then == thenRemove:
+	case c.afterEnd == thenRemove:
 		m.unlink(c)
 	case m.phase >= ending:
 		c.state = Finished
@@ -245,10 +245,10 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 // whether the child is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
-	case c.then == thenJudge && c.Restart == Temporary:
+	case c.afterEnd == thenJudge && c.Restart == Temporary:
 		m.unlink(c)
 		return false
-	case c.then == thenRestart && !m.inGroup(c):
+	case c.afterEnd == thenRestart && !m.inGroup(c):
 		m.wait(c, now)
 	}
 	return true
@@ -299,7 +299,7 @@ func (m *machine) delay(now time.Duration, c *child, err error,
 	if m.spec.Decay != nil {
 		m.resume(now)
 		if pause := m.decay.failed(*m.spec.Decay, now, m.spec.Rand); pause > 0 {
-			m.tell(Event{Kind: Paused, Delay: pause})
+			m.report(Event{Kind: Paused, Delay: pause})
 		}
 		// Turn applies the gate again, if the pause grows meanwhile.
 		return max(0, m.decay.gate-now), true
@@ -369,8 +369,8 @@ func (m *machine) tick(now time.Duration) {
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {
 		m.hang(now, c)
 	}
-	if m.phase == ending && !m.hurry && now >= m.deadline {
-		m.hurry = true
+	if m.phase == ending && !m.overdue && now >= m.deadline {
+		m.overdue = true
 		m.advance(now)
 	}
 	for c := m.waits.first(); c != nil && m.startTime(c) <= now; c = m.waits.first() {
@@ -385,7 +385,7 @@ func (m *machine) tick(now time.Duration) {
 
 func (m *machine) resume(now time.Duration) {
 	if m.decay.resume(now) {
-		m.tell(Event{Kind: Resumed})
+		m.report(Event{Kind: Resumed})
 	}
 }
 
@@ -413,7 +413,7 @@ func (m *machine) wake() (at time.Duration, ok bool) {
 	if c := m.stops.first(); c != nil {
 		sooner(c.at)
 	}
-	if m.phase == ending && !m.hurry {
+	if m.phase == ending && !m.overdue {
 		sooner(m.deadline)
 	}
 	if m.decay.paused {
@@ -422,9 +422,9 @@ func (m *machine) wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-func (m *machine) tell(e Event) {
+func (m *machine) report(e Event) {
 	e.Supervisor = m.path
-	m.out = append(m.out, command{kind: commandTell, event: e})
+	m.out = append(m.out, command{kind: commandReport, event: e})
 }
 
 // take returns the commands since the last take.

@@ -189,7 +189,7 @@ func (d *driven) carryOut() {
 			if !d.alive[c.child] {
 				d.t.Fatalf("%s is told to stop and is not alive", c.child.Name)
 			}
-			if c.cause == ErrRemoved || c.child.then == thenRestart || d.m.hurry {
+			if c.cause == ErrRemoved || c.child.afterEnd == thenRestart || d.m.overdue {
 				continue
 			}
 			for x := c.child.next; x != nil; x = x.next {

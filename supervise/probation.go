@@ -39,11 +39,11 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 			h.suspect = true
 			s.suspects++
 		}
-		if reason := s.verdict(now, h); reason != nil {
-			s.bury(h, reason)
+		if reason := s.giveUpReason(now, h); reason != nil {
+			s.deadLetter(h, reason)
 			continue
 		}
-		h.place = ready
+		h.list = ready
 		s.ready.insert(h)
 	}
 	s.probing, s.window, s.taken, s.failed = true, 1, 0, false
@@ -61,7 +61,7 @@ func (s *resends[K, M, R]) stableAfter() time.Duration {
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
-		h.place = ready
+		h.list = ready
 		s.ready.insert(h)
 	}
 	s.taken, s.failed = 0, false
@@ -77,20 +77,20 @@ func (s *resends[K, M, R]) returned() time.Duration {
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])
-		switch reason := s.verdict(now, h); {
+		switch reason := s.giveUpReason(now, h); {
 		case h.reason != nil: // DeadLetter failed
-			s.bury(h, h.reason)
+			s.deadLetter(h, h.reason)
 		case reason != nil:
-			s.bury(h, reason)
+			s.deadLetter(h, reason)
 		default:
-			h.place = ready
+			h.list = ready
 			s.ready.insert(h)
 		}
 	}
 	for h := s.ready.first; h != nil && s.limits.MaxAge > 0 &&
 		now-h.accepted >= s.limits.MaxAge; h = s.ready.first {
 		s.ready.drop(h)
-		s.bury(h, s.verdict(now, h))
+		s.deadLetter(h, s.giveUpReason(now, h))
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// world is a random tree and its state as seen from outside.
-type world struct {
+// treeModel is a random tree and its state as seen from outside.
+type treeModel struct {
 	t    *testing.T
 	seed uint64
 
@@ -31,13 +31,13 @@ type world struct {
 	stuck  int
 }
 
-func (w *world) n(n int) int {
+func (w *treeModel) n(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rand.IntN(n)
 }
 
-func (w *world) spec() supervise.Spec {
+func (w *treeModel) spec() supervise.Spec {
 	s := supervise.Spec{
 		Strategy: supervise.Strategy(w.n(3)),
 		Backoff: backoff.Exponential(time.Duration(w.n(300)+1)*time.Millisecond, 2,
@@ -57,7 +57,7 @@ func (w *world) spec() supervise.Spec {
 }
 
 // event checks the rules for the events of one supervisor.
-func (w *world) event(_ context.Context, e supervise.Event) {
+func (w *treeModel) event(_ context.Context, e supervise.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	alive := w.events[e.Supervisor]
@@ -91,7 +91,7 @@ func (w *world) event(_ context.Context, e supervise.Event) {
 }
 
 // child makes a random child at path; depth is how many levels may follow.
-func (w *world) child(path string, place, depth int) supervise.Child {
+func (w *treeModel) child(path string, place, depth int) supervise.Child {
 	w.mu.Lock()
 	w.index[path] = place
 	w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *world) child(path string, place, depth int) supervise.Child {
 }
 
 // live is one incarnation of a leaf: it lives for a random time and ends in a random way.
-func (w *world) live(ctx context.Context, path string) error {
+func (w *treeModel) live(ctx context.Context, path string) error {
 	w.mu.Lock()
 	if w.alive[path]++; w.alive[path] > 1 {
 		w.t.Errorf("seed %d: %d incarnations of %s", w.seed, w.alive[path], path)
@@ -160,7 +160,7 @@ func (w *world) live(ctx context.Context, path string) error {
 }
 
 // disturb adds, removes and restarts children of the root for a while.
-func (w *world) disturb(ctx context.Context, root *supervise.Supervisor, children int) {
+func (w *treeModel) disturb(ctx context.Context, root *supervise.Supervisor, children int) {
 	for place := children; ctx.Err() == nil; place++ {
 		time.Sleep(time.Duration(w.n(20_000)) * time.Millisecond)
 		name := fmt.Sprint(w.n(place))
@@ -191,7 +191,7 @@ func TestRandomTrees(t *testing.T) {
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{
+			w := &treeModel{
 				t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 7)), alive: map[string]int{},
 				index:  map[string]int{},
 				events: map[string]map[string]int{},

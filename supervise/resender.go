@@ -24,16 +24,16 @@ type Resender[K comparable, M, R any] struct {
 	epoch  time.Time
 	wakeUp chan struct{} // holds one
 
-	mu      sync.Mutex // guards the fields below; nothing is called while it is held
-	s       resends[K, M, R]
-	detour  detour
-	live    *run  // the current incarnation
-	home    bool  // live has returned err
-	err     error // of live
-	serving bool
-	closed  bool
-	takers  []chan struct{} // callers of Next that wait, in order
-	senders []chan struct{} // callers of Send and Call that wait for room, in order
+	mu       sync.Mutex // guards the fields below; nothing is called while it is held
+	s        resends[K, M, R]
+	detour   detour
+	live     *run  // the current incarnation
+	returned bool  // live has returned err
+	err      error // of live
+	serving  bool
+	closed   bool
+	takers   []chan struct{} // callers of Next that wait, in order
+	senders  []chan struct{} // callers of Send and Call that wait for room, in order
 }
 
 // run is one incarnation of the child.
@@ -150,7 +150,7 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
 			return false, fmt.Errorf("resender %q: send: the child has taken all messages: %w",
 				r.name, ErrFull)
 		}
-		if err := r.bury(ctx, h); err != nil {
+		if err := r.deadLetter(ctx, h); err != nil {
 			return false, fmt.Errorf("resender %q: drop the oldest: %w", r.name, err)
 		}
 		return false, nil
@@ -183,7 +183,7 @@ func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{})
 // changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them
 // calls it again, so that the next one is woken.
 func (r *Resender[K, M, R]) changedLocked() {
-	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.room() {
+	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.hasRoom() {
 		close(r.takers[0])
 		r.takers = r.takers[1:]
 	}
@@ -224,8 +224,8 @@ func (h *held[K, M, R]) give(reply R, err error) {
 	}
 }
 
-// bury passes h to DeadLetter. If that removes h, the waiting Call gets a *DeadError.
-func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
+// deadLetter passes h to DeadLetter. If that removes h, the waiting Call gets a *DeadError.
+func (r *Resender[K, M, R]) deadLetter(ctx context.Context, h *held[K, M, R]) error {
 	d := Dead[K, M]{
 		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts,
 		Deaths: h.deaths,
@@ -236,7 +236,7 @@ func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 		err = r.o.DeadLetter(ctx, d)
 	}
 	r.mu.Lock()
-	done := r.s.buried(r.now(), h, err)
+	done := r.s.deadLettered(r.now(), h, err)
 	r.changedLocked()
 	r.mu.Unlock()
 	if done {
@@ -257,7 +257,7 @@ func (r *Resender[K, M, R]) Close() error {
 	r.s.ready, r.s.out, r.s.delayed, r.s.dead = chain[K, M, R]{}, chain[K, M, R]{}, nil, nil
 	var waiting []*held[K, M, R]
 	for _, h := range all {
-		h.place = gone
+		h.list = removed
 		waiting = append(waiting, h)
 	}
 	for len(r.senders) > 0 {

@@ -244,7 +244,7 @@ func TestResenderAgeWhileAway(t *testing.T) {
 // and that the first recipe is tried again later.
 func TestResenderFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		broken := true
 		r, stop := resend(t, options{
 			Child: supervise.Each("first", func(context.Context, int, string) (string, error) {

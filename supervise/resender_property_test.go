@@ -100,7 +100,7 @@ func (w *resending) call(r *supervise.Resender[int, string, string], key int) {
 	for {
 		got, err := r.Call(w.t.Context(), key, fmt.Sprint(key))
 		// The Resender did not accept the message.
-		if !isDead(err) && (errors.Is(err, supervise.ErrFull) || errors.Is(err, errGrave)) {
+		if !isDead(err) && (errors.Is(err, supervise.ErrFull) || errors.Is(err, errStore)) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -123,11 +123,11 @@ func isDead(err error) bool {
 	return ok
 }
 
-var errGrave = errors.New("no room in the graveyard")
+var errStore = errors.New("no room in the graveyard")
 
 func (w *resending) bury(_ context.Context, d dead) error {
 	if w.n(3) == 0 {
-		return errGrave
+		return errStore
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,8 +38,8 @@ type serving[K comparable, M, R any] struct {
 // A child that does not return after its context has ended is handled as in [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
-	if !r.serving && r.home { // the stuck child of an earlier Serve has returned meanwhile
-		r.live, r.home, r.err = nil, false, nil
+	if !r.serving && r.returned { // the stuck child of an earlier Serve has returned meanwhile
+		r.live, r.returned, r.err = nil, false, nil
 		r.s.returned()
 	}
 	if r.serving || r.live != nil {
@@ -76,7 +76,7 @@ func (s *serving[K, M, R]) loop() error {
 	for {
 		s.mu.Lock()
 		now := s.now()
-		s.comeHome(now)
+		s.handleReturn(now)
 		s.s.tick(now)
 		start := s.decide(now)
 		dead := s.s.dead
@@ -93,7 +93,8 @@ func (s *serving[K, M, R]) loop() error {
 		s.events = nil
 		s.start(start)
 		for _, h := range dead {
-			_ = s.bury(context.WithoutCancel(s.ctx), h) // after an error it is tried again later
+			// after an error it is retried later
+			_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
 		}
 		if over && left != nil {
 			return errors.Join(s.result, &StuckError{s.path, []string{left.name}})
@@ -120,17 +121,17 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// comeHome handles a child that has returned. The caller holds mu, also for the functions from here
-// to wakeAt.
-func (s *serving[K, M, R]) comeHome(now time.Duration) {
-	if !s.home {
+// handleReturn handles a child that has returned. The caller holds mu, also for the functions from
+// here to wakeAt.
+func (s *serving[K, M, R]) handleReturn(now time.Duration) {
+	if !s.returned {
 		return
 	}
 	l, err := s.live, s.err
 	if l.cut && err == nil {
 		err = errStall
 	}
-	s.live, s.home, s.err = nil, false, nil
+	s.live, s.returned, s.err = nil, false, nil
 	e := Event{Kind: Ended, Child: l.name, Incarnation: l.number, Err: err, Ran: now - l.begun}
 	switch {
 	case s.told && !l.cut || s.ending: // it was told to stop
@@ -265,7 +266,7 @@ func (s *serving[K, M, R]) start(l *run) {
 	}, func(err error) {
 		cancel(nil)
 		s.mu.Lock()
-		s.home, s.err = true, err
+		s.returned, s.err = true, err
 		close(l.over)
 		s.mu.Unlock()
 		s.wake()

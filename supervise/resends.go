@@ -13,15 +13,15 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// place is the list that holds a message.
-type place uint8
+// resendList is the list that holds a message.
+type resendList uint8
 
 const (
-	gone    place = iota // no longer held
-	ready                // may be taken
-	out                  // taken by the child and not settled
-	delayed              // until its due time
-	burying              // passed to Options.DeadLetter
+	removed       resendList = iota // no longer held
+	ready                           // may be taken
+	out                             // taken by the child and not settled
+	delayed                         // until its due time
+	deadLettering                   // passed to Options.DeadLetter
 )
 
 // held is a message that is not settled.
@@ -33,7 +33,7 @@ type held[K comparable, M, R any] struct {
 	accepted time.Duration
 	answer   *answer[R] // nil if no Call waits
 
-	place       place
+	list        resendList
 	prev, next  *held[K, M, R] // in ready or out
 	pos         int            // in delayed
 	due         time.Duration
@@ -172,14 +172,14 @@ func (s *resends[K, M, R]) fits(size int64) bool {
 func (s *resends[K, M, R]) accept(now time.Duration, key K, value M, size int64, a *answer[R]) {
 	s.seq++
 	h := &held[K, M, R]{key: key, value: value, size: size, seq: s.seq, accepted: now, answer: a,
-		place: ready}
+		list: ready}
 	s.messages[key] = h
 	s.bytes += size
 	s.ready.insert(h)
 }
 
-// room reports whether the child may take one more message.
-func (s *resends[K, M, R]) room() bool {
+// hasRoom reports whether the child may take one more message.
+func (s *resends[K, M, R]) hasRoom() bool {
 	if s.probing {
 		return s.taken < s.window
 	}
@@ -189,11 +189,11 @@ func (s *resends[K, M, R]) room() bool {
 // take gives the oldest message to the child. It returns nil if there is none, or no room.
 func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 	h := s.ready.first
-	if h == nil || !s.room() {
+	if h == nil || !s.hasRoom() {
 		return nil
 	}
 	s.ready.drop(h)
-	h.place, h.incarnation = out, s.incarnation
+	h.list, h.incarnation = out, s.incarnation
 	s.out.insert(h)
 	if h.attempts++; h.attempts > 1 {
 		s.resent++
@@ -205,10 +205,10 @@ func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 
 // settle removes an acknowledged message. It reports false if the message was settled before.
 func (s *resends[K, M, R]) settle(now time.Duration, h *held[K, M, R]) bool {
-	if h.place == gone {
+	if h.list == removed {
 		return false
 	}
-	was := h.place
+	was := h.list
 	s.leave(h)
 	s.forget(h)
 	if was == out {
@@ -219,7 +219,7 @@ func (s *resends[K, M, R]) settle(now time.Duration, h *held[K, M, R]) bool {
 
 // leave removes h from the list that holds it.
 func (s *resends[K, M, R]) leave(h *held[K, M, R]) {
-	switch h.place {
+	switch h.list {
 	case ready:
 		s.ready.drop(h)
 	case out:
@@ -231,7 +231,7 @@ func (s *resends[K, M, R]) leave(h *held[K, M, R]) {
 
 func (s *resends[K, M, R]) forget(h *held[K, M, R]) {
 	s.clear(h)
-	h.place = gone
+	h.list = removed
 	delete(s.messages, h.key)
 	s.bytes -= h.size
 }
@@ -262,18 +262,18 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 // nack brings h back after a failure. It reports false if h is not out with that incarnation.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
 	err error) bool {
-	if h.place != out || h.incarnation != incarnation {
+	if h.list != out || h.incarnation != incarnation {
 		return false
 	}
 	s.leave(h)
 	h.err = err
 	s.failed = true
 	d, next, ok := s.retry.Next(h.state, s.src)
-	switch reason := s.verdict(now, h); {
+	switch reason := s.giveUpReason(now, h); {
 	case reason != nil:
-		s.bury(h, reason)
+		s.deadLetter(h, reason)
 	case !ok:
-		s.bury(h, errors.New("supervise: the backoff of the message has given up"))
+		s.deadLetter(h, errors.New("supervise: the backoff of the message has given up"))
 	default:
 		h.state = next
 		s.put(now, h, plus(now, d))
@@ -287,7 +287,7 @@ func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Dur
 	if s.limits.MaxAge > 0 && h.reason == nil {
 		due = max(now, min(due, plus(h.accepted, s.limits.MaxAge)))
 	}
-	h.place, h.due = delayed, due
+	h.list, h.due = delayed, due
 	heap.Push(&s.delayed, h)
 }
 
@@ -299,8 +299,8 @@ func plus(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// verdict returns the reason why h gets no further attempt, or nil if h gets one.
-func (s *resends[K, M, R]) verdict(now time.Duration, h *held[K, M, R]) error {
+// giveUpReason returns the reason why h gets no further attempt, or nil if h gets one.
+func (s *resends[K, M, R]) giveUpReason(now time.Duration, h *held[K, M, R]) error {
 	l := s.limits
 	switch {
 	case l.MaxDeaths > 0 && h.deaths >= l.MaxDeaths:
@@ -313,17 +313,18 @@ func (s *resends[K, M, R]) verdict(now time.Duration, h *held[K, M, R]) error {
 	return nil
 }
 
-// bury passes h, which is in no list, on to Options.DeadLetter.
-func (s *resends[K, M, R]) bury(h *held[K, M, R], reason error) {
+// deadLetter passes h, which is in no list, on to Options.DeadLetter.
+func (s *resends[K, M, R]) deadLetter(h *held[K, M, R], reason error) {
 	s.clear(h)
-	h.place, h.reason = burying, reason
+	h.list, h.reason = deadLettering, reason
 	s.dead = append(s.dead, h)
 }
 
-// buried handles the result of DeadLetter: it removes h, or delays h after an error. It reports
-// whether h was removed.
-func (s *resends[K, M, R]) buried(now time.Duration, h *held[K, M, R], err error) (done bool) {
-	if h.place != burying { // acknowledged meanwhile
+// deadLettered handles the result of DeadLetter: it removes h, or delays h after an error. It
+// reports whether h was removed.
+func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
+	err error) (done bool) {
+	if h.list != deadLettering { // acknowledged meanwhile
 		return false
 	}
 	if err == nil {
@@ -352,6 +353,6 @@ func (s *resends[K, M, R]) oldest() *held[K, M, R] {
 	}
 	s.leave(h)
 	s.clear(h)
-	h.place, h.reason = burying, ErrFull
+	h.list, h.reason = deadLettering, ErrFull
 	return h
 }

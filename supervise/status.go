@@ -28,10 +28,10 @@ func (s *Supervisor) Status() Status {
 	strategy := s.m.spec.Strategy
 	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun,
 		Starts: s.serves}
-	var lives []life // copied, because the parts within are visited without the lock
+	var lives []liveChild // copied, because the parts within are visited without the lock
 	for c := s.m.first; c != nil; c = c.next {
 		status.Children = append(status.Children, s.childLocked(c))
-		var l life
+		var l liveChild
 		if is := s.lives[c]; is != nil {
 			l = *is
 		}
@@ -46,7 +46,7 @@ func (s *Supervisor) Status() Status {
 
 func (s *Supervisor) stateLocked() State {
 	switch {
-	case s.m.phase == unborn:
+	case s.m.phase == notStarted:
 		return Idle
 	case s.m.phase < ending:
 		return Running

@@ -31,7 +31,7 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	c.state, c.at = Halting, now+c.mayTake()
 	m.stops.put(c)
 	m.out = append(m.out, command{kind: commandCancel, child: c, cause: cause})
-	m.tell(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
+	m.report(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
 }
 
 // hang handles a child that has not stopped in time. If the child was to be restarted, the
@@ -39,8 +39,8 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 func (m *machine) hang(now time.Duration, c *child) {
 	m.stops.drop(c)
 	c.state = Hanging
-	m.tell(Event{Kind: Stuck, Child: c.Name, Incarnation: c.incarnation, Ran: now - c.since})
-	if m.phase < ending && c.then != thenRemove {
+	m.report(Event{Kind: Stuck, Child: c.Name, Incarnation: c.incarnation, Ran: now - c.since})
+	if m.phase < ending && c.afterEnd != thenRemove {
 		m.escalate(now, c, "it did not stop in time, so it cannot be restarted")
 	}
 	m.advance(now)
@@ -72,7 +72,7 @@ func (m *machine) unwait(c *child) {
 // escalate gives up because of c.
 func (m *machine) escalate(now time.Duration, c *child, reason string) {
 	err := &EscalatedError{Supervisor: m.path, Child: c.Name, Reason: reason, Errs: m.errs}
-	m.tell(Event{Kind: Escalated, Child: c.Name, Err: err})
+	m.report(Event{Kind: Escalated, Child: c.Name, Err: err})
 	m.stop(now, err, err)
 }
 
@@ -98,7 +98,7 @@ func (m *machine) advance(now time.Duration) {
 		if c.state == Running {
 			m.cancel(now, c, m.reason())
 		}
-		if c.state == Halting && !m.hurry {
+		if c.state == Halting && !m.overdue {
 			return
 		}
 		m.cursor = c.prev
@@ -144,7 +144,7 @@ func (m *machine) unlink(c *child) {
 		c.next.prev = c.prev
 	}
 	delete(m.names, c.Name)
-	m.out = append(m.out, command{kind: commandGone, child: c})
+	m.out = append(m.out, command{kind: commandRemoved, child: c})
 }
 
 // remove stops a child and then unlinks it.
@@ -153,7 +153,7 @@ func (m *machine) remove(now time.Duration, name string) error {
 	if c == nil {
 		return fmt.Errorf("child %q: no child has that name", name)
 	}
-	c.then = thenRemove
+	c.afterEnd = thenRemove
 	switch {
 	case c.state == Running:
 		m.cancel(now, c, ErrRemoved)
@@ -171,9 +171,9 @@ func (m *machine) restart(now time.Duration, name string) error {
 	switch {
 	case c == nil:
 		return fmt.Errorf("child %q: no child has that name", name)
-	case m.phase == unborn || m.phase >= ending:
+	case m.phase == notStarted || m.phase >= ending:
 		return fmt.Errorf("child %q: %w", name, ErrStopped)
-	case c.then == thenRemove:
+	case c.afterEnd == thenRemove:
 		return fmt.Errorf("child %q: %w", name, ErrRemoved)
 	case m.inGroup(c):
 		if c.state == Finished {
@@ -183,7 +183,7 @@ func (m *machine) restart(now time.Duration, name string) error {
 	}
 	switch c.state {
 	case Running:
-		c.then = thenRestart
+		c.afterEnd = thenRestart
 		m.cancel(now, c, ErrRestarting)
 	case Waiting:
 		m.unwait(c)

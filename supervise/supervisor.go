@@ -22,7 +22,7 @@ type Supervisor struct {
 	mu       sync.Mutex // guards the fields below; nothing is called while it is held
 	m        *machine
 	inbox    []exit
-	lives    map[*child]*life           // the incarnations that have not returned
+	lives    map[*child]*liveChild      // the incarnations that have not returned
 	removals map[*child][]chan struct{} // closed when the child is gone
 	serving  bool
 	serves   uint64        // calls of Serve
@@ -39,8 +39,8 @@ type exit struct {
 	told  chan struct{} // closed when OnEvent has got the event; nil if nobody waits
 }
 
-// life is the runtime state of one incarnation.
-type life struct {
+// liveChild is the runtime state of one incarnation.
+type liveChild struct {
 	cancel  context.CancelCauseFunc
 	service Service // nil until New has returned
 	within  *within
@@ -72,7 +72,7 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	s := &Supervisor{
 		name: name, wakeUp: make(chan struct{}, 1), done: make(chan struct{}),
 		m:     newMachine(name, spec),
-		lives: map[*child]*life{}, removals: map[*child][]chan struct{}{},
+		lives: map[*child]*liveChild{}, removals: map[*child][]chan struct{}{},
 	}
 	for _, c := range children {
 		if err := s.m.add(0, c); err != nil {
@@ -116,7 +116,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 }
 
 // open prepares a Serve. It also returns the commands that an earlier Serve has left.
-func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, []command, error) {
+func (s *Supervisor) open(ctx context.Context, up above,
+	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving {
@@ -136,7 +137,7 @@ func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, 
 	s.serving, s.begun = true, time.Now()
 	s.serves++
 	s.m.path, s.needs = s.name, nil
-	k := &keeper{
+	k := &serveRun{
 		Supervisor: s, ctx: ctx, base: context.WithoutCancel(ctx), done: s.done,
 		tell: s.m.spec.OnEvent, passPanics: s.m.spec.PassPanics || up.passPanics,
 	}
@@ -155,8 +156,8 @@ func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, 
 	return k, late, nil
 }
 
-// keeper is the state of one call of Serve.
-type keeper struct {
+// serveRun is the state of one call of Serve.
+type serveRun struct {
 	*Supervisor
 	ctx context.Context
 	// base is the parent of the children's contexts. It does not end with ctx: the children are
@@ -167,14 +168,14 @@ type keeper struct {
 	passPanics bool
 }
 
-func (k *keeper) close() {
+func (k *serveRun) close() {
 	k.mu.Lock()
 	k.serving = false
 	k.mu.Unlock()
 	close(k.done)
 }
 
-func (k *keeper) loop(nested bool) error {
+func (k *serveRun) loop(nested bool) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := k.ctx.Done()
@@ -226,24 +227,24 @@ func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{})
 }
 
 // perform carries out the machine's commands, with no lock held.
-func (k *keeper) perform(now time.Duration, commands []command) {
+func (k *serveRun) perform(now time.Duration, commands []command) {
 	for _, c := range commands {
 		switch c.kind {
 		case commandStart:
 			k.start(c.child)
 		case commandCancel:
 			k.cancel(c.child, c.cause)
-		case commandGone:
+		case commandRemoved:
 			k.release(c.child)
-		case commandTell:
+		case commandReport:
 			c.event.Time = k.begun.Add(now)
 			k.tell(k.ctx, c.event)
 		}
 	}
 }
 
-func (k *keeper) start(c *child) {
-	l := &life{within: new(within)}
+func (k *serveRun) start(c *child) {
+	l := &liveChild{within: new(within)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(k.base, aboveKey{}, above{
 		path: k.m.path, tell: k.tell, needs: func(d time.Duration) { k.allow(c, d) },
 		passPanics: k.passPanics, within: l.within,
@@ -269,7 +270,7 @@ func (k *keeper) start(c *child) {
 
 // exited passes the end of c to the goroutine of Serve. If a panic in c is about to crash the
 // process, exited waits until OnEvent has been called.
-func (k *keeper) exited(c *child, err error) {
+func (k *serveRun) exited(c *child, err error) {
 	e := exit{child: c, err: err}
 	if _, panicked := err.(*PanicError); panicked && k.passPanics {
 		e.told = make(chan struct{})
@@ -324,7 +325,7 @@ func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.announce()
 }
 
-func (k *keeper) cancel(c *child, cause error) {
+func (k *serveRun) cancel(c *child, cause error) {
 	k.mu.Lock()
 	l := k.lives[c]
 	k.mu.Unlock()
@@ -363,7 +364,7 @@ func (s *Supervisor) result() error {
 // is replaced by those children.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
-	names, lives := []string{}, []life{}
+	names, lives := []string{}, []liveChild{}
 	for _, c := range s.m.stuck() {
 		if l := s.lives[c]; l != nil {
 			names, lives = append(names, c.Name), append(lives, *l)

@@ -18,23 +18,23 @@ import (
 
 var errCrash = errors.New("crash")
 
-// diary records events with the time since its creation.
-type diary struct {
+// eventLog records events with the time since its creation.
+type eventLog struct {
 	mu    sync.Mutex
 	start time.Time
 	lines []string
 }
 
-func newDiary() *diary { return &diary{start: time.Now()} }
+func newEventLog() *eventLog { return &eventLog{start: time.Now()} }
 
-func (d *diary) note(format string, args ...any) {
+func (d *eventLog) log(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, fmt.Sprintf("%v ", time.Since(d.start))+fmt.Sprintf(format, args...))
 }
 
 // take returns the lines since the last take.
-func (d *diary) take() []string {
+func (d *eventLog) take() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lines := d.lines
@@ -42,7 +42,7 @@ func (d *diary) take() []string {
 	return lines
 }
 
-func (d *diary) want(t *testing.T, want ...string) {
+func (d *eventLog) want(t *testing.T, want ...string) {
 	t.Helper()
 	if got := d.take(); !slices.Equal(got, want) {
 		t.Errorf("it went\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -51,15 +51,15 @@ func (d *diary) want(t *testing.T, want ...string) {
 
 // event records the starts of children in the order of the supervisor. Goroutines that start at one
 // instant run in any order.
-func (d *diary) event(_ context.Context, e supervise.Event) {
+func (d *eventLog) event(_ context.Context, e supervise.Event) {
 	if e.Kind == supervise.Started {
-		d.note("%s starts", e.Child)
+		d.log("%s starts", e.Child)
 	}
 }
 
 // child returns a child that crashes after each of lives in turn, and then runs until it is told to
 // stop. It records its stop, which takes the time slow.
-func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
+func (d *eventLog) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
 	n := 0
 	return supervise.Child{Name: name, Run: func(ctx context.Context) error {
 		life := time.Duration(1<<63 - 1)
@@ -72,7 +72,7 @@ func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) s
 			return errCrash
 		case <-ctx.Done():
 			time.Sleep(slow)
-			d.note("%s stops", name)
+			d.log("%s stops", name)
 			return context.Cause(ctx)
 		}
 	}}
@@ -120,7 +120,7 @@ func pass(d time.Duration) {
 
 func TestOneForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Backoff: fixed(2 * s)},
 			d.child("a", 0), d.child("b", 0, 3*s, s), d.child("c", 0))
 		pass(10 * s)
@@ -134,7 +134,7 @@ func TestOneForOne(t *testing.T) {
 
 func TestOneForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		_, stop := serve(t,
 			supervise.Spec{OnEvent: d.event, Strategy: supervise.OneForAll, Backoff: fixed(2 * s),
 				Stagger: -1},
@@ -149,7 +149,7 @@ func TestOneForAll(t *testing.T) {
 
 func TestRestForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		spec := supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s),
 			Stagger: 3 * time.Nanosecond}
 		_, stop := serve(t, spec,
@@ -248,11 +248,11 @@ func TestPanicHasItsStack(t *testing.T) {
 // TestFactory checks that Child.New is called at each start, and that an error of it is a crash.
 func TestFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, n := newDiary(), 0
+		d, n := newEventLog(), 0
 		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)},
 			supervise.Child{Name: "a", New: func() (supervise.Service, error) {
 				n++
-				d.note("make %d", n)
+				d.log("make %d", n)
 				switch n {
 				case 1:
 					return nil, errCrash
@@ -261,7 +261,7 @@ func TestFactory(t *testing.T) {
 				}
 				mine := n
 				return serviceFunc(func(ctx context.Context) error {
-					d.note("serve %d", mine)
+					d.log("serve %d", mine)
 					<-ctx.Done()
 					return nil
 				}), nil
@@ -276,7 +276,7 @@ func TestFactory(t *testing.T) {
 // beginning only at a crash after a stable run.
 func TestBackoffResetsAfterAStableRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		a := d.child("a", 0, 0, 0, 0, 7999*time.Millisecond, 8*s, 0)
 		a.Backoff = backoff.Exponential(s, 2, 4*s) // stable: twice the last wait
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event}, a)
@@ -291,10 +291,10 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 // that the delay does not grow.
 func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, n := newDiary(), 0
+		d, n := newEventLog(), 0
 		spec := supervise.Spec{Backoff: backoff.Exponential(s, 2, time.Hour)}
 		_, stop := serve(t, spec, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
-			d.note("start")
+			d.log("start")
 			if n++; n == 4 {
 				return errCrash
 			}
@@ -372,7 +372,7 @@ func TestIntensity(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.lives), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDiary()
+				d := newEventLog()
 				sup, err := supervise.New("root", supervise.Spec{
 					Backoff: fixed(0), Stagger: -1,
 					Intensity: supervise.Intensity{Max: 3, Within: 10 * s},

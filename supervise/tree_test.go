@@ -22,8 +22,8 @@ func subtree(name string, spec supervise.Spec, children ...supervise.Child) supe
 	}}
 }
 
-// deaf returns only when release is closed.
-func deaf(name string, release chan struct{}) supervise.Child {
+// blocked returns only when release is closed.
+func blocked(name string, release chan struct{}) supervise.Child {
 	return supervise.Child{Name: name, Run: func(context.Context) error { <-release; return nil }}
 }
 
@@ -31,7 +31,7 @@ func deaf(name string, release chan struct{}) supervise.Child {
 // restart.
 func TestGroupCrashCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		_, stop := serve(t, supervise.Spec{
 			Strategy: supervise.OneForAll, Backoff: fixed(s), Stagger: -1, OnEvent: d.event,
 			Intensity: supervise.Intensity{Max: 1, Within: time.Hour},
@@ -105,7 +105,7 @@ func TestEscalation(t *testing.T) {
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		d := newDiary()
+		d := newEventLog()
 		var stuck []string
 		crash := d.child("b", 0, s)
 		sup, stop := serve(t,
@@ -115,7 +115,7 @@ func TestStuck(t *testing.T) {
 				}
 			}}, d.child("first", 0),
 			subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)},
-				deaf("deaf", release), crash))
+				blocked("deaf", release), crash))
 		pass(5 * time.Minute)
 		want := []string{"stuck root/sub/deaf", "escalated root/sub/deaf"}
 		if !slices.Equal(stuck, want) {
@@ -144,10 +144,10 @@ func TestStuck(t *testing.T) {
 // outermost Serve returns in bounded time.
 func TestShutdownIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, release := newDiary(), make(chan struct{})
+		d, release := newEventLog(), make(chan struct{})
 		children := []supervise.Child{d.child("a", 0)}
 		for i := range 20 {
-			children = append(children, deaf(fmt.Sprint("deaf", i), release))
+			children = append(children, blocked(fmt.Sprint("deaf", i), release))
 		}
 		_, stop := serve(t, supervise.Spec{Shutdown: 12 * s}, append(children, d.child("z", s))...)
 		synctest.Wait()
@@ -166,7 +166,7 @@ func TestShutdownIsBounded(t *testing.T) {
 
 func TestAddRemoveRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d := newEventLog()
 		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Hour), OnEvent: d.event},
 			d.child("a", s), d.child("b", 0, s))
 		pass(10 * s)
@@ -215,7 +215,7 @@ func TestAddRemoveRestart(t *testing.T) {
 func TestSignificant(t *testing.T) {
 	for _, end := range []error{nil, errCrash, supervise.ErrStop} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDiary()
+			d := newEventLog()
 			job := func(context.Context) error { time.Sleep(s); return end }
 			sup, err := supervise.New("root", supervise.Spec{}, d.child("a", 0),
 				supervise.Child{Name: "job", Restart: supervise.Temporary, Significant: true,
@@ -267,7 +267,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestStatusAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, begun := newDiary(), time.Now()
+		d, begun := newEventLog(), time.Now()
 		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Minute)}, d.child("a", 0, s),
 			subtree("sub", supervise.Spec{Strategy: supervise.RestForOne}, d.child("b", 0)))
 		at := func(d time.Duration) string { return begun.Add(d).Format(time.RFC3339Nano) }

@@ -191,7 +191,7 @@ func codeLines(text []byte) (code []string) {
 }
 
 // readClasses reads packages.txt. Each line is "NAME: FOLDER ...", or "+FOLDER FILE ..." for
-// features, without the .go of the files.
+// features. File names are listed without .go.
 func readClasses(now map[string][]string) (
 	groups map[string]string, features map[string]bool, err error,
 ) {

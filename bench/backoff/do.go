@@ -64,9 +64,9 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor is a call with the two checks that retry.Do makes before its first attempt: that the
-// context lives, and whether the call is made within an attempt of another, whose number, key and
-// target must not be taken for its own. No peer makes the second.
+// floor is a call with the two checks that retry.Do makes before its first attempt: whether the
+// context has ended, and whether the call is nested in an attempt of another call. The number, key
+// and target of that attempt must not be used for the nested call. No peer makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

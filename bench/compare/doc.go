@@ -1,5 +1,5 @@
 // Package compare holds programs written with Penstock's libraries beside the same programs written
-// with others, for docs/coming-from-go.md. It is a module of its own, so that the others enter no
+// with others, for docs/coming-from-go.md. It is a separate module, so that the others enter no
 // other.
 //
 // The declarations of a program begin with ours or theirs and the program's name. TestLines

@@ -47,7 +47,7 @@ func appendTo(name, text string) error {
 		return err
 	}
 	if _, err := f.WriteString(text); err != nil {
-		_ = f.Close() // the write's error says more
+		_ = f.Close() // the write's error is more specific
 		return err
 	}
 	return f.Close()

@@ -203,10 +203,10 @@ func (v view) Missed() []row {
 // Absent returns the programs without measurements in the runs.
 func (v view) Absent() string { return strings.Join(v.absent, ", ") }
 
-// Disturbed is how many cores others may take.
+// Disturbed returns the number of cores that others may take.
 func (view) Disturbed() float64 { return disturbed }
 
-// limitsName is the workload that measures the machine itself.
+// limitsName is the name of the workload that measures the machine itself.
 const limitsName = "limits"
 
 // Page returns the text of the page.
@@ -286,11 +286,11 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 	}
 }
 
-// programs are penstock and then the others, those first that are on most workloads.
+// programs returns penstock and then the others, in descending order of their workloads.
 func programs(entries []result.Entry) []string {
 	times := map[string]int{}
 	for _, name := range rival.Names() {
-		times[name] = 0 // also one that was measured nowhere
+		times[name] = 0 // also a program without measurements
 	}
 	for _, shares := range rival.Elsewhere {
 		for _, s := range shares {
@@ -308,7 +308,7 @@ func programs(entries []result.Entry) []string {
 	return append([]string{ours}, names...)
 }
 
-// share is one program's on one workload, in bold where it was measured here.
+// share formats a program's share on a workload, in bold if it was measured here.
 func share(entries []result.Entry, workload, program string) string {
 	if i := find(entries, workload, program); i >= 0 && entries[i].OfLimit > 0 {
 		return fmt.Sprintf("**%.2g** (%s)", entries[i].OfLimit, speed(entries[i].MBPerS))
@@ -364,7 +364,7 @@ func figures(l result.Line) string {
 	return strings.Join(all, ", ")
 }
 
-// speed is MB/s without digits that say nothing.
+// speed formats MB/s without meaningless digits.
 func speed(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)

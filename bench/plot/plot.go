@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The palette of Okabe and Ito, told apart by people of any colour vision.
+// The palette of Okabe and Ito, which people with any color vision can distinguish.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
 
 const (
@@ -108,8 +108,7 @@ const (
 	groupHead, barFoot = 48.0, 22.0
 )
 
-// Bars draws groups in two columns, each group along a scale of its own from 0 to its largest
-// value.
+// Bars draws groups in two columns. Each group has its own scale, from 0 to its largest value.
 func Bars(title, subtitle string, groups []Group) string {
 	column := barLeft + barWidth + barRight
 	heights, at := [2]float64{70, 70}, make([][2]float64, len(groups))
@@ -165,7 +164,7 @@ type Curve struct {
 
 const curveWidth, curveHeight = 470.0, 300.0
 
-// Curves draws each curve in a panel of its own, two beside each other.
+// Curves draws each curve in a separate panel, with two panels per row.
 func Curves(title, subtitle string, curves []Curve) string {
 	rows := (len(curves) + 1) / 2
 	p := newPage(2*margin+2*curveWidth, 70+float64(rows)*curveHeight+margin, title, subtitle)

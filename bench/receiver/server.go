@@ -135,8 +135,8 @@ func places(n int) chan time.Time {
 	return free
 }
 
-// serve takes as long as a request takes, in one of the slots. The client may be gone; the request
-// is processed all the same. A request that waits for a slot begins at the scheduled end of the
+// serve takes as long as a request takes, in one of the slots. The request is processed even if
+// the client has disconnected. A request that waits for a slot begins at the scheduled end of the
 // previous one, not when the sleep returned: each sleep is about a millisecond late, which would
 // reduce the rate by some hundredths.
 func (s *server) serve() {

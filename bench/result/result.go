@@ -26,9 +26,9 @@ type Line struct {
 	Repeated int64   `json:"repeated"`
 
 	LimitMBPerS float64 `json:"limit_mb_per_s,omitempty"`
-	// of the limit in the same pairs; 0: none
+	// of the limit in the same pairs; 0 without a limit
 	LimitCPUPerGB float64 `json:"limit_cpu_s_per_gb,omitempty"`
-	// that the medians are of; with a limit, as many pairs
+	// number of runs behind the medians; with a limit, number of pairs
 	Runs int `json:"runs,omitempty"`
 	// of each pair, in the order of the run
 	Ratios []float64 `json:"pairs,omitempty"`
@@ -47,7 +47,7 @@ type Entry struct {
 // TimeForm is the format of a run's time, in UTC.
 const TimeForm = "2006-01-02 15:04"
 
-// Run is where and how lines were measured.
+// Run describes the machine and the command of a measurement.
 type Run struct {
 	Time     string            `json:"time"` // of its begin, as TimeForm
 	Machine  string            `json:"machine"`

@@ -17,7 +17,7 @@ func TestTarget(t *testing.T) {
 		{Target{"repeated", 0, false}, "0 repeated", "7 repeated"},
 		{Target{"drain_s", 1, false}, "≤ 1 s of drain", ""},
 		{Target{"kills", 5, true}, "≥ 5 kills", "0 kills, by 100 %"},
-		// a figure without words of its own
+		// a figure without a text
 		{Target{"requests", 1, true}, "≥ requests 1", "requests 0, by 100 %"},
 	} {
 		if got := c.target.String(); got != c.words {

@@ -38,7 +38,7 @@ var programs = []Program{
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
-// one is a single file, or none where the workload has no sink.
+// one returns a list with a single file, or nil if the workload has no sink.
 func one(name, head, sink string) map[string]string {
 	if sink == "" {
 		return nil
@@ -147,7 +147,7 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		// in an envelope of its own: its records are counted
+		// in its own envelope, so the records in the file are counted
 		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
 		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
 			"{ enabled: false } }\n", j.URL),
@@ -260,7 +260,7 @@ a.channels.c.transactionCapacity = 1000
 	return map[string]string{"flume.properties": text, Rolled + "/.keep": ""}
 }
 
-// port is that of a URL such as http://127.0.0.1:1234.
+// port returns the port of a URL such as http://127.0.0.1:1234.
 func port(url string) string {
 	for i := len(url) - 1; i >= 0; i-- {
 		if url[i] == ':' {

@@ -73,8 +73,8 @@ type Fault struct {
 	Flaky string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
 }
 
-// Faults are those of the settings under which a program loses least, and of its defaults where
-// they differ.
+// Faults are the losses under the settings with the lowest loss, and under the defaults if they
+// differ.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

@@ -1,6 +1,6 @@
-// Package rival runs other programs on the same work: it finds them, writes their configs at the
-// best settings for the same guarantee that we know, and sees by itself when they are done. It
-// installs nothing and holds no rival.
+// Package rival runs other programs on the same work. It finds them, writes their configs with the
+// best known settings for the same guarantee, and detects when they are done. It installs nothing
+// and contains no rival.
 package rival
 
 import (
@@ -24,11 +24,10 @@ type Job struct {
 	URL      string // the receiver
 }
 
-// Rolled is the folder within Job.Dir where a program that chooses the names of its files itself
-// writes them.
+// Rolled is the folder in Job.Dir for a program that chooses the names of its output files.
 const Rolled = "rolled"
 
-// Written is the file that a program writes: Out, or one that it named itself.
+// Written returns the file that a program writes: Out, or a file with a name of its choice.
 func (j Job) Written() string {
 	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil &&
 		len(named) == 1 {
@@ -40,7 +39,7 @@ func (j Job) Written() string {
 // Program is a rival.
 type Program struct {
 	Name string // in results, and of --rival NAME=PATH
-	// it gets one in so many of the input's bytes, so that a run lasts seconds: its start counts
+	// divisor of the input's bytes, so that a run lasts seconds: its start counts
 	Part  int64
 	parts map[string]int64 // in place of Part, by workload
 	names []string
@@ -53,7 +52,7 @@ type Program struct {
 	path  string
 }
 
-// Find looks for the rivals on the PATH, or where given says; absent are those that are nowhere.
+// Find looks for the rivals on the PATH, or at the given paths. absent lists those not found.
 func Find(given map[string]string) (found, absent []Program, err error) {
 	for name := range given {
 		if !slices.ContainsFunc(programs, func(p Program) bool { return p.Name == name }) {
@@ -125,8 +124,8 @@ func (p Program) Version() string {
 	return first
 }
 
-// Run does the job: it starts the program, waits until done says so, and ends it. The time is that
-// until done. It gives up when nothing has moved for patience; progress is whatever grows.
+// Run starts the program, waits until done reports true, and ends it. The measured time ends with
+// done. Run gives up if progress, a number that grows, has not changed for patience.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {

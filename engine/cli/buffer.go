@@ -47,10 +47,10 @@ type bufferFlags struct {
 func bufferCommand(p *program) *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "buffer",
-		Short: "Look at the data of sources with ack: buffered",
+		Short: "Inspect the data of sources with ack: buffered",
 		Long: `A source with ack: buffered stores records in envelopes until every route has settled
 them. Routes stop at an envelope that is corrupt or missing. These commands show the
-envelopes of a config, and give corrupt ones up. No run may be under way.`,
+envelopes of a config, and skip corrupt ones. They require that no run is in progress.`,
 		Example: "  penstock buffer list --corrupt penstock.yaml",
 	})
 	c := bufferCommands{p}
@@ -102,10 +102,10 @@ func (c bufferCommands) skipCommand() *cobra.Command {
 	var f bufferFlags
 	cmd := &cobra.Command{
 		Use:   "skip CONFIG FROM[-TO]",
-		Short: "Give corrupt envelopes up",
-		Long: `Skip makes all routes go on behind envelopes that are corrupt or missing: their
-records are lost. The decision is kept in the state directory. The next run logs each
-skipped envelope and counts it in buffer_skipped. An intact envelope is refused.`,
+		Short: "Skip corrupt envelopes",
+		Long: `Skip makes all routes continue after envelopes that are corrupt or missing. Their
+records are lost. The decision is stored in the state directory. The next run logs each
+skipped envelope and counts it in buffer_skipped. Intact envelopes are refused.`,
 		Example: `  penstock buffer skip penstock.yaml 17
   penstock buffer skip penstock.yaml 17-19`,
 		DisableFlagsInUseLine: true,
@@ -114,7 +114,7 @@ skipped envelope and counts it in buffer_skipped. An intact envelope is refused.
 			return c.skip(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.intact, "intact", false, "also give intact envelopes up")
+	cmd.Flags().BoolVar(&f.intact, "intact", false, "also skip intact envelopes")
 	f.add(cmd, false)
 	return cmd
 }

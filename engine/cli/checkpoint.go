@@ -64,9 +64,9 @@ type shownResult struct {
 func (p *program) checkpointCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "checkpoint",
-		Short: "Show, verify or change how far each route has come",
-		Long: `A checkpoint is what each route has settled of each partition (a file, a table),
-made durable in the state directory. A start goes on from it.`,
+		Short: "Show, verify or change the progress of each route",
+		Long: `A checkpoint is the durable progress of each route in each partition (a file, a
+table). It is stored in the state directory. A start resumes from it.`,
 		Example: "  penstock checkpoint show penstock.yaml",
 	})
 	var asJSON bool
@@ -74,12 +74,12 @@ made durable in the state directory. A start goes on from it.`,
 		Use:   "show CONFIG|STATE",
 		Short: "Print the checkpoint of a config or of a state directory",
 		Long: `Show prints for each route and partition the watermark (everything up to it is
-settled), how many stretches above it are settled, and whether the source is done
-with it; and for each ordered worker the place up to which its receiver has taken
-the data. "survives" is what an entry survives: a kill only, until the sink has synced,
-or a power loss as well. Show only reads, also while a run is under way.
+settled), the number of settled ranges above it, and whether the source has finished
+it. For each ordered worker it prints the position up to which the receiver has
+accepted the data. "survives" tells whether an entry survives only a kill, until the
+sink has synced, or a power loss as well. Show only reads, also during a run.
 
-With --json it prints one object a partition or place, then one with "ok".`,
+With --json it prints one object per partition or position, then one with "ok".`,
 		Example: `  penstock checkpoint show penstock.yaml
   penstock checkpoint show --json ./state`,
 		DisableFlagsInUseLine: true,

@@ -22,9 +22,9 @@ func (p *program) checkpointVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify CONFIG|STATE",
 		Short: "Read a checkpoint to its end and report damage",
-		Long: `Verify checks every entry's checksum and prints what the file holds. It only reads,
-also while a run is under way. The exit code is 1 where anything is damaged; a start
-goes on from what stands before the damage, and keeps a copy of the file.`,
+		Long: `Verify checks every entry's checksum and prints the content of the file. It only
+reads, also during a run. The exit code is 1 if anything is damaged. A start resumes
+from the entries before the damage, and keeps a copy of the file.`,
 		Example:               "  penstock checkpoint verify ./state",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config or a state directory"),

@@ -62,9 +62,9 @@ func (p *program) deadCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "dead",
 		Short: "List dead letters and deliver them again",
-		Long: `A dead letter is a record that will never be delivered as it is: a receiver refused
-it, or a processor could not take it. It is kept with its reason. When the cause is
-mended, replay delivers it again, through the route from which it came.`,
+		Long: `A dead letter is a record that cannot be delivered unchanged: a receiver refused it,
+or a processor failed on it. It is stored with the reason. When the cause is fixed,
+replay delivers it again, through the route from which it came.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(

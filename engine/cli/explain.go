@@ -31,19 +31,19 @@ func (p *program) explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain [--worker W] [--at TIME] [--json] TRACE|CONFIG|ADDRESS",
-		Short: "Explain in words why a worker gets as much as it does",
-		Long: `Explain says why a worker's window is what it is, which gate keeps more from being
-sent to it (its window, the credit that it advertises, a rate limit, the breaker, the
-replay bound, order, memory, or nothing), and what would change that. Without --worker
-it prints a line for each worker, and what limits the route.
+		Short: "Explain the size of a worker's window",
+		Long: `Explain prints the reason for the size of a worker's window, the gate that limits the
+worker (its window, the credit that it advertises, a rate limit, the breaker, the
+replay bound, order, memory, or none), and the changes that would open the gate.
+Without --worker it prints a line for each worker, and the limit of the route.
 
-It knows that from a trace, for any moment of a run:
+It reads a trace, for any moment of a run:
 
     flow: { trace: ./flow.ndjson }                 # in the config, then run
     penstock explain flow.ndjson                   # all workers, at the end
     penstock explain flow.ndjson --worker a:8080 --at 90s
 
-or from the process that runs with a config, as it is now (at the config's ` + "`admin:`" + `,
+or asks the process that runs with a config for the current state (at the config's ` + "`admin:`" + `,
 or at an address, host:port, with the token in ` + tokenVariable + `):
 
     penstock explain penstock.yaml --worker a:8080
@@ -139,7 +139,7 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 }
 
 // story replays the trace up to the requested moment.
-func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
+func (f *explainFlags) story(path, worker string) (*explain.Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
@@ -277,7 +277,7 @@ func (f *explainFlags) explainRoute(out io.Writer, r *explain.Route, at time.Dur
 		if r.Workers[i].Name != f.worker {
 			continue
 		}
-		s := &explain.Story{Route: *r, At: at, One: i}
+		s := &explain.Summary{Route: *r, At: at, One: i}
 		if f.json {
 			return writeResult(out, oneJSON(s, &s.Workers[i]))
 		}

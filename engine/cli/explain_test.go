@@ -25,7 +25,7 @@ import (
 )
 
 // told returns stories with every gate.
-func told() []*explain.Story {
+func told() []*explain.Summary {
 	worker := explain.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,
 		RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
@@ -33,11 +33,11 @@ func told() []*explain.Story {
 		Reason: "about 1.2 batches queued (grows below 2.0, shrinks above 3.0; mean round trip " +
 			"52.123456ms, drained 41ms): window 5 to 6",
 	}
-	var out []*explain.Story
+	var out []*explain.Summary
 	for i, gate := range explain.Gates {
 		w := worker
 		w.Gate = gate
-		s := &explain.Story{
+		s := &explain.Summary{
 			Route: explain.Route{Name: "access/main", Window: window.Queue{}, Replay: 32 << 20, Waiting: 3},
 			About: trace.About{Route: "access/main", Started: time.Date(2026, 11, 21, 14, 3, 5, 0, time.UTC)},
 			At:    12400 * time.Millisecond, Names: []string{w.Name},
@@ -136,7 +136,7 @@ func TestExplainTrace(t *testing.T) {
 	p := newProgram(newFake(), nil)
 	all := p.try(t, "explain", record)
 	for _, part := range []string{"where the trace ends", "worker",
-		"what holds the route back: the workers: as much is in flight to 2 of 2"} {
+		"what holds the route back: the workers: 2 of 2 have as many"} {
 		if all.code != exitOK || !strings.Contains(all.out, part) {
 			t.Errorf("explain: exit code %d, no %q in\n%s%s", all.code, part, all.out, all.stderr)
 		}
@@ -251,7 +251,7 @@ func TestExplainProcess(t *testing.T) {
 		{[]string{"--worker", "b:1"}, "the route's latest failure: worker b: 500"},
 		{[]string{"--worker", "a:1", "--json"}, `"window_algorithm":"queue"`},
 		{[]string{"--json"},
-			`"held_by":"the workers: as much is in flight to 1 of 2 as each can bear, and 1 is left alone"`},
+			`"held_by":"the workers: 1 of 2 have as many batches in flight as they can bear, and 1 is paused"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

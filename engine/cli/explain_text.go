@@ -77,7 +77,7 @@ func workerJSON(r *explain.Route, w *explain.Worker, at time.Duration) explained
 	return out
 }
 
-func oneJSON(s *explain.Story, w *explain.Worker) explainedWorker {
+func oneJSON(s *explain.Summary, w *explain.Worker) explainedWorker {
 	out := workerJSON(&s.Route, w, s.At)
 	for gate, d := range s.Shares {
 		if out.GateSeconds == nil {
@@ -145,7 +145,7 @@ func routeName(r *explain.Route) string {
 }
 
 // moment returns the time of a story.
-func moment(s *explain.Story) string {
+func moment(s *explain.Summary) string {
 	text := after(s.At) + " after its start"
 	if !s.About.Started.IsZero() {
 		text += " (" + s.About.Started.Add(s.At).UTC().Format("2006-01-02 15:04:05.000 UTC") + ")"
@@ -159,7 +159,7 @@ func moment(s *explain.Story) string {
 	return text
 }
 
-func explainOneText(out io.Writer, s *explain.Story) error {
+func explainOneText(out io.Writer, s *explain.Summary) error {
 	w := &s.Workers[s.One]
 	of := ""
 	if s.Window != nil {

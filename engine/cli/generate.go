@@ -40,7 +40,8 @@ The same seed gives the same bytes, on every machine and in every version of the
 program that does not say otherwise in its changelog. The lines' own time starts
 on 5 January 2026; no clock is read.
 
-With --rate it writes so many lines a second, to try what follows a growing file.`,
+With --rate it writes that many lines per second, to test programs that follow a
+growing file.`,
 		Example: `  penstock generate --lines 1000000 --out access.log
   penstock generate --format json --lines 10 --seed 7
   penstock generate --lines 60000 --rate 1000/s --out spool/live.log`,
@@ -49,8 +50,8 @@ With --rate it writes so many lines a second, to try what follows a growing file
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.format, "format", "combined", strings.Join(generate.Formats, ", "))
-	cmd.Flags().Int64Var(&f.lines, "lines", 1000, "how many lines")
-	cmd.Flags().StringVar(&f.rate, "rate", "", "lines a second, such as 1000/s; default: as fast as it goes")
+	cmd.Flags().Int64Var(&f.lines, "lines", 1000, "number of lines")
+	cmd.Flags().StringVar(&f.rate, "rate", "", "lines per second, such as 1000/s; default: as fast as possible")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same lines")
 	cmd.Flags().StringVar(&f.out, "out", "", "file to write, replaced if it exists; default: standard output")
 	return cmd

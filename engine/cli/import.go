@@ -112,9 +112,9 @@ same: inputs filestream, log and container, outputs Elasticsearch, Kafka, file a
 console.
 
 ` + weightsExplained + `
-With --out, and where no checkpoint is yet, one is made beside the config, of the
-registry beneath path.data or --data: each file goes on where Filebeat stood, by inode
-or fingerprint. Stop Filebeat before.`,
+With --out, and if no checkpoint exists, one is created beside the config, from the
+registry in path.data or --data. Each file resumes at the position of Filebeat, by
+inode or fingerprint. Stop Filebeat first.`,
 		example: `  penstock import filebeat /etc/filebeat/filebeat.yml --out penstock.yaml
   penstock import filebeat filebeat.yml --data ./data --out penstock.yaml`,
 		convert: func(text, _ string, f *importFlags) (migrate.Result, error) {
@@ -125,15 +125,15 @@ or fingerprint. Stop Filebeat before.`,
 		command:  "fluent-bit",
 		argument: "FLUENT-BIT.conf",
 		needs:    "the path of a Fluent Bit configuration",
-		short:    "Make a config of Fluent Bit's",
+		short:    "Convert a Fluent Bit configuration",
 		long: `Import fluent-bit reads a configuration of Fluent Bit (1.9 and newer), classic or YAML,
 and prints a config that does the same: the input tail, the filters grep, modify and
 record_modifier, outputs es, opensearch, loki, http, kafka, file, stdout and null.
 Outputs become the routes of the inputs whose tag they match.
 
 ` + weightsExplained + `
-With --out, and where no checkpoint is yet, one is made beside the config, of the
-input's DB: each file goes on where Fluent Bit stood. Stop Fluent Bit before.`,
+With --out, and if no checkpoint exists, one is created beside the config, from the
+input's DB. Each file resumes at the position of Fluent Bit. Stop Fluent Bit first.`,
 		example: `  penstock import fluent-bit /etc/fluent-bit/fluent-bit.conf --out penstock.yaml`,
 		convert: func(text, _ string, _ *importFlags) (migrate.Result, error) {
 			return fluentbit.Convert(text)
@@ -174,7 +174,7 @@ func (i importer) cobra() *cobra.Command {
 	switch i.command {
 	case "flume":
 		cmd.Flags().StringVar(&f.agent, "agent", "",
-			"which agent of the file; needed where it declares several")
+			"name of the agent; required if the file declares several")
 	case "filebeat", "vector":
 		cmd.Flags().StringVar(&f.data, "data", "",
 			"data directory with the stored positions; default: the configured one")

@@ -126,7 +126,7 @@ func (s parkedSub) command() *cobra.Command {
 	if name == "list" {
 		cmd.Flags().StringVar(&f.host, "host", "", "deliveries to HOST or HOST:PORT")
 		cmd.Flags().StringVar(&f.state, "state", "", "waiting, exhausted, done, dead or cancelled")
-		cmd.Flags().IntVar(&f.limit, "limit", 0, "print at most so many; 0 prints all")
+		cmd.Flags().IntVar(&f.limit, "limit", 0, "maximum number to print; 0 prints all")
 	}
 	return cmd
 }

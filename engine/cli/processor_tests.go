@@ -30,7 +30,7 @@ func (p *program) testCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [--json] [--junit FILE] CONFIG",
 		Short: "Run the unit tests of a config",
-		Long: `Test runs the tests of a config, which stand under ` + "`tests:`" + `: each sends input records
+		Long: `Test runs the tests under ` + "`tests:`" + ` in a config. Each sends input records
 through the processors of a route and compares the results with the expected
 records and dead letters. It reads no source, opens no sink and keeps no state.
 

@@ -37,8 +37,8 @@ func (p *program) reloadCommand() *cobra.Command {
 result. Routes whose configuration is unchanged keep running. Changed and removed
 routes drain, each within its ` + "`drain:`" + `, and new ones start from their checkpoints.
 
-An invalid config changes nothing: the earlier one keeps running, and reload says
-why and ends with exit code 1 (2 if the config is found invalid before the process
+An invalid config changes nothing: the earlier one keeps running, and reload prints
+the reason and ends with exit code 1 (2 if the config is found invalid before the process
 is asked). A reload cannot change the state directory, ` + "`admin:` and `telemetry:`" + `.
 
 The process is asked at the config's ` + "`admin:`" + `, or at an address, host:port; there the
@@ -66,7 +66,7 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 	defer cancel()
 	r, err := admin.Reload(ctx, address, token)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no result after %v: the reload goes on; `penstock status --json` "+
+		return fmt.Errorf("no result after %v: the reload continues; `penstock status --json` "+
 			"shows its result", f.timeout)
 	}
 	if err != nil {
@@ -141,7 +141,8 @@ func hashFile(h io.Writer, path string) error {
 	return err
 }
 
-// watch calls changed whenever the content of the config at path changes, or the list of its files, until ctx is done.
+// watch calls changed whenever the content of the config at path changes, or the list of its files,
+// until ctx is done.
 func watch(ctx context.Context, path string, changed func()) error {
 	w := watchConfig(path)
 	tick := time.NewTicker(watchInterval)

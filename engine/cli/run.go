@@ -73,9 +73,9 @@ sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
-	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so "+
-		"long without a delivery while data waits")
-	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the "+
+	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after this "+
+		"time without a delivery while data waits")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "address of the admin pages, in place of the "+
 		"config: `HOST:PORT` on loopback, or off")
 	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each "+
 		"file, with hashes, into this file")
@@ -119,7 +119,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		if !f.once {
 			return usagef("run: --manifest belongs to --once; a run without an end has none")
 		}
-		o.Manifest = new(manifest.Book)
+		o.Manifest = new(manifest.Totals)
 	}
 	var e runner
 	if err = configErr; err == nil {
@@ -200,7 +200,7 @@ func withAdmin(c engine.Config, admin config.Admin) engine.Config {
 	return c
 }
 
-func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {
+func manifestOf(s engine.Status, book *manifest.Totals, config string, begun time.Time, err error) *manifest.Manifest {
 	m := &manifest.Manifest{
 		Version: manifest.Version, OK: err == nil, Config: config, Program: s.Program,
 		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},

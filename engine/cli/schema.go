@@ -18,7 +18,7 @@ checks a config by it: begin the config with the line
 
     # yaml-language-server: $schema=penstock.schema.json
 
-The schema knows names, types and values. What else is refused, ` + "`validate`" + ` says.`,
+The schema covers names, types and values. ` + "`validate`" + ` reports all other errors.`,
 		Example: `  penstock schema > penstock.schema.json`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -86,7 +86,7 @@ func sendDatagram(address, text string) error {
 func (m *serviceManager) notify(lines ...string) {
 	err := m.send(strings.Join(lines, "\n"))
 	if err != nil && !m.failed {
-		m.log.Warn("the service manager is not reached", "error", err)
+		m.log.Warn("the service manager is not reachable", "error", err)
 	}
 	m.failed = err != nil
 }

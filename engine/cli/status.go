@@ -35,16 +35,16 @@ func (p *program) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--json] [--tree] [--cluster] CONFIG|ADDRESS",
 		Short: "Print the state of a running penstock",
-		Long: `Status asks the process that runs with a config how far each route is and what
-each worker does: its window, what is in flight, its state, and why. It asks at the
+		Long: `Status prints the progress of each route of a running process, and the window, the
+in-flight batches, the state and its reason of each worker. It asks the process at the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
-` + tokenVariable + `. With --tree it shows every part of the process by its name: since when it
-is in its state, how often it was started again, and what it died of the last time.
+` + tokenVariable + `. With --tree it shows every part of the process by its name: the time in
+its state, the number of restarts, and the last failure.
 With --cluster it shows which process runs each pipeline that a cluster shares.
 
-It ends with exit code 1 where nothing answers, or where the process is not ready
-(a route stopped, a worker misconfigured, nothing settled for a minute while data
-waits, a full disk); it then says why.`,
+The exit code is 1 if nothing responds, or if the process is not ready (a route
+stopped, a worker misconfigured, nothing settled for a minute while data waits, a full
+disk). Then it prints the reason.`,
 		Example: `  penstock status /etc/penstock.yaml
   penstock status --tree 127.0.0.1:7070
   penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,
@@ -109,7 +109,7 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 		return "", "", err
 	}
 	if !f.Admin.On() {
-		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add "+
+		return "", "", fmt.Errorf("%s has no `admin:`, so its process cannot be asked; add "+
 			"`admin: 127.0.0.1:7070` and start it again", what)
 	}
 	return f.Admin.Address, f.Admin.Token, nil

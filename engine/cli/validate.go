@@ -41,10 +41,10 @@ func (p *program) validateCommand() *cobra.Command {
 pipeline and route with all options, defaults included, variables replaced, paths
 resolved, secrets masked. The output is a config again, but for the secrets.
 
-It starts nothing, makes no file and opens no port. Of a wrong config it prints
-everything that is wrong, each with its line and column, and ends with exit code 2.
+It starts nothing, creates no file and opens no port. For an invalid config it prints
+all errors with their lines and columns, and ends with exit code 2.
 
-With --json it prints one object a route, then one with "ok".`,
+With --json it prints one object per route, then one with "ok".`,
 		Example: `  penstock validate penstock.yaml
   penstock validate --json penstock.yaml | tail -1`,
 		DisableFlagsInUseLine: true,

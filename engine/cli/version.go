@@ -24,9 +24,9 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version, commit and platform",
-		Long: `Version prints which penstock this is: release, commit, Go version and platform.
-Put it into every bug report. A build from a checkout says devel, and the commit
-where the build could see it.`,
+		Long: `Version prints the release, commit, Go version and platform of this program. Include
+it in every bug report. A build from a checkout prints devel, and the commit if the
+build recorded it.`,
 		Example: "  penstock version --json",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

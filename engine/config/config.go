@@ -118,7 +118,7 @@ type Flow struct {
 	// fixed.
 	Size int `yaml:"size" doc:"of a fixed window, in batches"`
 	// Initial is where an adaptive window starts, 1 to Max batches. Default 1.
-	Initial int `yaml:"initial" doc:"where an adaptive window starts, in batches"`
+	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum of an adaptive window, in batches"`
 	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such

@@ -72,7 +72,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	routes, sink := keys["routes"], keys["sink"]
 	switch {
 	case routes != nil && sink != nil:
-		l.fail(sink, "%s has both a sink and routes; move the sink into a route of its own", what)
+		l.fail(sink, "%s has both a sink and routes; move the sink into a separate route", what)
 		return p, false
 	case routes != nil:
 		l.strayKeys(n, what, routes)

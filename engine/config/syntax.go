@@ -84,7 +84,7 @@ func (d *document) secondColon(line, column int) {
 	e := d.failAt(line, column, "`: ` is not allowed within a value")
 	if _, value, ok := strings.Cut(whole, ": "); ok {
 		e.Hint = "write " + quoted(plainRest(value)) +
-			", or what stands behind the first colon in a line of its own"
+			", or the text after the first colon on a separate line"
 	}
 }
 
@@ -163,11 +163,11 @@ func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	}
 	if secret {
 		d.fail(n, "` #` starts a comment in YAML, so the value ends before it").Hint =
-			"quote the whole value, or put the comment in a line of its own"
+			"quote the whole value, or put the comment on a separate line"
 		return
 	}
 	e := d.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
-	e.Hint = "write " + quoted(whole) + ", or put the comment in a line of its own"
+	e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
 }
 
 // bareValue finds a plain scalar within brackets that is a variable: its brace opens a mapping.

@@ -16,15 +16,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Book collects the accounts of one run. The zero value is empty. It is safe for concurrent use.
-type Book struct {
+// Totals collects the accounts of one run. The zero value is empty. It is safe for concurrent use.
+type Totals struct {
 	mu     sync.Mutex // guards routes and their contents
 	routes []*Route
 }
 
 // Route is one route's part of the book.
 type Route struct {
-	book     *Book
+	totals   *Totals
 	pipeline string
 	name     string
 	parts    map[string]*partition
@@ -38,18 +38,18 @@ type partition struct {
 }
 
 // Route starts the accounts of a route. The engine calls it.
-func (b *Book) Route(pipeline, name string) *Route {
+func (b *Totals) Route(pipeline, name string) *Route {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &Route{book: b, pipeline: pipeline, name: name, parts: make(map[string]*partition)}
+	r := &Route{totals: b, pipeline: pipeline, name: name, parts: make(map[string]*partition)}
 	b.routes = append(b.routes, r)
 	return r
 }
 
 // Read records a batch as it was read: before processors, in read order. The engine calls it.
 func (r *Route) Read(b *stream.Batch) {
-	r.book.mu.Lock()
-	defer r.book.mu.Unlock()
+	r.totals.mu.Lock()
+	defer r.totals.mu.Unlock()
 	off := 0
 	counts := origins(b)
 	for i := range b.Spans {
@@ -117,14 +117,14 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records a delivered batch, or a piece of one. If buried is set, its kept records were
-// dead-lettered. The engine calls it.
-func (r *Route) Settled(b *stream.Batch, buried bool) {
-	r.book.mu.Lock()
-	defer r.book.mu.Unlock()
+// Settled records a delivered batch, or a piece of one. If deadLettered is set, its kept records
+// were dead-lettered. The engine calls it.
+func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
+	r.totals.mu.Lock()
+	defer r.totals.mu.Unlock()
 	if len(b.Records) == 0 || b.Untouched() {
 		for i, n := range origins(b) {
-			r.partition(b.Spans[i].Part).settle(int64(n), !buried, buried)
+			r.partition(b.Spans[i].Part).settle(int64(n), !deadLettered, deadLettered)
 		}
 		return
 	}
@@ -136,7 +136,7 @@ func (r *Route) Settled(b *stream.Batch, buried bool) {
 			kept = kept || b.Records[i].State == stream.Kept
 			died = died || b.Records[i].State == stream.Dead
 		}
-		r.partition(b.Spans[first.Span].Part).settle(1, kept && !buried, kept || died)
+		r.partition(b.Spans[first.Span].Part).settle(1, kept && !deadLettered, kept || died)
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *partition) settle(n int64, delivered, dead bool) {
 
 // Partitions returns the accounts of a route's partitions, in the order in which they were first
 // read.
-func (b *Book) Partitions(pipeline, name string) []Partition {
+func (b *Totals) Partitions(pipeline, name string) []Partition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := []Partition{}

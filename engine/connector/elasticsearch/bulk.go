@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fate is the outcome of one record in a bulk response.
-type fate struct {
+// itemResult is the outcome of one record in a bulk response.
+type itemResult struct {
 	outcome control.Outcome // Delivered, Throttled, Retryable, Rejected or Misconfigured
 	status  int
 	reason  string
@@ -30,10 +30,10 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkFates parses the results of n records. created means that the documents have their records'
+// bulkResults parses the results of n records. created means that the documents have their records'
 // ids and are never overwritten, so a conflict is a repetition. It returns nil, nil if all records
 // were accepted. An error means that the response is implausible; then everything is sent again.
-func bulkFates(text []byte, n int, created bool) ([]fate, error) {
+func bulkResults(text []byte, n int, created bool) ([]itemResult, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
 		return nil, errors.New("the answer is none to a bulk request: " +
@@ -45,19 +45,19 @@ func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	if len(answer.Items) != n {
 		return nil, fmt.Errorf("the answer has %d items for %d records", len(answer.Items), n)
 	}
-	fates := make([]fate, n)
+	fates := make([]itemResult, n)
 	for i, item := range answer.Items {
 		if len(item) != 1 {
 			return nil, fmt.Errorf("item %d of the answer names %d actions", i+1, len(item))
 		}
 		for _, it := range item {
-			fates[i] = it.fate(created)
+			fates[i] = it.result(created)
 		}
 	}
 	return fates, nil
 }
 
-// fate classifies an item's status:
+// result classifies an item's status:
 //
 //	2xx                       delivered
 //	409                       delivered if created: the store had it already
@@ -65,8 +65,8 @@ func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 //	408, 5xx                  to be sent again
 //	401, 403, 404, 405        misconfigured (no such index, no right): never a dead letter
 //	all else                  rejected: the document does not fit
-func (it *bulkItem) fate(created bool) fate {
-	f := fate{status: it.Status, reason: it.reason()}
+func (it *bulkItem) result(created bool) itemResult {
+	f := itemResult{status: it.Status, reason: it.reason()}
 	switch s := it.Status; {
 	case s >= 200 && s < 300, s == 409 && created:
 		f.outcome = control.Delivered
@@ -103,29 +103,29 @@ const maxBulkResponse = 32 << 20
 // maxReason bounds the bytes of an item's error that are kept.
 const maxReason = 500
 
-func (f *fate) err(where string) error {
-	return &itemError{where: where, status: f.status, reason: f.reason}
+func (f *itemResult) err(where string) error {
+	return &itemError{location: where, status: f.status, reason: f.reason}
 }
 
 // itemError is the error of a bulk item that was not accepted.
 type itemError struct {
-	where  string
-	status int
-	reason string // type and text of the store's error, or the text alone; may be empty
+	location string
+	status   int
+	reason   string // type and text of the store's error, or the text alone; may be empty
 }
 
 // Error implements error. It includes the status and the store's error.
 func (e *itemError) Error() string {
 	if e.reason == "" {
-		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
+		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.location, e.status)
 	}
-	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.where, e.status, e.reason)
+	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.location, e.status, e.reason)
 }
 
 // Group implements stream.Grouped. The text of the store's error is a detail, because it names the
 // document.
 func (e *itemError) Group() (reason, detail string) {
-	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
+	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
 		reason += ": " + kind
 	}
@@ -151,20 +151,20 @@ func rank(o control.Outcome) int {
 const toSend = 2
 
 // bulkOutcome returns the outcome of the response to a bulk with the kept records of b. See
-// bulkFates for created.
+// bulkResults for created.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
-	fates, err := bulkFates(text, b.Kept(), created)
+	fates, err := bulkResults(text, b.Kept(), created)
 	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	return settle(b, fates, where)
+	return outcomeOf(b, fates, where)
 }
 
-// settle derives the outcome of the attempt from the fates of b's kept records, in order. The
+// outcomeOf derives the outcome of the attempt from the results of b's kept records, in order. The
 // outcome is nil if all were accepted, and a single outcome if all share it. Otherwise it is a
 // Split into the accepted, the retryable and the refused records, with a reason for each refused
 // one.
-func settle(b *stream.Batch, fates []fate, where string) error {
+func outcomeOf(b *stream.Batch, fates []itemResult, where string) error {
 	if fates == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func settle(b *stream.Batch, fates []fate, where string) error {
 	var refused [][]int
 	var refusals []error
 	byReason := make(map[string]int)
-	worst := fate{}
+	worst := itemResult{}
 	kept := b.AppendKept(nil)
 	for at := 0; at < len(kept); {
 		end, f := at+1, fates[at]
@@ -205,13 +205,13 @@ func settle(b *stream.Batch, fates []fate, where string) error {
 		return nil
 	}
 	if len(rest) == len(kept) {
-		return worst.whole(where)
+		return worst.batchError(where)
 	}
 	return split(b, done, rest, refused, refusals, &worst, where)
 }
 
-// whole returns the outcome of a batch without accepted and refused records.
-func (f *fate) whole(where string) error {
+// batchError returns the outcome of a batch without accepted and refused records.
+func (f *itemResult) batchError(where string) error {
 	switch err := f.err(where); f.outcome {
 	case control.Throttled:
 		return &stream.Throttled{Err: err}
@@ -223,7 +223,7 @@ func (f *fate) whole(where string) error {
 }
 
 func split(b *stream.Batch, done, rest []int, refused [][]int, refusals []error,
-	worst *fate, where string) error {
+	worst *itemResult, where string) error {
 	s := &stream.Split{Refusals: refusals}
 	if len(done) > 0 {
 		s.Done = append(s.Done, stream.Piece(b.Pick(done)))

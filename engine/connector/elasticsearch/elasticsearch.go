@@ -160,7 +160,7 @@ func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// filterPath lists the parts of a response that bulkFates reads.
+// filterPath lists the parts of a response that bulkResults reads.
 const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
 // format returns the properties that all requests share.

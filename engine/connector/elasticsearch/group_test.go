@@ -13,10 +13,10 @@ import (
 // receiver's texts differ by record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
-		item := fate{status: 400, reason: fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)}
+		item := itemResult{status: 400, reason: fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)}
 		return []error{
 			item.err("POST http://h/"),
-			(&fate{status: 400, reason: fmt.Sprintf("document %d: wrong", i)}).err("POST http://h/"),
+			(&itemResult{status: 400, reason: fmt.Sprintf("document %d: wrong", i)}).err("POST http://h/"),
 		}
 	}
 	a, b := refusals(1000), refusals(2000)

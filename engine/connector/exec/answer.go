@@ -158,9 +158,9 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		// nothing was delivered: this is a failed attempt, which is retried with backoff
 		return said, nil
 	}
-	fates := make([]fate, len(kept))
+	fates := make([]recordResult, len(kept))
 	reasons := map[string]error{}
-	set := func(n int, f fate) bool {
+	set := func(n int, f recordResult) bool {
 		if n < 0 || n >= len(kept) || fates[n] != done {
 			return false
 		}
@@ -199,17 +199,17 @@ func or(s, instead string) string {
 	return s
 }
 
-// fate is the outcome of one record of a partially delivered batch.
-type fate uint8
+// recordResult is the outcome of one record of a partially delivered batch.
+type recordResult uint8
 
 const (
-	done fate = iota
+	done recordResult = iota
 	again
 	refused
 )
 
-// shareOut divides b into pieces according to the fates of its kept records.
-func shareOut(b *stream.Batch, kept []int, fates []fate) *stream.Split {
+// shareOut divides b into pieces according to the results of its kept records.
+func shareOut(b *stream.Batch, kept []int, fates []recordResult) *stream.Split {
 	var by [refused + 1][]int
 	for n, i := range kept {
 		by[fates[n]] = append(by[fates[n]], i)

@@ -73,8 +73,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 			workers = append(workers, &linesLane{sink: s, spec: s.spec(name)})
 		}
 	case NDJSON:
-		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names,
-			Spec: s.spec, Talk: s.newTalk})
+		fleet, err := child.NewFleet(child.FleetOptions[*session]{Name: "children", Names: names,
+			Spec: s.spec, NewSession: s.newSession})
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
 		}
 		fleet, err := child.NewFleet(child.FleetOptions[*multilang.Bolt]{
-			Name: "children", Names: names, Spec: s.spec, Talk: s.newBolt(o.Pipeline),
+			Name: "children", Names: names, Spec: s.spec, NewSession: s.newBolt(o.Pipeline),
 		})
 		if err != nil {
 			return err

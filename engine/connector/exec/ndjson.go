@@ -20,54 +20,56 @@ const maxAnswer = 8 << 20
 // ndjsonLane delivers batches to the child in a slot.
 type ndjsonLane struct {
 	sink *Sink
-	slot *child.Slot[*talk]
+	slot *child.Slot[*session]
 }
 
-// talk is the session with one child. Serve reads; the delivering goroutines write.
-type talk struct {
-	p     *child.Process
-	turn  chan struct{} // token of the goroutine that writes
-	ended chan struct{} // closed by End
+// session is the session with one child. Serve reads; the delivering goroutines write.
+type session struct {
+	p       *child.Process
+	writing chan struct{} // token of the goroutine that writes
+	ended   chan struct{} // closed by End
 
 	// number of this child among the sink's children, from 1: the epoch of its credit
 	start  uint32
 	grants *atomic.Bool // shared with the sink
 
-	mu     sync.Mutex // guards the fields below
-	asked  []*asked   // unanswered batches, in the order of writing
-	worked bool
-	known  bool  // the cause of the end is known, so the oldest batch is not to blame
-	err    error // of the end
-	clean  bool  // the child ended by itself after an answer: no batch is to blame
+	mu      sync.Mutex      // guards the fields below
+	pending []*pendingBatch // unanswered batches, in the order of writing
+	worked  bool
+	known   bool  // the cause of the end is known, so the oldest batch is not to blame
+	err     error // of the end
+	clean   bool  // the child ended by itself after an answer: no batch is to blame
 
-	sent, taken uint64        // records since its start: written; answered
-	credit      uint64        // upper bound of sent, as last reported by the child
-	granted     bool          // this child or an earlier one has reported a credit
-	told        chan struct{} // closed and replaced with each answer
+	sent, answered uint64        // records since its start: written; answered
+	credit         uint64        // upper bound of sent, as last reported by the child
+	granted        bool          // this child or an earlier one has reported a credit
+	told           chan struct{} // closed and replaced with each answer
 }
 
-// asked is a batch that was given to a child.
-type asked struct {
-	id     uint64
-	cost   uint64      // records
-	answer chan answer // buffer of 1
-	taken  uint64      // talk.taken including this batch, when it was answered
-	blamed bool        // the oldest batch, and so the one in progress, when the child died
+// pendingBatch is a batch that was given to a child.
+type pendingBatch struct {
+	id       uint64
+	cost     uint64      // records
+	answer   chan answer // buffer of 1
+	answered uint64      // talk.taken including this batch, when it was answered
+	blamed   bool        // the oldest batch, and so the one in progress, when the child died
 }
 
-func (s *Sink) newTalk(p *child.Process) *talk {
-	return &talk{
-		p: p, start: max(1, s.starts.Add(1)), turn: make(chan struct{}, 1),
+func (s *Sink) newSession(p *child.Process) *session {
+	return &session{
+		p: p, start: max(1, s.starts.Add(1)), writing: make(chan struct{}, 1),
 		ended: make(chan struct{}), told: make(chan struct{}),
 		grants: &s.grants, granted: s.grants.Load(),
 	}
 }
 
 // Serve implements child.Session.
-func (t *talk) Serve(context.Context) error { return child.ServeLines(t.p, maxAnswer, t.take) }
+func (t *session) Serve(context.Context) error {
+	return child.ServeLines(t.p, maxAnswer, t.handleLine)
+}
 
-// take passes an answer to its waiting Deliver. An empty line is ignored.
-func (t *talk) take(line []byte) error {
+// handleLine passes an answer to its waiting Deliver. An empty line is ignored.
+func (t *session) handleLine(line []byte) error {
 	if len(line) == 0 {
 		return nil
 	}
@@ -79,17 +81,17 @@ func (t *talk) take(line []byte) error {
 	defer t.mu.Unlock()
 	at := 0
 	if a.ID != nil {
-		at = slices.IndexFunc(t.asked, func(q *asked) bool { return q.id == *a.ID })
+		at = slices.IndexFunc(t.pending, func(q *pendingBatch) bool { return q.id == *a.ID })
 	}
-	if at < 0 || at >= len(t.asked) {
+	if at < 0 || at >= len(t.pending) {
 		return fmt.Errorf("its answer %q is about a batch that it does not have",
 			child.Quoted(line))
 	}
-	q := t.asked[at]
-	t.asked = slices.Delete(t.asked, at, at+1)
+	q := t.pending[at]
+	t.pending = slices.Delete(t.pending, at, at+1)
 	t.worked = true
-	t.taken += q.cost
-	q.taken = t.taken
+	t.answered += q.cost
+	q.answered = t.answered
 	if a.Credit != nil {
 		t.credit, t.granted = *a.Credit, true
 		t.grants.Store(true)
@@ -100,15 +102,15 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// room waits until the child's credit covers q. If the child has no unanswered batches, room does
-// not wait, because otherwise the child would never update its credit. The caller holds turn. After
-// an error nothing was written.
-func (t *talk) room(ctx context.Context, q *asked) error {
+// awaitCredit waits until the child's credit covers q. If the child has no unanswered batches, room
+// does not wait, because otherwise the child would never update its credit. The caller holds turn.
+// After an error nothing was written.
+func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
-		if !t.granted || len(t.asked) == 0 || t.sent+q.cost <= t.credit {
+		if !t.granted || len(t.pending) == 0 || t.sent+q.cost <= t.credit {
 			t.sent += q.cost
-			t.asked = append(t.asked, q)
+			t.pending = append(t.pending, q)
 			t.mu.Unlock()
 			return nil
 		}
@@ -117,7 +119,7 @@ func (t *talk) room(ctx context.Context, q *asked) error {
 		select {
 		case <-told:
 		case <-t.ended:
-			return t.died(ctx, q)
+			return t.deathOutcome(ctx, q)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -125,22 +127,22 @@ func (t *talk) room(ctx context.Context, q *asked) error {
 }
 
 // End implements child.Session.
-func (t *talk) End(err error) {
+func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err
 	t.clean = t.worked && child.EndedCleanly(err)
-	if len(t.asked) > 0 && !t.known && !t.clean {
-		t.asked[0].blamed = true
+	if len(t.pending) > 0 && !t.known && !t.clean {
+		t.pending[0].blamed = true
 	}
 	t.mu.Unlock()
 	close(t.ended)
 }
 
 // Did implements child.Session.
-func (t *talk) Did() (worked, busy bool) {
+func (t *session) Did() (worked, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.worked, len(t.asked) > 0
+	return t.worked, len(t.pending) > 0
 }
 
 // Deliver implements stream.Worker.
@@ -159,8 +161,8 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	if err != nil {
 		return stream.Report{}, err
 	}
-	q := &asked{id: a.ID, cost: uint64(max(1, b.Kept())), answer: make(chan answer, 1)}
-	if err := t.ask(ctx, q, appendHead(nil, a.ID, a.Number, b), data); err != nil {
+	q := &pendingBatch{id: a.ID, cost: uint64(max(1, b.Kept())), answer: make(chan answer, 1)}
+	if err := t.send(ctx, q, appendHead(nil, a.ID, a.Number, b), data); err != nil {
 		return stream.Report{}, err
 	}
 	select {
@@ -172,9 +174,9 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 			return l.answered(t, q, b, said)
 		default:
 		}
-		return stream.Report{}, t.died(ctx, q)
+		return stream.Report{}, t.deathOutcome(ctx, q)
 	case <-ctx.Done():
-		return stream.Report{}, t.abandon(ctx)
+		return stream.Report{}, t.killAbandoned(ctx)
 	}
 }
 
@@ -206,17 +208,17 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	return session, nil
 }
 
-// ask writes a batch's line. A child that has received an incomplete line is killed.
-func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
+// send writes a batch's line. A child that has received an incomplete line is killed.
+func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) error {
 	select {
-	case t.turn <- struct{}{}:
+	case t.writing <- struct{}{}:
 	case <-t.ended:
-		return t.died(ctx, q)
+		return t.deathOutcome(ctx, q)
 	case <-ctx.Done():
 		return context.Cause(ctx) // nothing was written
 	}
-	if err := t.room(ctx, q); err != nil {
-		<-t.turn
+	if err := t.awaitCredit(ctx, q); err != nil {
+		<-t.writing
 		return err
 	}
 	err := t.p.Write(ctx, head)
@@ -224,20 +226,20 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 		err = t.p.Write(ctx, data)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = t.abandon(ctx)
+		err = t.killAbandoned(ctx)
 	} else if err != nil {
 		// The child has died, or has closed its input and will never read another batch. The end of
 		// the process tells the cause.
 		t.p.Kill(err)
 		<-t.ended
-		err = t.died(ctx, q)
+		err = t.deathOutcome(ctx, q)
 	}
-	<-t.turn
+	<-t.writing
 	return err
 }
 
-// abandon kills a hanging child and returns the outcome of the batch.
-func (t *talk) abandon(ctx context.Context) error {
+// killAbandoned kills a hanging child and returns the outcome of the batch.
+func (t *session) killAbandoned(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	t.mu.Lock()
 	t.known = true
@@ -249,8 +251,8 @@ func (t *talk) abandon(ctx context.Context) error {
 	return cause
 }
 
-// died returns the outcome of a batch that was unanswered when the child died.
-func (t *talk) died(ctx context.Context, q *asked) error {
+// deathOutcome returns the outcome of a batch that was unanswered when the child died.
+func (t *session) deathOutcome(ctx context.Context, q *pendingBatch) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -267,7 +269,7 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 
 // answered returns the outcome for an answer. A child that breaks the protocol is killed, and the
 // batch is blamed.
-func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch,
+func (l *ndjsonLane) answered(t *session, q *pendingBatch, b *stream.Batch,
 	said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
@@ -278,5 +280,5 @@ func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch,
 		<-t.ended // so that the next batch does not get this child
 		return stream.Report{}, &stream.Died{Err: misuse}
 	}
-	return said.report(t.start, q.taken), outcome
+	return said.report(t.start, q.answered), outcome
 }

@@ -65,7 +65,7 @@ func (o *Options) Validate() error {
 	for _, n := range []struct {
 		key            string
 		n, most, usual int
-		what, of       string // of: the protocol that the option is for; "" means all
+		option, of     string // of: the protocol that the option is for; "" means all
 	}{
 		{"workers", o.Workers, maxWorkers, 0, "processes", ""},
 		{"in_flight", o.InFlight, maxInFlight, usualInFlight, "batches", NDJSON},
@@ -73,7 +73,7 @@ func (o *Options) Validate() error {
 	} {
 		switch {
 		case n.n < 1 || n.n > n.most:
-			wrong(n.key, "%d %s; want 1 to %d", n.n, n.what, n.most)
+			wrong(n.key, "%d %s; want 1 to %d", n.n, n.option, n.most)
 		case n.of != "" && n.of != o.Protocol && n.n != n.usual:
 			wrong(n.key, "belongs to protocol %s, and this is %s", n.of, o.Protocol)
 		}

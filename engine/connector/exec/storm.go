@@ -60,7 +60,7 @@ func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report
 // are sent again.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
-	fates := make([]fate, len(kept))
+	fates := make([]recordResult, len(kept))
 	acked, failed := 0, 0
 	for n := range kept {
 		switch {

@@ -118,7 +118,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	}
 	s.publish()
 	for i, m := range closed {
-		m.host.Log().Warn("a sink of the failover group cannot be opened; it is tried again",
+		m.host.Log().Warn("a sink of the failover group cannot be opened; retrying",
 			"error", errs[i])
 		m.host.Go("open", func(ctx context.Context) error { return m.reopen(ctx, o) })
 	}

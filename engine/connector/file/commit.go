@@ -28,7 +28,7 @@ func (l *lane) runWriter(ctx context.Context) error {
 		case <-ctx.Done():
 			l.end(context.Cause(ctx))
 			return nil
-		case <-l.gone:
+		case <-l.closed:
 			return nil
 		case <-l.wakeWriter:
 			l.mu.Lock()
@@ -191,7 +191,7 @@ func (l *lane) runSyncer(ctx context.Context) error {
 		case <-ctx.Done():
 			l.end(context.Cause(ctx))
 			return nil
-		case <-l.gone:
+		case <-l.closed:
 			return nil
 		case <-l.wakeSyncer:
 			err = l.syncAhead()

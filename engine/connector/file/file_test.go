@@ -177,12 +177,12 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("a file that was cut", place,
-		"it has 5 bytes, and its checkpoint says that 11 were delivered")
+		"it has 5 bytes, and its checkpoint records 11 delivered bytes")
 	if err := errors.Join(os.Rename(path, path+".1"), os.Truncate(path+".1", 5)); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that is gone", place,
-		"it is gone, and its checkpoint says that it holds 11 bytes; put the file back")
+		"it does not exist, and its checkpoint records 11 bytes; put the file back")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}

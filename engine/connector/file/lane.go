@@ -37,7 +37,7 @@ type lane struct {
 	wakeWriter chan struct{}
 	wakeSyncer chan struct{}
 	scratch    sync.Pool     // *[]byte, for pieces, which have no payload
-	gone       chan struct{} // closed by close
+	closed     chan struct{} // closed by close
 	syncing    chan struct{} // token of the goroutine that may sync, close or replace file
 
 	writes sync.Mutex // held while a group is written; taken before syncing and mu
@@ -65,7 +65,7 @@ func newLane(s *Sink, name string, f vfs.File, at place) *lane {
 		sink: s, dir: s.dir, name: name, ack: s.o.Fsync == SyncAck,
 		file: f, id: at, length: at.length, synced: at.length, settled: at.length,
 		wakeWriter: make(chan struct{}, 1), wakeSyncer: make(chan struct{}, 1),
-		syncing: make(chan struct{}, 1), gone: make(chan struct{}),
+		syncing: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	l.scratch.New = func() any { return new([]byte) }
 	return l
@@ -83,7 +83,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	select {
 	case err = <-d.done:
 	case <-ctx.Done():
-		l.leave(a, context.Cause(ctx))
+		l.failCanceled(a, context.Cause(ctx))
 		err = <-d.done // returns when the write has finished, because it uses the batch
 	}
 	if err != nil {
@@ -136,9 +136,9 @@ func wake(c chan struct{}) {
 	}
 }
 
-// leave fails the run if a canceled Deliver call still waits for its place in the order, because no
-// other call fills this place.
-func (l *lane) leave(a stream.Attempt, cause error) {
+// failCanceled fails the run if a canceled Deliver call still waits for its place in the order,
+// because no other call fills this place.
+func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Waits(a.Run, a.Place) {
@@ -195,7 +195,7 @@ func (l *lane) close() error {
 	if f == nil {
 		return err
 	}
-	close(l.gone)
+	close(l.closed)
 	if err == nil && reserved {
 		err = release(f, length)
 	}

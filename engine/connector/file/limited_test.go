@@ -74,7 +74,7 @@ func TestRenamedUnidentified(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = tryOpen(t, streamtest.NewHostOn(t, files), rawAt(path), place)
-	if err == nil || !strings.Contains(err.Error(), "it is gone") {
+	if err == nil || !strings.Contains(err.Error(), "it does not exist") {
 		t.Errorf("Open gives %v", err)
 	}
 	if got := read(t, other); got != "much more than one line\n" {

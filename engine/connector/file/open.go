@@ -12,13 +12,13 @@ import (
 
 // remedy ends all messages about a file that does not match the checkpoint.
 const remedy = "put the file back as it was; " +
-	"or go on with the file as it stands, which keeps all that it holds: " +
+	"or continue with the file in its current state, which keeps its content: " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
 // wrongFileError means that the file does not match the checkpoint.
-type wrongFileError struct{ what string }
+type wrongFileError struct{ mismatch string }
 
-func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
+func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 
 // openAt opens the file at the saved place, or as found if saved is "". It returns the file with
 // its offset at the end. If rotates is set, it undoes rotations that are not in the checkpoint. A
@@ -46,7 +46,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &wrongFileError{fmt.Sprintf(
-			"it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+			"it does not exist, and its checkpoint records %d bytes", want.length)}
 	} else if err == nil {
 		if err = resume(f, want, true); err == nil {
 			return f, want, nil
@@ -76,7 +76,7 @@ func resume(f vfs.File, want place, durably bool) error {
 			want.inode, found.inode)}
 	case found.length < want.length:
 		return &wrongFileError{fmt.Sprintf(
-			"it has %d bytes, and its checkpoint says that %d were delivered: "+
+			"it has %d bytes, and its checkpoint records %d delivered bytes: "+
 				"it was cut, or, with "+
 				"fsync: interval, a power loss took its end", found.length, want.length)}
 	case found.length > want.length:
@@ -97,7 +97,7 @@ func resume(f vfs.File, want place, durably bool) error {
 // openFound opens the file without a saved place: it creates the file or keeps the existing
 // contents.
 func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
-	f, err = openOrMake(dir, name, mode)
+	f, err = openOrCreate(dir, name, mode)
 	if err != nil {
 		return nil, place{}, err
 	}
@@ -119,8 +119,8 @@ func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place
 	return f, placeOf(info), dir.Sync()
 }
 
-// openOrMake opens a file, or creates it with the given mode regardless of the umask.
-func openOrMake(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
+// openOrCreate opens a file, or creates it with the given mode regardless of the umask.
+func openOrCreate(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
 	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return dir.OpenFile(name, os.O_RDWR, 0)

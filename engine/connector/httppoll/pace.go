@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// maxEmptyTurns is the number of consecutive pages without records that are requested without a
+// maxEmptyPages is the number of consecutive pages without records that are requested without a
 // pause. APIs with filters return such pages. Some APIs change their cursor with each request.
-const maxEmptyTurns = 16
+const maxEmptyPages = 16
 
 // pace determines when the next request is due. Times are relative to the reader's start.
 type pace struct {
@@ -21,8 +21,8 @@ type pace struct {
 
 	interval   time.Duration // the previous interval
 	due        time.Duration
-	hold       time.Duration // the server allows no request before this time
-	emptyTurns int
+	notBefore  time.Duration // the server allows no request before this time
+	emptyPages int
 
 	failures backoff.State
 	failing  bool
@@ -30,10 +30,10 @@ type pace struct {
 }
 
 // next returns when the next request is due.
-func (p *pace) next() time.Duration { return max(p.due, p.hold) }
+func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 
 // demand records that the server allows no request for the time wait.
-func (p *pace) demand(now, wait time.Duration) { p.hold = max(p.hold, now+wait) }
+func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
 // page records a successful request. news means that it had new records, turned that another page
 // follows. page reports whether the feed was read to its end.
@@ -41,13 +41,13 @@ func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {
 	case turned && news:
-		p.emptyTurns, p.interval = 0, 0
+		p.emptyPages, p.interval = 0, 0
 	case turned:
-		p.emptyTurns++
+		p.emptyPages++
 	default:
-		p.emptyTurns = 0
+		p.emptyPages = 0
 	}
-	if turned && p.emptyTurns < maxEmptyTurns {
+	if turned && p.emptyPages < maxEmptyPages {
 		p.due = now
 		return false
 	}
@@ -68,5 +68,5 @@ func (p *pace) failed(now time.Duration) (wait, failing time.Duration) {
 	}
 	wait, p.failures, _ = p.retry.Next(p.failures, p.random)
 	p.due = now + wait
-	return max(wait, p.hold-now), now - p.since
+	return max(wait, p.notBefore-now), now - p.since
 }

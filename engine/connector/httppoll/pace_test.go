@@ -370,8 +370,8 @@ func TestEmptyPages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got != 1 || n != news+maxEmptyTurns {
-			t.Errorf("%d records in %d requests, want 1 in %d", got, n, news+maxEmptyTurns)
+		if got != 1 || n != news+maxEmptyPages {
+			t.Errorf("%d records in %d requests, want 1 in %d", got, n, news+maxEmptyPages)
 		}
 		n, news = 0, -1
 		x = open(t, a, "items", false, nil, set)
@@ -380,7 +380,7 @@ func TestEmptyPages(t *testing.T) {
 		for ctx.Err() == nil {
 			x.r.Read(ctx, stream.NewBatch(stream.BatchLimits{}))
 		}
-		if n > maxEmptyTurns+30 {
+		if n > maxEmptyPages+30 {
 			t.Errorf("%d requests in 10 minutes for pages without records", n)
 		}
 	})

@@ -26,7 +26,7 @@ type reader struct {
 
 	page      place
 	at        int64           // number of steps read
-	handed    stream.Position // end of the last span
+	handedOut stream.Position // end of the last span
 	above     []stream.Range  // settled ranges above at
 	successor place           // the page in which above[0] begins
 	content   content         // of page, if loaded
@@ -58,7 +58,7 @@ func (r *reader) moveTo(p stream.Position) error {
 	if page.key != r.page.key {
 		r.unload()
 	}
-	r.page, r.at, r.handed, r.end, r.unmet = page, p.Num, p, false, 0
+	r.page, r.at, r.handedOut, r.end, r.unmet = page, p.Num, p, false, 0
 	return nil
 }
 
@@ -112,13 +112,13 @@ func (r *reader) fill(b *stream.Batch) error {
 		if r.endedHere() {
 			break
 		}
-		if err := r.take(b, r.index()); err != nil {
+		if err := r.appendRecord(b, r.index()); err != nil {
 			return err
 		}
 	}
 	atEnd := r.loaded && r.index() >= len(r.content.records) && r.follows()
 	if r.at < border && (atEnd || r.loaded && r.endedHere()) {
-		if err := r.turn(); err != nil {
+		if err := r.nextPage(); err != nil {
 			return err
 		}
 	}
@@ -129,11 +129,11 @@ func (r *reader) fill(b *stream.Batch) error {
 		}
 		to = r.above[0].From
 	}
-	if to != r.handed {
+	if to != r.handedOut {
 		b.Spans = append(b.Spans, stream.Span{
-			Part: &r.s.part, Range: stream.Range{From: r.handed, To: to}, Bytes: len(b.Data),
+			Part: &r.s.part, Range: stream.Range{From: r.handedOut, To: to}, Bytes: len(b.Data),
 		})
-		r.handed = to
+		r.handedOut = to
 		r.setFields(b)
 	}
 	if r.at >= border {
@@ -164,8 +164,8 @@ func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
 
-// take appends record i of the page, unless it is a repetition.
-func (r *reader) take(b *stream.Batch, i int) error {
+// appendRecord appends record i of the page, unless it is a repetition.
+func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	r.at++
 	if m := r.page.mode; m.perRecord() {
 		token := strconv.FormatInt(r.at, 10)
@@ -217,8 +217,8 @@ func (r *reader) setFields(b *stream.Batch) {
 	}
 }
 
-// turn moves to the next page.
-func (r *reader) turn() error {
+// nextPage moves to the next page.
+func (r *reader) nextPage() error {
 	r.before = digestOfAll(r.content.records)
 	if r.page.mode.perRecord() {
 		r.unload()
@@ -343,9 +343,9 @@ func (r *reader) took(news bool) error {
 	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read "+
 		"before and not delivered, at most %d",
 		r.s.part.Name, n))
-	handed := r.handed
+	handed := r.handedOut
 	err := r.moveTo(from)
-	r.handed = handed
+	r.handedOut = handed
 	return err
 }
 

@@ -106,7 +106,7 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 		if start, ok := errors.AsType[*child.StartError](err); ok {
 			r.j.host.Fault(start)
 		} else {
-			r.j.host.Log().Warn("journalctl ended; it is started again", "in", pause, "error", err)
+			r.j.host.Log().Warn("journalctl ended; restarting it", "in", pause, "error", err)
 		}
 		if retry.Sleep(ctx, pause) != nil {
 			return nil

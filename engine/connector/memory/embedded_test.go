@@ -27,43 +27,43 @@ pipelines:
       shaky: { sink: shaky, batch: { records: 10 } }
 `
 
-// shaky returns a sink that fails to open three times, and later panics at every 20th Deliver.
-func shaky(sink *memory.Sink, opens, deliveries *atomic.Int64) stream.Component {
+// flaky returns a sink that fails to open three times, and later panics at every 20th Deliver.
+func flaky(sink *memory.Sink, opens, deliveries *atomic.Int64) stream.Component {
 	c := sink.Component()
 	create := c.New
 	c.Name = "shaky"
 	c.New = func(o any, h stream.Host) (any, error) {
 		v, err := create(o, h)
-		return &shakySink{v.(stream.Sink), opens, deliveries}, err
+		return &flakySink{v.(stream.Sink), opens, deliveries}, err
 	}
 	return c
 }
 
-type shakySink struct {
+type flakySink struct {
 	stream.Sink
 	opens, deliveries *atomic.Int64
 }
 
 // Open implements stream.Sink.
-func (s *shakySink) Open(ctx context.Context, o stream.SinkOptions) error {
+func (s *flakySink) Open(ctx context.Context, o stream.SinkOptions) error {
 	if s.opens.Add(1) <= 3 {
 		return errors.New("no such table")
 	}
 	lanes := o.Lanes
 	o.Lanes = func(all []stream.Lane) {
-		all[0].Worker = &shakyWorker{all[0].Worker, s.deliveries}
+		all[0].Worker = &flakyWorker{all[0].Worker, s.deliveries}
 		lanes(all)
 	}
 	return s.Sink.Open(ctx, o)
 }
 
-type shakyWorker struct {
+type flakyWorker struct {
 	stream.Worker
 	deliveries *atomic.Int64
 }
 
 // Deliver implements stream.Worker.
-func (w *shakyWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+func (w *flakyWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	if w.deliveries.Add(1)%20 == 0 {
 		panic("struck")
 	}
@@ -103,7 +103,7 @@ func TestEmbedded(t *testing.T) {
 			var opens, deliveries atomic.Int64
 			cfg, err := engine.Parse([]byte(embedded), source.Component(),
 				memory.NewSink(memory.SinkOptions{Deliver: routes[0].add}).Component(),
-				shaky(memory.NewSink(memory.SinkOptions{Deliver: routes[1].add}), &opens, &deliveries))
+				flaky(memory.NewSink(memory.SinkOptions{Deliver: routes[1].add}), &opens, &deliveries))
 			if err != nil {
 				t.Fatal(err)
 			}

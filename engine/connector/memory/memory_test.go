@@ -30,7 +30,7 @@ func newFixture(t *testing.T, o memory.SourceOptions, routes ...string) *fixture
 	w := &fixture{t: t, source: memory.NewSource(o)}
 	w.host = streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
 	w.host.SetRoutes(routes...)
-	w.made = made[stream.Source](t, w.source.Component(), w.host)
+	w.made = newComponent[stream.Source](t, w.source.Component(), w.host)
 	return w
 }
 
@@ -302,7 +302,7 @@ func TestLingerAndEarlierProcesses(t *testing.T) {
 func TestLoopThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := memory.NewSink(memory.SinkOptions{})
-		s := made[stream.Sink](t, sink.Component(), streamtest.NewHost(t))
+		s := newComponent[stream.Sink](t, sink.Component(), streamtest.NewHost(t))
 		var lanes []stream.Lane
 		if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(l []stream.Lane) { lanes = l }}); err != nil {
 			t.Fatal(err)

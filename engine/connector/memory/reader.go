@@ -37,7 +37,7 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	r.at, r.above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.at; known && lost > 0 {
 		// the route lost its checkpoint, or was not in the pipeline when the records were freed
-		i.host.Log().Error("records lost: freed before the route came back", "route", o.Route, "bytes", lost)
+		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route, "bytes", lost)
 	}
 	if !mark.Waiting { // otherwise Commit sets it
 		r.progress.settled = max(r.progress.settled, r.at)

@@ -147,11 +147,11 @@ func (r *route) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, e
 	if r.sink.o.Deliver != nil {
 		return stream.Report{}, r.sink.o.Deliver(ctx, a.Value)
 	}
-	return stream.Report{}, r.sink.hand(ctx, a.Value)
+	return stream.Report{}, r.sink.handOver(ctx, a.Value)
 }
 
-// hand passes the batch to a loop and waits for the outcome.
-func (s *Sink) hand(ctx context.Context, b *stream.Batch) error {
+// handOver passes the batch to a loop and waits for the outcome.
+func (s *Sink) handOver(ctx context.Context, b *stream.Batch) error {
 	timer := time.NewTimer(loopWait)
 	defer timer.Stop()
 	var want chan *handover

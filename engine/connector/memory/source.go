@@ -40,10 +40,10 @@ var (
 // Records are in the order of the pushes, and each route reads all of them. A route that joins
 // later starts with the oldest record that the source still holds.
 type Source struct {
-	name string
-	max  int64
-	part stream.Partition
-	turn chan struct{} // held by the Push that waits for room, so that others do not overtake it
+	name    string
+	max     int64
+	part    stream.Partition
+	pushing chan struct{} // held by the Push that waits for room, so that others do not overtake it
 
 	mu       sync.Mutex // guards the fields below
 	buffer   buffer
@@ -64,7 +64,7 @@ type progress struct {
 // NewSource returns an open, empty source.
 func NewSource(o SourceOptions) *Source {
 	s := &Source{
-		name: o.Name, max: o.MaxBytes, turn: make(chan struct{}, 1), routes: make(map[string]*progress),
+		name: o.Name, max: o.MaxBytes, pushing: make(chan struct{}, 1), routes: make(map[string]*progress),
 	}
 	if s.name == "" {
 		s.name = "memory"
@@ -142,8 +142,8 @@ func (s *Source) push(ctx context.Context, records [][]byte) (to int64, err erro
 		return 0, ErrTooLarge
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.pushing <- struct{}{}:
+		defer func() { <-s.pushing }()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}

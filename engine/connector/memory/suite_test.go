@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// made returns the component. It has no options.
-func made[T any](t testing.TB, c stream.Component, h stream.Host) T {
+// newComponent returns the component. It has no options.
+func newComponent[T any](t testing.TB, c stream.Component, h stream.Host) T {
 	t.Helper()
 	v, err := c.New(nil, h)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestSourceSuite(t *testing.T) {
 			var source *memory.Source
 			connectortest.Source(t, connectortest.SourceCase{
 				New: func(t *testing.T, h *streamtest.Host) stream.Source {
-					return made[stream.Source](t, source.Component(), h)
+					return newComponent[stream.Source](t, source.Component(), h)
 				},
 				Want: [][]string{want},
 				Reset: func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestSinkSuite(t *testing.T) {
 func receiver(sink *memory.Sink, got *taken) connectortest.Receiver {
 	return connectortest.Receiver{
 		New: func(t *testing.T, h *streamtest.Host) stream.Sink {
-			return made[stream.Sink](t, sink.Component(), h)
+			return newComponent[stream.Sink](t, sink.Component(), h)
 		},
 		Received: got.all,
 	}

@@ -55,7 +55,7 @@ func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 	if err == nil && !c.Open() {
 		return true
 	}
-	if err == nil || said(err) {
+	if err == nil || isUsableAfter(err) {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 		defer cancel()
 		if c.Rollback(undo) == nil {

@@ -118,7 +118,7 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	}
 	run("DROP TABLE t")
 	run("UNLOCK TABLES")
-	const gone = "the table \"t\" is gone; it is made again"
+	const gone = "the table \"t\" does not exist; it is created again"
 	for range lanes {
 		err := <-answers
 		if _, ok := errors.AsType[*stream.Misconfigured](err); ok || err == nil ||

@@ -23,9 +23,9 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// said reports whether the connection is still usable after err, because the server has responded
-// or the error is one of this package.
-func said(err error) bool {
+// isUsableAfter reports whether the connection is still usable after err, because the server has
+// responded or the error is one of this package.
+func isUsableAfter(err error) bool {
 	if numberOf(err) != 0 {
 		return true
 	}

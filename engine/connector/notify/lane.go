@@ -137,36 +137,36 @@ const (
 	slowAttempt // of a slow host
 )
 
-// places counts the in-flight attempts. Attempts that take long move to extra places, so that hosts
-// that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to their
-// share.
+// attemptSlots counts the in-flight attempts. Attempts that take long move to extra places, so that
+// hosts that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to
+// their share.
 //
 //	attempts 256:  | quick attempts; others only while no extra place is free |
 //	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
-type places struct {
+type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // slow attempts
 	recent                 []*attempt // quick and long attempts, oldest first
 	long                   int        // the number of long ones, which are the first of recent
 }
 
-func newPlaces(attempts int) places {
-	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
+func newAttemptSlots(attempts int) attemptSlots {
+	return attemptSlots{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
 }
 
 // isFull reports whether no host may get a further attempt.
-func (p *places) isFull() bool {
+func (p *attemptSlots) isFull() bool {
 	return p.busy()-min(p.extra, p.slow+p.long) >= p.attempts
 }
 
 // isFullFor reports whether a lane may not get a further attempt.
-func (p *places) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
+func (p *attemptSlots) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
 // busy returns the number of in-flight attempts.
-func (p *places) busy() int { return p.slow + len(p.recent) }
+func (p *attemptSlots) busy() int { return p.slow + len(p.recent) }
 
 // begin records the start of an attempt.
-func (p *places) begin(l *lane, now time.Time) *attempt {
+func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	a := &attempt{lane: l, begun: now}
 	if l.slow {
 		a.speed = slowAttempt
@@ -179,7 +179,7 @@ func (p *places) begin(l *lane, now time.Time) *attempt {
 
 // age changes the speed of attempts that have become older, and marks the hosts of slow ones as
 // slow. So a silent host is slow long before its first attempt times out.
-func (p *places) age(now time.Time) {
+func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt
 	}
@@ -194,7 +194,7 @@ func (p *places) age(now time.Time) {
 }
 
 // untilAged returns the time until age may change the speed of an attempt.
-func (p *places) untilAged(now time.Time) time.Duration {
+func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	wait := time.Hour
 	if p.long > 0 {
 		wait = p.recent[0].begun.Add(slowAfter + time.Millisecond).Sub(now)
@@ -206,7 +206,7 @@ func (p *places) untilAged(now time.Time) time.Duration {
 }
 
 // end records the end of an attempt.
-func (p *places) end(a *attempt) {
+func (p *attemptSlots) end(a *attempt) {
 	switch a.speed {
 	case slowAttempt:
 		p.slow--

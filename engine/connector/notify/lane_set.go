@@ -143,8 +143,8 @@ func (r *round) starts(s *laneSet, now time.Time) bool {
 	return r.runs && !now.Before(r.next)
 }
 
-// seen records the end of a page. after is zero at the end of the store.
-func (r *round) seen(after int64, now time.Time) {
+// pageEnded records the end of a page. after is zero at the end of the store.
+func (r *round) pageEnded(after int64, now time.Time) {
 	r.runs, r.after, r.next = after > 0, after, now.Add(pagePause)
 }
 

@@ -10,7 +10,7 @@ import (
 func TestPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	silent, fast := &lane{}, &lane{}
-	s := places{attempts: 8, share: 2, extra: 2}
+	s := attemptSlots{attempts: 8, share: 2, extra: 2}
 	first := s.begin(silent, start)
 	second := s.begin(silent, start.Add(time.Millisecond))
 	third := s.begin(fast, start.Add(2*time.Millisecond))
@@ -50,7 +50,7 @@ func TestExtraPlaces(t *testing.T) {
 		{unknown: 8, free: 6},
 	} {
 		for _, after := range []time.Duration{longAfter, slowAfter} {
-			p := newPlaces(8)
+			p := newAttemptSlots(8)
 			var attempts []*attempt
 			for n := range c.unknown {
 				if p.isFull() {

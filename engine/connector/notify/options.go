@@ -87,10 +87,10 @@ const (
 const (
 	leastHistory = 10 * time.Minute
 
-	// settling exceeds the time from the commit of a row until its position is settled. Rows are
+	// settleTime exceeds the time from the commit of a row until its position is settled. Rows are
 	// kept until a synced checkpoint has their positions, so that records are recognized if they
 	// are read again.
-	settling = time.Minute
+	settleTime = time.Minute
 )
 
 // paymentSchedule is the default schedule: 16 attempts in 24 h 4 min.

@@ -47,7 +47,7 @@ type sender struct {
 	round   round // finds hosts that have no lane
 	due     laneHeap
 	visits  uint64
-	places  places
+	slots   attemptSlots
 	held    []*lane // slow lanes that wait for the share of slow hosts, in order
 	storing int     // lanes that are recording, at most maxRecording
 	version int64
@@ -87,7 +87,7 @@ type ended struct {
 }
 
 func newSender(s *Sink) *sender {
-	free := newPlaces(s.o.Attempts)
+	free := newAttemptSlots(s.o.Attempts)
 	most := free.attempts + free.extra
 	out := &sender{
 		sink:   s,
@@ -100,7 +100,7 @@ func newSender(s *Sink) *sender {
 		woken:  make(chan struct{}, 1),
 		lanes:  newLaneSet(s.o.Hosts, s.o.Allow.Patterns(), time.Now()),
 		rested: make(chan struct{}),
-		places: free,
+		slots:  free,
 	}
 	out.attempts, out.stop = context.WithCancelCause(context.Background())
 	out.workers.Store(int64(most))
@@ -129,8 +129,8 @@ func (s *sender) wake() {
 	}
 }
 
-// awaitQuiet returns when nothing is due or in flight.
-func (s *sender) awaitQuiet(ctx context.Context) error {
+// awaitIdle returns when nothing is due or in flight.
+func (s *sender) awaitIdle(ctx context.Context) error {
 	quiet := make(chan struct{})
 	s.mu.Lock()
 	s.waiting = append(s.waiting, quiet)
@@ -158,7 +158,7 @@ func (s *sender) run(ctx context.Context) error {
 		if err := s.dispatch(ctx, now); err != nil {
 			return endOf(ctx, err)
 		}
-		s.tellQuiet(now)
+		s.notifyIdle(now)
 		timer.Reset(s.pause(now))
 		select {
 		case <-ctx.Done(): // the final counts include changes of other processes
@@ -190,10 +190,10 @@ func endOf(ctx context.Context, err error) error {
 // pause returns the time until run must dispatch again, unless it is woken earlier.
 func (s *sender) pause(now time.Time) time.Duration {
 	switch {
-	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
+	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
 		return 0
-	case s.places.isFull():
-		return s.places.untilAged(now)
+	case s.slots.isFull():
+		return s.slots.untilAged(now)
 	case len(s.due) == 0:
 		return s.round.until(&s.lanes, now)
 	}
@@ -247,7 +247,7 @@ func (s *sender) admit(ctx context.Context, now time.Time) error {
 		}
 		s.meet(h, now)
 	}
-	s.round.seen(page.After, now)
+	s.round.pageEnded(page.After, now)
 	return nil
 }
 
@@ -276,7 +276,7 @@ func (s *sender) maintain(ctx context.Context) error {
 		before = time.Now().Add(-leastHistory)
 	}
 	if s.sink.synced != nil {
-		before = earlier(before, s.sink.synced().Add(-settling))
+		before = earlier(before, s.sink.synced().Add(-settleTime))
 	}
 	n, err := s.store.Prune(ctx, before)
 	if n > 0 {
@@ -297,7 +297,7 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	if err := s.admit(ctx, now); err != nil {
 		return err
 	}
-	s.places.age(now)
+	s.slots.age(now)
 	for range visitsAtOnce {
 		if ctx.Err() != nil {
 			break
@@ -306,7 +306,7 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 		if l == nil {
 			break
 		}
-		if s.places.isFullFor(l) {
+		if s.slots.isFullFor(l) {
 			l.absent, l.full = held, true
 			s.held = append(s.held, l)
 			continue
@@ -322,11 +322,11 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 // comes first if the share of slow hosts has room again.
 func (s *sender) next(now time.Time) *lane {
 	switch {
-	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
+	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
 		l := s.held[0]
 		s.release(l)
 		return l
-	case s.places.isFull() || len(s.due) == 0 || s.due[0].due.After(now):
+	case s.slots.isFull() || len(s.due) == 0 || s.due[0].due.After(now):
 		return nil
 	}
 	l := s.due[0]
@@ -455,7 +455,7 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 // begin starts an attempt if its host has room. skip means that the host is down and the planned
 // time passes without an attempt.
 func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
-	if s.places.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
+	if s.slots.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
 		return false, false
 	}
 	if l.window == nil {
@@ -490,7 +490,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 		}
 	}
 	l.inFlight, l.paced = append(l.inFlight, d.ID), paced
-	j.attempt = s.places.begin(l, now)
+	j.attempt = s.slots.begin(l, now)
 	s.jobs <- j // never blocks: has room for all
 	return true, false
 }
@@ -498,7 +498,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 // end applies the end of an attempt to its lane.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
-	s.places.end(e.attempt)
+	s.slots.end(e.attempt)
 	wasDown := l.isDown()
 	took := e.result.entry.Took
 	switch {
@@ -552,11 +552,11 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// tellQuiet notifies the waiting goroutines if nothing is due or in flight.
-func (s *sender) tellQuiet(now time.Time) {
+// notifyIdle notifies the waiting goroutines if nothing is due or in flight.
+func (s *sender) notifyIdle(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isBusy := s.places.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
+	isBusy := s.slots.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
 		s.round.isBusy(&s.lanes, now)
 	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
 		return

@@ -39,16 +39,16 @@ const batches = 16
 
 // Sink parks records and delivers them. It implements stream.ParkingSink and stream.Encoder.
 type Sink struct {
-	o         Options
-	host      stream.Host
-	transport nethttp.RoundTripper
-	store     *parked.Store
-	send      *sender
-	bury      func(context.Context, []stream.DeadLetter) error
-	synced    func() time.Time // time of the last synced checkpoint; nil without checkpoints
-	once      bool
-	refresh   time.Duration // interval between checks for changes of other processes
-	makers    sync.Pool     // *evaluators
+	o            Options
+	host         stream.Host
+	transport    nethttp.RoundTripper
+	store        *parked.Store
+	send         *sender
+	storeLetters func(context.Context, []stream.DeadLetter) error
+	synced       func() time.Time // time of the last synced checkpoint; nil without checkpoints
+	once         bool
+	refresh      time.Duration // interval between checks for changes of other processes
+	makers       sync.Pool     // *evaluators
 }
 
 // counters are the counters that are shown from startup.
@@ -108,7 +108,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	); err != nil {
 		return err
 	}
-	s.bury, s.once, s.synced = o.DeadLetter, o.Once, o.Synced
+	s.storeLetters, s.once, s.synced = o.DeadLetter, o.Once, o.Synced
 	s.send = newSender(s)
 	s.host.Go("notify/dispatch", s.send.run)
 	s.host.Go("notify/break-off", s.send.breakOff)
@@ -182,7 +182,7 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	s.host.Count("deliveries_repeated", int64(added.Repeated))
 	s.send.add(added.Hosts)
 	if s.once {
-		return stream.Report{}, s.send.awaitQuiet(ctx)
+		return stream.Report{}, s.send.awaitIdle(ctx)
 	}
 	return stream.Report{}, nil
 }
@@ -227,7 +227,7 @@ func (s *Sink) Parked() stream.ParkedCounts {
 
 // deadLetter stores the dead letter of a delivery, with its history.
 func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.Entry) error {
-	if s.bury == nil {
+	if s.storeLetters == nil {
 		return nil
 	}
 	history, err := s.store.History(ctx, d.ID)
@@ -246,7 +246,7 @@ func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.E
 		attempts-- // the last event was a poll
 	}
 	reason := s.reasonOf(d, last)
-	return s.bury(ctx, []stream.DeadLetter{
+	return s.storeLetters(ctx, []stream.DeadLetter{
 		{
 			ID:        d.RecordID(),
 			Partition: d.Partition,

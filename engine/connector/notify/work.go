@@ -21,7 +21,7 @@ func (s *sender) work(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case j := <-s.jobs:
-			e, err := s.make(ctx, j)
+			e, err := s.perform(ctx, j)
 			if err != nil {
 				return endOf(ctx, err)
 			}
@@ -30,8 +30,8 @@ func (s *sender) work(ctx context.Context) error {
 	}
 }
 
-// make makes an attempt or a poll and stores its result.
-func (s *sender) make(ctx context.Context, j job) (ended, error) {
+// perform makes an attempt or a poll and stores its result.
+func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	out := ended{job: j}
 	schedule := j.delivery.Schedule(s.sink.o.schedule)
 	begun, err := j.delivery.Progress.Next(schedule, parked.Begin, time.Now(), 0)

@@ -16,10 +16,10 @@ const (
 	// frame is the number of row bytes in a message. The server buffers a whole message.
 	frame     = 64<<10 - frameHead
 	frameHead = 5
-	// lookUp is the interval at which a blocked write checks its context.
-	lookUp = 100 * time.Millisecond
-	// hush is the time without a message after which the server is considered silent.
-	hush = 10 * time.Millisecond
+	// checkInterval is the interval at which a blocked write checks its context.
+	checkInterval = 100 * time.Millisecond
+	// silence is the time without a message after which the server is considered silent.
+	silence = 10 * time.Millisecond
 )
 
 // copyDone is the message that ends the rows.
@@ -33,9 +33,9 @@ func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default: // encrypted, which requires a copy anyway
-		source := &lent{rest: rows, err: errEnd}
+		source := &revocableReader{rest: rows, err: errEnd}
 		_, err := c.PgConn().CopyFrom(ctx, source, sql)
-		source.takeBack()
+		source.revoke()
 		if err != nil && ctx.Err() != nil {
 			c.breakOff(ctx, socket)
 		}
@@ -52,7 +52,7 @@ func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 		err = c.sendFrames(ctx, socket, rows, &said)
 	}
 	for err == nil && !said.over {
-		err = c.hear(ctx, &said)
+		err = c.receive(ctx, &said)
 	}
 	if err != nil {
 		c.breakOff(ctx, socket)
@@ -67,8 +67,8 @@ type answer struct {
 	over    bool  // the server is ready for the next command
 }
 
-// hear receives one message of the server.
-func (c *conn) hear(ctx context.Context, said *answer) error {
+// receive receives one message of the server.
+func (c *conn) receive(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (c *conn) hear(ctx context.Context, said *answer) error {
 // listen receives messages until the server is silent.
 func (c *conn) listen(ctx context.Context, said *answer) error {
 	for {
-		short, cancel := context.WithTimeout(ctx, hush)
-		err := c.hear(short, said)
+		short, cancel := context.WithTimeout(ctx, silence)
+		err := c.receive(short, said)
 		cancel()
 		if err != nil && errors.Is(err, context.DeadlineExceeded) {
 			return nil // if ctx is done, the caller notices
@@ -111,7 +111,7 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 	}
 	c.parts = append(c.parts, copyDone)
 	for rest := net.Buffers(c.parts); len(rest) > 0; {
-		if err := socket.SetWriteDeadline(time.Now().Add(lookUp)); err != nil {
+		if err := socket.SetWriteDeadline(time.Now().Add(checkInterval)); err != nil {
 			return err
 		}
 		n, err := rest.WriteTo(socket)

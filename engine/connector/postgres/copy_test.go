@@ -29,7 +29,7 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	o := d.options("lines")
 	o.OnNewField = "ignore"
 	s := &opened{host: connectortest.NewHost(t)}
-	s.Sink = made(t, o, s.host)
+	s.Sink = newSink(t, o, s.host)
 	t.Cleanup(func() { s.Close() })
 	lanes := func(l []stream.Lane) { s.lanes = l }
 	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true,
@@ -157,7 +157,7 @@ func TestFoldedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
-	s := begun(t, d, postgres.Dawdle)
+	s := begun(t, d, postgres.SlowEnter)
 	b := s.batch([]field{{"message", stream.Text, "once"}})
 	if err := s.deliver(t, b); err != nil {
 		t.Fatal(err)

@@ -122,16 +122,16 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// lent is a reader over memory that can be revoked, because the driver may continue to read in its
-// own goroutine after it has returned an error.
-type lent struct {
+// revocableReader is a reader over memory that can be revoked, because the driver may continue to
+// read in its own goroutine after it has returned an error.
+type revocableReader struct {
 	mu   sync.Mutex // guards rest
 	rest []byte
 	err  error
 }
 
 // Read implements io.Reader.
-func (l *lent) Read(p []byte) (n int, err error) {
+func (l *revocableReader) Read(p []byte) (n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rest) == 0 {
@@ -142,9 +142,9 @@ func (l *lent) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// takeBack ends access to the memory. Read returns an error from now on.
-func (l *lent) takeBack() {
+// revoke ends access to the memory. Read returns an error from now on.
+func (l *revocableReader) revoke() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest, l.err = nil, errTakenBack
+	l.rest, l.err = nil, errRevoked
 }

@@ -15,8 +15,8 @@ func Disguise(s *Sink) {
 	}
 }
 
-// Dawdle makes Enter sleep for a second between reading the marks and reading the rows.
-func Dawdle(s *Sink) {
+// SlowEnter makes Enter sleep for a second between reading the marks and reading the rows.
+func SlowEnter(s *Sink) {
 	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute",
 		"FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
 }

@@ -48,7 +48,7 @@ func TestReadOnlySession(t *testing.T) {
 	o.URL = u.String()
 	host := &warningHost{Host: connectortest.NewHost(t), part: "SQLSTATE 25006",
 		seen: make(chan struct{}, 1)}
-	s := made(t, o, host)
+	s := newSink(t, o, host)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

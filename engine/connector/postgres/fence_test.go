@@ -229,7 +229,7 @@ func TestServerAway(t *testing.T) {
 	d := fresh(t, server)
 	server.Stop(t)
 	loaded := make(chan error, 1)
-	s := made(t, d.options("lines"), connectortest.NewHost(t))
+	s := newSink(t, d.options("lines"), connectortest.NewHost(t))
 	defer s.Close()
 	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r",
 		Lanes: func([]stream.Lane) {}}); err != nil {

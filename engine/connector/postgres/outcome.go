@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-var errTakenBack = errors.New("the batch was taken back")
+var errRevoked = errors.New("the memory of the batch was revoked")
 
 // outcome maps an error to the outcome that Deliver returns, based on its SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html):

@@ -26,7 +26,7 @@ type opened struct {
 func open(t testing.TB, o postgres.Options) *opened {
 	t.Helper()
 	s := &opened{host: connectortest.NewHost(t)}
-	s.Sink = made(t, o, s.host)
+	s.Sink = newSink(t, o, s.host)
 	t.Cleanup(func() { s.Close() })
 	err := s.Open(t.Context(), stream.SinkOptions{
 		Pipeline: "p", Route: "main", Once: true, Lanes: func(l []stream.Lane) { s.lanes = l },
@@ -313,7 +313,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 	o := d.options("x")
 	o.URL = strings.Replace(d.url, "/postgres?", "/nowhere?", 1)
-	gone := made(t, o, connectortest.NewHost(t))
+	gone := newSink(t, o, connectortest.NewHost(t))
 	if err := gone.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r",
 		Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
 		s.Table.Found(false)
-		return fmt.Errorf("the table %s is gone; it is made again", s.name)
+		return fmt.Errorf("the table %s does not exist; it is created again", s.name)
 	}
 	for _, c := range t.Columns {
 		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })

@@ -70,7 +70,7 @@ func (d *database) options(table string) postgres.Options {
 	return o
 }
 
-func made(t testing.TB, o postgres.Options, h stream.Host) *postgres.Sink {
+func newSink(t testing.TB, o postgres.Options, h stream.Host) *postgres.Sink {
 	t.Helper()
 	s, err := postgres.New(o, h)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestSuite(t *testing.T) {
 					return connectortest.Receiver{
 						New: func(t *testing.T,
 							h *streamtest.Host) stream.Sink {
-							return made(t, o, h)
+							return newSink(t, o, h)
 						},
 						Received: func(t *testing.T) []string {
 							if workers == 1 {
@@ -126,7 +126,7 @@ func TestAudit(t *testing.T) {
 				d.exec(t, "CREATE UNIQUE INDEX ON audited (id)")
 			}
 			connectortest.Audit(t, connectortest.AuditCase{
-				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return made(t, o, h) },
+				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return newSink(t, o, h) },
 				Upsert: mode == "upsert",
 				Exec:   func(t *testing.T, statement string) { d.exec(t, statement) },
 			})

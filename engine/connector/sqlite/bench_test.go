@@ -165,7 +165,7 @@ func throughSink(b *testing.B, input []*stream.Batch) time.Duration {
 	o := *sqlite.DefaultOptions()
 	o.Path, o.Table = filepath.Join(b.TempDir(), "sink.db"), "lines"
 	h := connectortest.NewHost(b)
-	s := made(b, o, h)
+	s := newSink(b, o, h)
 	var lane stream.Lane
 	err := s.Open(b.Context(), stream.SinkOptions{Pipeline: "bench", Route: "main", Lanes: func(l []stream.Lane) {
 		lane = l[0]

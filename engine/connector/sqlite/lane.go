@@ -43,7 +43,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	case err := <-d.done:
 		return stream.Report{}, err
 	case <-ctx.Done():
-		l.leave(a, context.Cause(ctx))
+		l.failCanceled(a, context.Cause(ctx))
 		// returns at the end of a running transaction, because that uses the batch
 		return stream.Report{}, <-d.done
 	}
@@ -66,9 +66,9 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// leave fails the run if a canceled Deliver call still waits for its place in the order, because no
-// other call fills this place.
-func (l *lane) leave(a stream.Attempt, cause error) {
+// failCanceled fails the run if a canceled Deliver call still waits for its place in the order,
+// because no other call fills this place.
+func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Waits(a.Run, a.Place) {

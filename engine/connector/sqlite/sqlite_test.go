@@ -24,7 +24,7 @@ type opened struct {
 
 func open(t testing.TB, o sqlite.Options) *opened {
 	t.Helper()
-	s := &opened{Sink: made(t, o, connectortest.NewHost(t))}
+	s := &opened{Sink: newSink(t, o, connectortest.NewHost(t))}
 	t.Cleanup(func() { s.Close() })
 	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) {
 		s.lane = l[0]
@@ -211,7 +211,7 @@ func TestMisconfigured(t *testing.T) {
 	for _, left := range []string{"-wal", "-shm"} {
 		os.Remove(o.Path + left)
 	}
-	broken := made(t, o, connectortest.NewHost(t))
+	broken := newSink(t, o, connectortest.NewHost(t))
 	err := broken.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}})
 	if err == nil || !strings.Contains(err.Error(), o.Path) {
 		t.Errorf("a file that is no database: %v", err)
@@ -223,7 +223,7 @@ func TestNewerLedger(t *testing.T) {
 	o := options(t, "lines")
 	open(t, o).Close()
 	execute(t, o.Path, `UPDATE penstock_routes SET format = 3`)
-	s := made(t, o, connectortest.NewHost(t))
+	s := newSink(t, o, connectortest.NewHost(t))
 	defer s.Close()
 	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main",
 		Lanes: func([]stream.Lane) {}})

@@ -17,7 +17,7 @@ func TestSuite(t *testing.T) {
 			o.Path = filepath.Join(t.TempDir(), "made", "a file?#%.db")
 			o.Table = "lines"
 			return connectortest.Receiver{
-				New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
+				New: func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, o, h) },
 				Received: func(t *testing.T) []string {
 					return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
 				},
@@ -25,7 +25,7 @@ func TestSuite(t *testing.T) {
 		}})
 }
 
-func made(t testing.TB, o sqlite.Options, h stream.Host) *sqlite.Sink {
+func newSink(t testing.TB, o sqlite.Options, h stream.Host) *sqlite.Sink {
 	t.Helper()
 	s, err := sqlite.New(o, h)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestAudit(t *testing.T) {
 				execute(t, o.Path, "CREATE UNIQUE INDEX k ON audited (id)")
 			}
 			connectortest.Audit(t, connectortest.AuditCase{
-				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return made(t, o, h) },
+				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return newSink(t, o, h) },
 				Upsert: mode == "upsert",
 				Exec:   func(t *testing.T, statement string) { execute(t, o.Path, statement) },
 			})

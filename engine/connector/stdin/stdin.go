@@ -21,7 +21,7 @@ import (
 
 // Options are the options of the source.
 type Options struct {
-	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"what stands behind each record"`
+	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"end of each record"`
 	MaxRecord stream.Size `yaml:"max_record" doc:"a longer record is cut into pieces"`
 	Memory    stream.Size `yaml:"memory" doc:"bytes that may wait for delivery; then reading pauses"`
 }

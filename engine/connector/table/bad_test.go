@@ -15,30 +15,30 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// world is a database fixture with its naming of tables.
-type world struct {
+// fixture is a database fixture with its naming of tables.
+type fixture struct {
 	db  *sql.DB
 	set func(o *table.Options)
 }
 
-func sqliteWorld(t *testing.T) world {
+func sqliteFixture(t *testing.T) fixture {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE other (id integer)")
-	return world{db, func(o *table.Options) { o.SQLite = path }}
+	return fixture{db, func(o *table.Options) { o.SQLite = path }}
 }
 
-func postgresWorld(t *testing.T, server *connectortest.Server) world {
+func postgresFixture(t *testing.T, server *connectortest.Server) fixture {
 	db := openPostgres(t, server.URL)
 	execute(t, db, "DROP SCHEMA public CASCADE")
 	execute(t, db, "CREATE SCHEMA public")
-	return world{db, func(o *table.Options) { o.Postgres = server.URL }}
+	return fixture{db, func(o *table.Options) { o.Postgres = server.URL }}
 }
 
 // open opens a reader; marks are those of an earlier reader, or nil.
-func (w world) open(t *testing.T, once bool, marks map[string]stream.Mark,
+func (w fixture) open(t *testing.T, once bool, marks map[string]stream.Mark,
 	set func(o *table.Options)) (stream.Reader, error) {
 	t.Helper()
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
 		o.Poll = 20 * time.Millisecond
 		set(o)
@@ -72,8 +72,8 @@ func nextWithin(t *testing.T, r stream.Reader,
 	return texts, b.Spans, err
 }
 
-// settled sets marks to the state after spans were settled, and returns them.
-func settled(marks map[string]stream.Mark, spans []stream.Span) map[string]stream.Mark {
+// settle sets marks to the state after spans were settled, and returns them.
+func settle(marks map[string]stream.Mark, spans []stream.Span) map[string]stream.Mark {
 	if marks == nil {
 		marks = make(map[string]stream.Mark)
 	}
@@ -96,7 +96,7 @@ func drainFrom(t *testing.T, r stream.Reader,
 	var texts []string
 	for {
 		some, spans, err := next(t, r)
-		texts, marks = append(texts, some...), settled(marks, spans)
+		texts, marks = append(texts, some...), settle(marks, spans)
 		if errors.Is(err, io.EOF) {
 			return texts, marks, nil
 		}
@@ -106,11 +106,11 @@ func drainFrom(t *testing.T, r stream.Reader,
 	}
 }
 
-func named(name string, order ...string) func(o *table.Options) {
+func ofTable(name string, order ...string) func(o *table.Options) {
 	return func(o *table.Options) { o.Table, o.OrderBy = name, order }
 }
 
-func asked(query string, order ...string) func(o *table.Options) {
+func ofQuery(query string, order ...string) func(o *table.Options) {
 	return func(o *table.Options) { o.Query, o.OrderBy = query, order }
 }
 
@@ -122,69 +122,70 @@ var refusals = []struct {
 	want       string
 	only       string // the databases, if not all
 }{
-	{"missing table", ``, named("nosuch", "id"),
+	{"missing table", ``, ofTable("nosuch", "id"),
 		`the table "nosuch" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
 	{"missing column", `CREATE TABLE t (id integer PRIMARY KEY, a text)`,
-		named("t", "id", "nosuch"),
+		ofTable("t", "id", "nosuch"),
 		`the table "t" has no column "nosuch" that ` + "`order_by` names; it has id, a", ""},
-	{"nullable key", `CREATE TABLE t (id integer PRIMARY KEY, at text)`, named("t", "at", "id"),
+	{"nullable key", `CREATE TABLE t (id integer PRIMARY KEY, at text)`, ofTable("t", "at", "id"),
 		`column "at" of the table "t", which ` +
 			"`order_by` names, may be NULL, and a row without a place would be missed; " +
 			"make it NOT NULL, or order by another one", ""},
 	{"key that is not unique", `CREATE TABLE t (id integer PRIMARY KEY, at text NOT NULL)`,
-		named("t", "at"),
+		ofTable("t", "at"),
 		"the columns of `order_by` (at) are not unique together in the table \"t\": " +
 			"rows that share a place would be missed; " +
 			"add those of its primary key, or make a unique index", ""},
 	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); ` +
-		`CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, named("t", "id"),
+		`CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, ofTable("t", "id"),
 		"the columns of `order_by` (id) are not unique together in the table \"t\"",
 		"sqlite postgres"},
-	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, named("t"),
+	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, ofTable("t"),
 		`the table "t" has no primary key; name in ` +
 			"`order_by` columns that are unique together", ""},
 	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); ` +
-		`CREATE VIEW v AS SELECT * FROM t`, named("v"),
+		`CREATE VIEW v AS SELECT * FROM t`, ofTable("v"),
 		`the view "v" has no order of its own, so that no place in it could be found ` +
 			`again; name in ` +
 			"`order_by` columns that tell its rows apart", ""},
 	{"time without a zone", `CREATE TABLE t (id integer PRIMARY KEY, at timestamp NOT NULL)`,
-		named("t", "at", "id"),
+		ofTable("t", "at", "id"),
 		`column "at" of the table "t" is timestamp without time zone, a time without a zone: ` +
 			"where clocks are set back an hour comes twice; order by a time with a zone, " +
 			"or say by `zone: UTC` that its times are UTC", "postgres"},
 	{"time without a zone, by its name",
-		`CREATE TABLE t (id integer PRIMARY KEY, at datetime NOT NULL)`, named("t", "at", "id"),
+		`CREATE TABLE t (id integer PRIMARY KEY, at datetime NOT NULL)`, ofTable("t", "at", "id"),
 		`column "at" of the table "t" is datetime, a time without a zone: ` +
 			`where clocks are set back an hour comes twice; ` +
 			"order by a time with a zone, or say by `zone: UTC` that its times are UTC",
 		"sqlite mysql"},
 	{"type without an order of bytes", `CREATE TABLE t (id integer PRIMARY KEY, at ` +
-		`interval NOT NULL)`, named("t", "at", "id"),
+		`interval NOT NULL)`, ofTable("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is interval; ` +
 			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
 		"postgres"},
 	{"text, whose order is the server's",
-		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`, named("t", "at", "id"),
+		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`,
+		ofTable("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is varchar; ` +
 			`order_by takes whole numbers, decimal, date, timestamp, ` +
 			`binary and varbinary (in a query also CAST(... AS BINARY)), whose order is known ` +
 			`to the byte`, "mysql"},
-	{"one name twice", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
+	{"one name twice", ``, ofQuery("SELECT 1 AS a, 2 AS a", "a"),
 		// SQLite renames one of them itself
 		`the query "query" has two columns "a"; name them apart with AS`, "postgres"},
-	{"one name twice, as MySQL says it", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
+	{"one name twice, as MySQL says it", ``, ofQuery("SELECT 1 AS a, 2 AS a", "a"),
 		`reading the query "query": Error 1060 (42S21): Duplicate column name 'a'`, "mysql"},
 	{"query of a column that is not there", `CREATE TABLE t (id integer PRIMARY KEY)`,
-		asked("SELECT id, nosuch FROM t", "id"),
+		ofQuery("SELECT id, nosuch FROM t", "id"),
 		`the query "query": a column is missing: correct ` + "`order_by` or the query (", ""},
-	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, named("t"),
+	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, ofTable("t"),
 		`column "id" of the table "t", which`, "sqlite"},
 }
 
-func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteWorld) }
+func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteFixture) }
 
-func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
+func refused(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	for _, c := range refusals {
 		if c.only != "" && !strings.Contains(c.only, kind) {
 			continue
@@ -219,78 +220,78 @@ var stops = []struct {
 }{
 	{"two rows of one place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), ` +
 		`(4), (5), (5), (6)`,
-		asked("SELECT id FROM t", "id"), ``, 4,
+		ofQuery("SELECT id FROM t", "id"), ``, 4,
 		`two rows of the query "query" share the place (id 5): the columns of ` +
 			"`order_by` do not tell its rows apart; add one that does",
 		`two rows of the query "query" share the place (id 5)`, ""},
-	{"twins on both sides of a page edge",
+	{"duplicates on both sides of a page edge",
 		`CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (3), (4)`,
-		asked("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`,
+		ofQuery("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`,
 		`two rows of the query "query" share the place (id 3)`, ""},
 	{"no place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (NULL), (2)`,
-		asked("SELECT id FROM t", "id"), ``, 0,
+		ofQuery("SELECT id FROM t", "id"), ``, 0,
 		`a row of the query "query" has no place, because a column of ` +
 			"`order_by` (id) is NULL in it; " +
 			"leave such rows out in a query, or order by other columns",
 		`a row of the query "query" has no place`, ""},
 	{"no place any more", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3)`,
-		asked("SELECT id FROM t", "id"),
+		ofQuery("SELECT id FROM t", "id"),
 		`INSERT INTO t VALUES (NULL), (4)`, 3, `a row of the query "query" has no place`,
 		`a row of the query "query" has no place`, ""},
 	{"dropped table", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
-		`(2), (3), (4)`, named("t"), `DROP TABLE t`, 3,
+		`(2), (3), (4)`, ofTable("t"), `DROP TABLE t`, 3,
 		`the table "t" was dropped while penstock read it; ` +
 			`everything that was read before is delivered`,
 		`the table "t" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
 	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), ` +
-		`(2), (3), (4)`, named("t"),
+		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a`, 3,
 		`the table "t" has lost its column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`,
+			`everything before is delivered: restart penstock to continue with the new form`,
 		`{"id":4}`, ""},
 	{"new column", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
-		`(2), (3), (4)`, named("t"),
+		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t ADD COLUMN a text`, 3,
 		`the table "t" has a new column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`,
+			`everything before is delivered: restart penstock to continue with the new form`,
 		`{"id":4,"a":null}`, ""},
 	{"changed type", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
-		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
+		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t ALTER COLUMN a TYPE bigint`, 3,
 		`column "a" of the table "t" is bigint now, and was integer since penstock began`,
 		`{"id":4,"a":null}`, "postgres"},
 	{"changed type, as MySQL writes it",
 		`CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), ` +
 			`(2), (3), (4)`,
-		named("t"), `ALTER TABLE t MODIFY a bigint`, 3,
+		ofTable("t"), `ALTER TABLE t MODIFY a bigint`, 3,
 		`column "a" of the table "t" is bigint now, and was int since penstock began`,
 		`{"id":4,"a":null}`, "mysql"},
 	{"changed type, as SQLite can", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
 		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
-		named("t"), `ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a text`, 3,
+		ofTable("t"), `ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a text`, 3,
 		`column "a" of the table "t" is TEXT now, and was INTEGER since penstock began`,
 		`{"id":4,"a":null}`, "sqlite"},
 	{"other order of columns",
 		`CREATE TABLE t (id integer PRIMARY KEY, a integer, b integer); ` +
-			`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
+			`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a integer`, 3,
-		`the columns of the table "t" stand in another order since penstock began`,
+		`the order of the columns of the table "t" has changed since penstock began`,
 		`{"id":4,"b":null,"a":null}`, ""},
 	{"created again", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`,
-		named("t"),
+		ofTable("t"),
 		`DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)`, 3,
 		`the table "t" was dropped and created again while penstock read it: ` +
-			`places in the old one mean nothing in the new`, "", "postgres"},
+			`positions in the old one are not valid in the new one`, "", "postgres"},
 	{"query whose column is gone", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
 		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
-		asked("SELECT id, a FROM t", "id"), `ALTER TABLE t DROP COLUMN a`, 3,
+		ofQuery("SELECT id, a FROM t", "id"), `ALTER TABLE t DROP COLUMN a`, 3,
 		`the query "query": a column is missing: correct ` +
 			"`order_by` or the query (", `the query "query": a column is missing`, ""},
 }
 
-func TestStopped(t *testing.T) { stopped(t, "sqlite", sqliteWorld) }
+func TestStopped(t *testing.T) { stopped(t, "sqlite", sqliteFixture) }
 
-func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
+func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	for _, c := range stops {
 		if c.only != "" && !strings.Contains(c.only, kind) {
 			continue
@@ -314,7 +315,7 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 			if err == nil && c.then != "" {
 				execute(t, w.db, c.then)
 			}
-			marks := settled(nil, spans)
+			marks := settle(nil, spans)
 			if err == nil {
 				var more []string
 				more, marks, err = drainFrom(t, r, marks)
@@ -341,10 +342,10 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 
 // TestOtherOrder checks that a mark of one order is not accepted as a place in another order.
 func TestOtherOrder(t *testing.T) {
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, `+
 		`b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
-	r, err := w.open(t, true, nil, named("t"))
+	r, err := w.open(t, true, nil, ofTable("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +353,7 @@ func TestOtherOrder(t *testing.T) {
 	if err != nil || len(marks) != 1 {
 		t.Fatal(marks, err)
 	}
-	_, err = w.open(t, true, marks, named("t", "b", "a"))
+	_, err = w.open(t, true, marks, ofTable("t", "b", "a"))
 	want := `the checkpoint has a position of the table "t" in another order than by (b, a), ` +
 		`or of columns with other types; ` +
 		"go back to that order, or reset the position by `penstock checkpoint reset` and in the " +
@@ -362,7 +363,7 @@ func TestOtherOrder(t *testing.T) {
 	}
 }
 
-// remembering opens a directory of the test in the way the engine does for a route.
-func remembering(dir string) func() (vfs.Dir, error) {
+// stateIn opens a directory of the test in the way the engine does for a route.
+func stateIn(dir string) func() (vfs.Dir, error) {
 	return func() (vfs.Dir, error) { return connectortest.FS().MakeDir(dir, 0o700) }
 }

@@ -18,8 +18,8 @@ type database interface {
 	// observe returns the last row above a place, and the transactions that may still write rows
 	// below it.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
-	// unplaced reports whether a view or query has a row with NULL in a column of order_by.
-	unplaced(ctx context.Context, r *relation) (bool, error)
+	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
+	hasNullKey(ctx context.Context, r *relation) (bool, error)
 	// passed returns how many observations, counted from the start of waiting, have passed: no
 	// further rows can appear before their last rows.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
@@ -78,30 +78,30 @@ type observation struct {
 	writers []string      // PostgreSQL: the transactions that held a write lock on the table
 }
 
-// verdict is filling's decision about a row.
-type verdict uint8
+// rowDecision is filling's decision about a row.
+type rowDecision uint8
 
 const (
-	takeRow verdict = iota
-	skipRow         // the row belongs to another partition
-	endRows         // the batch is full, or an error occurred
+	takeRow rowDecision = iota
+	skipRow             // the row belongs to another partition
+	endRows             // the batch is full, or an error occurred
 )
 
 // filling adds the rows of a query to a batch.
 type filling struct {
-	maker   *rowMaker
-	part    *partition
-	room    int    // rows that may still be added
-	bytes   int    // the batch is full at this size
-	keys    []byte // of the added rows, concatenated
-	ends    []int  // the end of each key in keys
-	passed  []byte // the key of the last skipped row
-	prev    string // the key before the first row; later keys are in keys
-	limit   int    // of the query; its last row is checked but not added
-	offered int    // rows offered by the query
-	err     error  // why it ended early
-	twin    bool   // it ended because two rows have the same place
-	more    bool   // it ended because the batch is full
+	maker     *rowMaker
+	part      *partition
+	records   int    // rows that may still be added
+	bytes     int    // the batch is full at this size
+	keys      []byte // of the added rows, concatenated
+	ends      []int  // the end of each key in keys
+	passed    []byte // the key of the last skipped row
+	prev      string // the key before the first row; later keys are in keys
+	limit     int    // of the query; its last row is checked but not added
+	offered   int    // rows offered by the query
+	err       error  // why it ended early
+	duplicate bool   // it ended because two rows have the same place
+	more      bool   // it ended because the batch is full
 }
 
 // last returns the key of the previous row.
@@ -117,12 +117,12 @@ func (f *filling) last() []byte {
 }
 
 // accept decides whether to take the next row, which has the given key.
-func (f *filling) accept(key []byte) verdict {
+func (f *filling) accept(key []byte) rowDecision {
 	r := f.part.relation
 	f.offered++
 	if last := f.last(); len(last) > 0 && string(key) <= string(last) {
 		if string(key) == string(last) {
-			f.twin = true
+			f.duplicate = true
 			f.err = fmt.Errorf("two rows of %s share the place (%s): "+
 				"the columns of `order_by` do not tell its rows apart; "+
 				"add one that does", r.name, r.keys.show(string(key)))
@@ -139,7 +139,7 @@ func (f *filling) accept(key []byte) verdict {
 			r.name, maxKeyBytes, r.keys.show(string(key)))
 		return endRows
 	}
-	if f.room <= 0 || f.maker.size() >= f.bytes {
+	if f.records <= 0 || f.maker.size() >= f.bytes {
 		f.more = true
 		return endRows
 	}
@@ -150,7 +150,7 @@ func (f *filling) accept(key []byte) verdict {
 		f.passed = append(f.passed[:0], key...)
 		return skipRow
 	}
-	f.room--
+	f.records--
 	f.keys = append(f.keys, key...)
 	f.ends = append(f.ends, len(f.keys))
 	f.maker.row()

@@ -21,32 +21,32 @@ type fetcher struct {
 	lost  error      // the rows in the batch could not be recorded and must not be handed out
 }
 
-// crew runs the goroutines of a reader, one for each fetcher used so far.
-type crew struct {
+// workerPool runs the goroutines of a reader, one for each fetcher used so far.
+type workerPool struct {
 	work    chan *fetcher // buffer for all fetchers
 	results chan *fetcher // buffer for all fetchers
-	gone    chan struct{} // closed when a goroutine was told to stop
+	stopped chan struct{} // closed when a goroutine was told to stop
 	alive   sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	stops  []context.CancelCauseFunc
 	closed bool
-	cause  error // why gone is closed
+	cause  error // why stopped is closed
 }
 
-func newCrew(most int) *crew {
-	return &crew{work: make(chan *fetcher, most), results: make(chan *fetcher, most),
-		gone: make(chan struct{})}
+func newWorkerPool(most int) *workerPool {
+	return &workerPool{work: make(chan *fetcher, most), results: make(chan *fetcher, most),
+		stopped: make(chan struct{})}
 }
 
-// hire starts another goroutine.
-func (c *crew) hire(r *reader) {
+// start starts another goroutine.
+func (c *workerPool) start(r *reader) {
 	c.alive.Add(1)
 	r.s.h.Go("table/read", func(ctx context.Context) error {
 		defer c.alive.Done()
 		ctx, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
-		if !c.enlist(stop) {
+		if !c.register(stop) {
 			return nil
 		}
 		for {
@@ -55,38 +55,38 @@ func (c *crew) hire(r *reader) {
 				f.step(ctx, r)
 				c.results <- f
 			case <-ctx.Done():
-				c.leave(context.Cause(ctx))
+				c.recordStop(context.Cause(ctx))
 				return nil
 			}
 		}
 	})
 }
 
-func (c *crew) enlist(stop context.CancelCauseFunc) bool {
+func (c *workerPool) register(stop context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stops = append(c.stops, stop)
 	return !c.closed
 }
 
-// leave closes gone, which shows the reader that no goroutine accepts work any more.
-func (c *crew) leave(cause error) {
+// recordStop closes stopped, which shows the reader that no goroutine accepts work any more.
+func (c *workerPool) recordStop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {
 		c.cause = cause
-		close(c.gone)
+		close(c.stopped)
 	}
 }
 
-func (c *crew) why() error {
+func (c *workerPool) stopCause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cause
 }
 
-// dismiss cancels the work in progress and waits for its end.
-func (c *crew) dismiss() {
+// stop cancels the work in progress and waits for its end.
+func (c *workerPool) stop() {
 	c.mu.Lock()
 	c.closed = true
 	for _, stop := range c.stops {
@@ -114,21 +114,21 @@ func (f *fetcher) read(ctx context.Context, r *reader, p *partition) error {
 	b.Spans, b.Records, b.Fields, b.Data, b.Origins = b.Spans[:0], b.Records[:0], b.Fields[:0],
 		b.Data[:0], 0
 	if !p.ready() {
-		if err := r.look(ctx, f.db, p); err != nil || !p.ready() {
+		if err := r.search(ctx, f.db, p); err != nil || !p.ready() {
 			return err
 		}
 	}
 	l := b.Limits()
-	f.filling = filling{maker: &p.maker, room: l.Records, bytes: l.Bytes, keys: f.filling.keys,
-		ends: f.filling.ends}
+	f.filling = filling{maker: &p.maker, records: l.Records, bytes: l.Bytes,
+		keys: f.filling.keys, ends: f.filling.ends}
 	f.filling.maker.begin(b)
 	err := p.fill(ctx, f.db, b, &f.filling)
 	f.filling.maker.finish()
 	return err
 }
 
-// handOver moves the rows read into b. The memory of b is used for the next rows.
-func (f *fetcher) handOver(b *stream.Batch) {
+// moveInto moves the rows read into b. The memory of b is used for the next rows.
+func (f *fetcher) moveInto(b *stream.Batch) {
 	own := f.batch
 	b.Data, own.Data = own.Data, b.Data
 	b.Spans, own.Spans = own.Spans, b.Spans

@@ -16,26 +16,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// meeting blocks callers until a number of them are present, and records the maximum number of
+// rendezvous blocks callers until a number of them are present, and records the maximum number of
 // concurrent callers.
-type meeting struct {
+type rendezvous struct {
 	mu      sync.Mutex // guards the fields below
 	want    int        // 1 means that callers do not wait
-	here    int
+	present int
 	most    int
 	arrived chan struct{} // closed when the last one has arrived
 }
 
-func (m *meeting) pass(ctx context.Context) error {
+func (m *rendezvous) pass(ctx context.Context) error {
 	m.mu.Lock()
 	if m.arrived == nil {
 		m.arrived = make(chan struct{})
 	}
-	m.here++
-	m.most = max(m.most, m.here)
+	m.present++
+	m.most = max(m.most, m.present)
 	together := m.arrived
-	if m.here == m.want {
-		m.here, m.arrived = 0, nil
+	if m.present == m.want {
+		m.present, m.arrived = 0, nil
 		close(together)
 	}
 	m.mu.Unlock()
@@ -49,13 +49,13 @@ func (m *meeting) pass(ctx context.Context) error {
 
 // numbers is a database in which each table has the rows 1 to rowsOf.
 type numbers struct {
-	rowsOf  int64
-	meeting *meeting
-	block   string // reading this table blocks until the context ends
-	fail    func(table string) error
+	rowsOf     int64
+	rendezvous *rendezvous
+	block      string // reading this table blocks until the context ends
+	fail       func(table string) error
 }
 
-var errOther = errors.New("the server has gone mad")
+var errOther = errors.New("the server is broken")
 
 func (d *numbers) describe(_ context.Context, s subject) (*relation, error) {
 	return &relation{
@@ -78,7 +78,7 @@ func (d *numbers) observe(_ context.Context, r *relation, q rowQuery) (observati
 	return observation{last: last}, nil
 }
 
-func (d *numbers) unplaced(context.Context, *relation) (bool, error) { return false, nil }
+func (d *numbers) hasNullKey(context.Context, *relation) (bool, error) { return false, nil }
 
 func (d *numbers) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
 	return len(waiting), nil
@@ -94,7 +94,7 @@ func (d *numbers) rows(ctx context.Context, r *relation, q rowQuery, f *filling)
 			return err
 		}
 	}
-	if err := d.meeting.pass(ctx); err != nil {
+	if err := d.rendezvous.pass(ctx); err != nil {
 		return err
 	}
 	for n := int64(1); n <= d.rowsOf; n++ {
@@ -175,8 +175,8 @@ func readTo(t *testing.T, r stream.Reader,
 func TestReadsAtATime(t *testing.T) {
 	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1},
 		{4, 2, 2}} {
-		m := &meeting{want: c.together}
-		d := &numbers{rowsOf: 8, meeting: m}
+		m := &rendezvous{want: c.together}
+		d := &numbers{rowsOf: 8, rendezvous: m}
 		got, _, err := readTo(t, numbered(t, d, c.connections, c.tables, true), 1000)
 		if err != io.EOF {
 			t.Errorf("%+v: %v after %v", c, err, got)
@@ -197,7 +197,7 @@ func TestReadsAtATime(t *testing.T) {
 func TestFiniteOrder(t *testing.T) {
 	var first []string
 	for range 20 {
-		d := &numbers{rowsOf: 30, meeting: &meeting{want: 1}}
+		d := &numbers{rowsOf: 30, rendezvous: &rendezvous{want: 1}}
 		_, order, err := readTo(t, numbered(t, d, 4, 7, true), 1000)
 		if err != io.EOF {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func TestFiniteOrder(t *testing.T) {
 // TestSlowPartition checks that a table that does not respond stops no other table, and that
 // closing does not wait for it.
 func TestSlowPartition(t *testing.T) {
-	d := &numbers{rowsOf: 40, meeting: &meeting{want: 1}, block: "t1"}
+	d := &numbers{rowsOf: 40, rendezvous: &rendezvous{want: 1}, block: "t1"}
 	r := numbered(t, d, 2, 3, false)
 	got, _, err := readTo(t, r, 80)
 	if err != nil || got["t0"] != 40 || got["t2"] != 40 {
@@ -234,7 +234,7 @@ func TestSlowPartition(t *testing.T) {
 func TestFailures(t *testing.T) {
 	var mu sync.Mutex
 	calls := 0
-	d := &numbers{rowsOf: 20, meeting: &meeting{want: 1}, fail: func(string) error {
+	d := &numbers{rowsOf: 20, rendezvous: &rendezvous{want: 1}, fail: func(string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if calls++; calls%3 == 1 {
@@ -246,7 +246,7 @@ func TestFailures(t *testing.T) {
 	if err != io.EOF || got["t0"] != 20 || got["t1"] != 20 || got["t2"] != 20 {
 		t.Errorf("%v, %v", got, err)
 	}
-	d = &numbers{rowsOf: 20, meeting: &meeting{want: 1}, fail: func(table string) error {
+	d = &numbers{rowsOf: 20, rendezvous: &rendezvous{want: 1}, fail: func(table string) error {
 		if table == "t1" {
 			return errOther
 		}
@@ -262,10 +262,10 @@ func TestFailures(t *testing.T) {
 // and never short while other transactions are open.
 func TestTurns(t *testing.T) {
 	pace := pacing(5 * time.Second)
-	var at turn
+	var at checkSchedule
 	now := time.Duration(0)
 	for range 30 {
-		at.nothing(now, pace, false, 0)
+		at.notFound(now, pace, false, 0)
 		if wait := at.due - now; wait < 50*time.Millisecond || wait > 5*time.Second {
 			t.Fatalf("waits %v", wait)
 		}
@@ -274,16 +274,16 @@ func TestTurns(t *testing.T) {
 	if at.interval != 5*time.Second {
 		t.Errorf("after long in vain it waits %v, want 5s", at.interval)
 	}
-	at.nothing(now, pace, true, 0)
+	at.notFound(now, pace, true, 0)
 	if wait := at.due - now; wait != openWait {
 		t.Errorf("while a transaction is open it waits %v, want %v", wait, openWait)
 	}
-	at.nothing(now, pace, true, 30*time.Millisecond)
+	at.notFound(now, pace, true, 30*time.Millisecond)
 	if wait := at.due - now; wait != 30*time.Millisecond {
 		t.Errorf("when the lag ends in 30ms it waits %v", wait)
 	}
 	at.found()
-	if at.nothing(now, pace, false, 0); at.due-now != 50*time.Millisecond {
+	if at.notFound(now, pace, false, 0); at.due-now != 50*time.Millisecond {
 		t.Errorf("after something new it waits %v, want 50ms", at.due-now)
 	}
 }

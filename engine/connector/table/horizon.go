@@ -14,8 +14,8 @@ type horizon struct {
 // maxWaiting bounds the pending observations. If there are as many, the newest one is replaced.
 const maxWaiting = 64
 
-// see adds an observation.
-func (h *horizon) see(o observation) {
+// add adds an observation.
+func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is the file that stores a partition's memory: the keys seen near its end, and the rows
-// found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
+// journal is the file that stores the state of a partition: the keys seen near its end, and the
+// rows found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
 // describes the format.
 type journal struct {
 	dir  vfs.Dir
@@ -41,21 +41,21 @@ const (
 	entryRows      = 'R'
 	entryAbsent    = 'A'
 	entryFound     = 'L'
-	entryForgotten = 'G'
+	entryPruned    = 'G'
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// memory is the contents of a journal.
-type memory struct {
-	seen      seen
-	found     []discovery // ascending by number
-	forgotten int64       // the highest number deleted because its row is settled
+// journalState is the contents of a journal.
+type journalState struct {
+	seen   seenRows
+	found  []discovery // ascending by number
+	pruned int64       // the highest number deleted because its row is settled
 }
 
 // openJournal reads the journal of a partition into m; known is false if there is none. An
 // incomplete entry at the end is truncated: its rows were not handed out.
-func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err error) {
+func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
 	f, err := dir.OpenFile(j.name, os.O_RDWR, 0o600)
@@ -94,7 +94,7 @@ func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err
 }
 
 // read reads the entries of text, and returns the end of the last complete one.
-func (m *memory) read(text []byte, id string) (good int64, err error) {
+func (m *journalState) read(text []byte, id string) (good int64, err error) {
 	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
 		return 0, errors.New("it is no journal of this version; move it away: " +
 			"rows that came late are then found from here on only")
@@ -112,7 +112,7 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 		if body[0] == entryPartition && string(body[1:]) != id {
 			return 0, fmt.Errorf("it belongs to partition %q, not %q", body[1:], id)
 		}
-		if !m.take(body[0], body[1:]) {
+		if !m.apply(body[0], body[1:]) {
 			break
 		}
 		rest = rest[entryHead+n:]
@@ -120,8 +120,8 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 	return int64(len(text) - len(rest)), nil
 }
 
-// take applies one entry and reports whether it is valid.
-func (m *memory) take(kind byte, body []byte) bool {
+// apply applies one entry and reports whether it is valid.
+func (m *journalState) apply(kind byte, body []byte) bool {
 	r := wire.Reader{Rest: body}
 	switch kind {
 	case entryPartition:
@@ -129,14 +129,14 @@ func (m *memory) take(kind byte, body []byte) bool {
 	case entryFloor:
 		m.seen.floor = string(body)
 		return true
-	case entryForgotten:
-		m.forget(int64(r.Uvarint()))
+	case entryPruned:
+		m.prune(int64(r.Uvarint()))
 	case entryKeys, entryRows:
-		if rows := takeRows(&r, kind == entryRows); r.Done() {
+		if rows := decodeRows(&r, kind == entryRows); r.Done() {
 			m.seen.add(rows)
 		}
 	case entryAbsent:
-		if rows := takeRows(&r, false); r.Done() {
+		if rows := decodeRows(&r, false); r.Done() {
 			m.seen.remove(keysOf(rows))
 		}
 	case entryFound:
@@ -150,8 +150,8 @@ func (m *memory) take(kind byte, body []byte) bool {
 	return !r.Bad
 }
 
-// takeRows reads keys, each followed by its digest if digests is set.
-func takeRows(r *wire.Reader, digests bool) (rows []seenRow) {
+// decodeRows reads keys, each followed by its digest if digests is set.
+func decodeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 	for len(r.Rest) > 0 {
 		row := seenRow{key: r.Text()}
 		if digests {
@@ -172,8 +172,8 @@ func keysOf(rows []seenRow) []string {
 	return keys
 }
 
-// forgettable returns the number up to which discoveries may be deleted.
-func (m *memory) forgettable(settled int64, main string) (num int64) {
+// prunable returns the number up to which discoveries may be deleted.
+func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {
 			break
@@ -183,12 +183,12 @@ func (m *memory) forgettable(settled int64, main string) (num int64) {
 	return num
 }
 
-// forget deletes the discoveries up to a number.
-func (m *memory) forget(num int64) {
+// prune deletes the discoveries up to a number.
+func (m *journalState) prune(num int64) {
 	for len(m.found) > 0 && m.found[0].num <= num {
 		m.found = m.found[1:]
 	}
-	m.forgotten = max(m.forgotten, num)
+	m.pruned = max(m.pruned, num)
 }
 
 func appendEntry(dst []byte, kind byte, body ...[]byte) []byte {
@@ -228,7 +228,7 @@ func appendFound(dst []byte, d discovery) []byte {
 
 // write makes entries durable. The file is rewritten from m after it has grown by journalSlack.
 // After an error the journal must not be used.
-func (j *journal) write(m *memory, entries []byte) error {
+func (j *journal) write(m *journalState, entries []byte) error {
 	if j.f == nil || j.size+int64(len(entries)) > j.bare+journalSlack {
 		return j.rewrite(m)
 	}
@@ -241,11 +241,11 @@ func (j *journal) write(m *memory, entries []byte) error {
 }
 
 // rewrite replaces the file by one that contains only m.
-func (j *journal) rewrite(m *memory) error {
+func (j *journal) rewrite(m *journalState) error {
 	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
 	text = appendEntry(text, entryFloor, []byte(m.seen.floor))
 	text = appendRows(text, m.seen.rows)
-	text = appendEntry(text, entryForgotten, binary.AppendUvarint(nil, uint64(m.forgotten)))
+	text = appendEntry(text, entryPruned, binary.AppendUvarint(nil, uint64(m.pruned)))
 	for _, d := range m.found {
 		text = appendFound(text, d)
 	}

@@ -33,7 +33,7 @@ func TestJournalVersions(t *testing.T) {
 		{"2", second, "[{a [1 65535 0 0 0 0 0 0]} {c [0 0 0 0 0 0 0 3]}]"},
 		{"torn", second[:len(second)-1], "[{a [1 65535 0 0 0 0 0 0]} {c [0 0 0 0 0 0 0 0]}]"},
 	} {
-		m := memory{seen: seen{max: 10}}
+		m := journalState{seen: seenRows{max: 10}}
 		if _, err := m.read(c.text, "t"); err != nil || fmt.Sprint(m.seen.rows) != c.want {
 			t.Errorf("version %s: %v, %v\nwant %s", c.name, m.seen.rows, err, c.want)
 		}
@@ -44,7 +44,7 @@ func TestJournalVersions(t *testing.T) {
 func TestLargeJournal(t *testing.T) {
 	t.Parallel()
 	const rows, most = 70_000, 100_000 // 71 MB
-	m := memory{seen: seen{max: most}}
+	m := journalState{seen: seenRows{max: most}}
 	for i := range rows {
 		key := fmt.Sprintf("%0*d", maxKeyBytes, i)
 		m.seen.rows = append(m.seen.rows, seenRow{key: key})
@@ -54,7 +54,7 @@ func TestLargeJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	j, known, err := openJournal(dir, "t", &memory{})
+	j, known, err := openJournal(dir, "t", &journalState{})
 	if err != nil || known {
 		t.Fatal(known, err)
 	}
@@ -64,7 +64,7 @@ func TestLargeJournal(t *testing.T) {
 	if err := j.close(); err != nil {
 		t.Fatal(err)
 	}
-	again := memory{seen: seen{max: most}}
+	again := journalState{seen: seenRows{max: most}}
 	j, known, err = openJournal(dir, "t", &again)
 	if err != nil || !known || len(again.seen.rows) != rows {
 		t.Fatalf("%d rows, want %d; known %t, %v", len(again.seen.rows), rows, known, err)

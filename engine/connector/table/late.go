@@ -15,17 +15,17 @@ import (
 // read. It hands them out as a separate partition, with numbers as positions.
 type lateness struct {
 	part    stream.Partition
-	memory  memory
+	state   journalState
 	journal *journal // nil: nothing survives the process
 	entries []byte   // for the journal, to write before their rows are handed out
 
-	handed int64           // the highest number handed out
-	top    int64           // the highest number assigned
-	above  []stream.Range  // settled before this run, ascending
-	skip   map[string]bool // late rows above the mark of the main partition, which must skip them
-	next   time.Duration   // when the table may be searched again
-	left   bool            // the last search reached its bound: there may be more late rows
-	last   bool            // with Once: the last search is done
+	handedOut  int64           // the highest number handed out
+	top        int64           // the highest number assigned
+	above      []stream.Range  // settled before this run, ascending
+	skip       map[string]bool // late rows above the mark of the main partition: it must skip them
+	next       time.Duration   // when the table may be searched again
+	incomplete bool            // the last search reached its bound: there may be more late rows
+	last       bool            // with Once: the last search is done
 }
 
 // rescanShare bounds the cost of searching for late rows to 1/rescanShare of the time. rescanLeast
@@ -39,13 +39,13 @@ const (
 // (own), and from the journal.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	most int) (known bool, err error) {
-	l.memory.seen.max = most
+	l.state.seen.max = most
 	if o.State != nil {
 		dir, err := o.State()
 		if err != nil {
 			return false, err
 		}
-		if l.journal, known, err = openJournal(dir, l.part.ID, &l.memory); err != nil {
+		if l.journal, known, err = openJournal(dir, l.part.ID, &l.state); err != nil {
 			return false, fmt.Errorf("what is remembered of %s: %w", l.part.Name, err)
 		}
 	}
@@ -60,35 +60,35 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 		}
 		return false
 	}
-	l.handed, l.above = own.Watermark.Num, slices.Clone(own.Above)
-	l.top = max(l.handed, l.memory.forgotten)
+	l.handedOut, l.above = own.Watermark.Num, slices.Clone(own.Above)
+	l.top = max(l.handedOut, l.state.pruned)
 	for _, r := range own.Above {
 		l.top = max(l.top, r.To.Num)
 	}
 	l.skip = make(map[string]bool)
-	for _, d := range l.memory.found {
+	for _, d := range l.state.found {
 		l.top = max(l.top, d.num)
 		if !settled(d.key) {
 			l.skip[d.key] = true
 		}
 	}
 	if !known { // the rows handed out before are not known: they count as seen
-		l.memory.seen.floor = main.Watermark.Key
+		l.state.seen.floor = main.Watermark.Key
 		for _, r := range main.Above {
-			l.memory.seen.floor = max(l.memory.seen.floor, r.To.Key)
+			l.state.seen.floor = max(l.state.seen.floor, r.To.Key)
 		}
 	} else {
-		l.memory.seen.keep(func(k string) bool { return settled(k) || l.skip[k] })
+		l.state.seen.filter(func(k string) bool { return settled(k) || l.skip[k] })
 	}
 	if l.journal != nil {
-		err = l.journal.rewrite(&l.memory)
+		err = l.journal.rewrite(&l.state)
 	}
 	return known, err
 }
 
-// note records rows that are about to be handed out.
-func (l *lateness) note(rows []seenRow) {
-	l.memory.seen.add(rows)
+// recordRows records rows that are about to be handed out.
+func (l *lateness) recordRows(rows []seenRow) {
+	l.state.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)
 }
 
@@ -96,25 +96,25 @@ func (l *lateness) note(rows []seenRow) {
 func (l *lateness) found(key string) {
 	l.top++
 	d := discovery{l.top, key}
-	l.memory.found = append(l.memory.found, d)
-	l.memory.seen.add([]seenRow{{key: key}})
+	l.state.found = append(l.state.found, d)
+	l.state.seen.add([]seenRow{{key: key}})
 	l.entries = appendFound(l.entries, d)
 }
 
 // save makes the entries durable before their rows are handed out. Late rows up to the number
 // settled are durably settled, and so is the main partition up to the key main. Late rows below
-// both are deleted from memory. A late row above main is still needed: after a crash the main
+// both are pruned. A late row above main is still needed: after a crash the main
 // partition must skip it.
 func (l *lateness) save(settled int64, main string) error {
-	if n := l.memory.forgettable(settled, main); n > l.memory.forgotten {
-		l.memory.forget(n)
-		l.entries = appendEntry(l.entries, entryForgotten, binary.AppendUvarint(nil, uint64(n)))
+	if n := l.state.prunable(settled, main); n > l.state.pruned {
+		l.state.prune(n)
+		l.entries = appendEntry(l.entries, entryPruned, binary.AppendUvarint(nil, uint64(n)))
 	}
 	if len(l.entries) == 0 || l.journal == nil {
 		l.entries = l.entries[:0]
 		return nil
 	}
-	err := l.journal.write(&l.memory, l.entries)
+	err := l.journal.write(&l.state, l.entries)
 	l.entries = l.entries[:0]
 	if err != nil {
 		return fmt.Errorf("remembering which rows were read: %w", err)
@@ -122,15 +122,15 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// look searches the last rows of p, up to the position it was read to, for rows that were not seen.
-// It asks for more rows than can have been seen. A search that reaches this bound has therefore
-// found late rows, and the remaining ones are above the floor.
+// search searches the last rows of p, up to the position it was read to, for rows that were not
+// seen. It asks for more rows than can have been seen. A search that reaches this bound has
+// therefore found late rows, and the remaining ones are above the floor.
 //
 // A deleted row is no longer remembered: a row inserted later under its key is found like any other
 // late row. A row that was replaced under its key between two searches is an error.
-func (l *lateness) look(ctx context.Context, db database, p *partition,
+func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
-	s := &l.memory.seen
+	s := &l.state.seen
 	q := rowQuery{after: s.floor, upTo: p.pos, stripe: p.stripe, limit: 2*s.max + 1}
 	if p.pos == "" {
 		return 0, nil
@@ -149,7 +149,7 @@ func (l *lateness) look(ctx context.Context, db database, p *partition,
 	if err != nil {
 		return 0, err
 	}
-	if l.left = rows == q.limit; !l.left {
+	if l.incomplete = rows == q.limit; !l.incomplete {
 		search.end(p.pos)
 	}
 	if onReuse != ignoreReuse {
@@ -187,12 +187,12 @@ func compare(ctx context.Context, db database, p *partition, search *lateSearch)
 		if found {
 			pairs = append(pairs, pair{was.key, was.digest, now})
 		}
-		if len(pairs) == 1 && pairs[0].was == pairs[0].now {
+		if len(pairs) == 1 && pairs[0].old == pairs[0].current {
 			return nil
 		}
 	}
 	slices.Reverse(pairs)
-	gone := search.tailGone()
+	gone := search.tailDeleted()
 	if !p.relation.table && !gone {
 		return nil // the values of a view may all change, for example sums
 	}
@@ -208,7 +208,8 @@ func digestOf(ctx context.Context, db database, p *partition,
 	b := stream.NewBatch(stream.BatchLimits{})
 	maker := newRowMaker(p.relation)
 	maker.begin(b)
-	f := filling{maker: &maker, part: &partition{relation: p.relation}, room: 1, bytes: math.MaxInt,
+	f := filling{maker: &maker, part: &partition{relation: p.relation}, records: 1,
+		bytes: math.MaxInt,
 		limit: 2}
 	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
 		err = f.err
@@ -224,7 +225,7 @@ func digestOf(ctx context.Context, db database, p *partition,
 // strict, it is an error if the table ends there although later rows are remembered: rows below the
 // floor cannot be distinguished from new ones.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
-	s := &l.memory.seen
+	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
 		return nil
 	}
@@ -263,9 +264,9 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 // fill hands out the found rows that were not handed out yet, or not settled in an earlier run.
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
-	for l.handed < l.top && !f.more {
-		if len(l.above) > 0 && l.above[0].From.Num <= l.handed {
-			l.handed = max(l.handed, l.above[0].To.Num)
+	for l.handedOut < l.top && !f.more {
+		if len(l.above) > 0 && l.above[0].From.Num <= l.handedOut {
+			l.handedOut = max(l.handedOut, l.above[0].To.Num)
 			l.above = l.above[1:]
 			continue
 		}
@@ -284,16 +285,16 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 // deleted meanwhile has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
-	from, data := l.handed, len(b.Data)
+	from, data := l.handedOut, len(b.Data)
 	span := uint32(len(b.Spans))
-	for _, d := range l.memory.found {
-		if d.num <= l.handed {
+	for _, d := range l.state.found {
+		if d.num <= l.handedOut {
 			continue
 		}
 		if d.num > to {
 			break
 		}
-		if f.room <= 0 || f.maker.size() >= f.bytes {
+		if f.records <= 0 || f.maker.size() >= f.bytes {
 			f.more = true
 			to = d.num - 1
 			break
@@ -309,9 +310,9 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 		if one.err != nil {
 			return one.err
 		}
-		f.room = one.room
+		f.records = one.records
 		if len(b.Records) > before {
-			l.note([]seenRow{{d.key, f.maker.digest(p.relation, before)}})
+			l.recordRows([]seenRow{{d.key, f.maker.digest(p.relation, before)}})
 		}
 		for i := before; i < len(b.Records); i++ {
 			b.Records[i].Origin = stream.Position{Num: d.num}
@@ -320,7 +321,7 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 	if to == from {
 		return nil
 	}
-	l.handed = to
+	l.handedOut = to
 	b.Spans = append(b.Spans, stream.Span{
 		Part: &l.part, Bytes: len(b.Data) - data,
 		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}},

@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// life simulates a route over several readers. It settles some of the rows it reads, and keeps the
-// marks and the number of times each row was settled.
-type life struct {
+// routeSim simulates a route over several readers. It settles some of the rows it reads, and keeps
+// the marks and the number of times each row was settled.
+type routeSim struct {
 	t      *testing.T
 	dir    string
-	w      world
+	w      fixture
 	once   bool
 	order  []string
 	rescan int
@@ -29,22 +29,22 @@ type life struct {
 	got    map[string]int // number of times each row was settled, by text
 }
 
-// newLife returns a life that remembers rescan rows, with its own state directory.
-func newLife(t *testing.T, w world, rescan int) *life {
-	return &life{
+// newRouteSim returns a routeSim that remembers rescan rows, with its own state directory.
+func newRouteSim(t *testing.T, w fixture, rescan int) *routeSim {
+	return &routeSim{
 		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
 		marks: map[string]stream.Mark{}, got: map[string]int{},
 	}
 }
 
-func (l *life) open() stream.Reader {
+func (l *routeSim) open() stream.Reader {
 	l.t.Helper()
-	s := made(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
+	s := newSource(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
 		l.w.set(o)
 		o.Table, o.OrderBy, o.Poll, o.Rescan = "t", l.order, 10*time.Millisecond, l.rescan
 	})
 	r, err := s.Open(l.t.Context(), stream.OpenOptions{
-		Route: "main", Once: l.once, State: remembering(l.dir),
+		Route: "main", Once: l.once, State: stateIn(l.dir),
 		Resume: func(id string) (stream.Mark, bool) { m, ok := l.marks[id]; return m, ok },
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func (l *life) open() stream.Reader {
 
 // settle records a batch as settled. If other batches are missing before it, it is recorded as a
 // range above the mark.
-func (l *life) settle(spans []stream.Span, texts []string) {
+func (l *routeSim) settle(spans []stream.Span, texts []string) {
 	for _, s := range spans {
 		m := l.marks[s.Part.ID]
 		m.Part = *s.Part
@@ -72,7 +72,7 @@ func (l *life) settle(spans []stream.Span, texts []string) {
 }
 
 // next reads a batch to be settled later. It copies the partitions, which the reader may change.
-func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
+func (l *routeSim) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {
 		part := *spans[i].Part
@@ -82,7 +82,7 @@ func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 }
 
 // run performs a finite run, which reads and settles all rows.
-func (l *life) run() {
+func (l *routeSim) run() {
 	l.t.Helper()
 	l.once = true
 	r := l.open()
@@ -99,7 +99,7 @@ func (l *life) run() {
 }
 
 // exactlyOnce checks that each of the given number of rows was settled once.
-func (l *life) exactlyOnce(rows int) {
+func (l *routeSim) exactlyOnce(rows int) {
 	l.t.Helper()
 	if len(l.got) != rows {
 		l.t.Errorf("%d different rows were handed out, want %d", len(l.got), rows)
@@ -117,11 +117,11 @@ func TestLate(t *testing.T) {
 	t.Parallel()
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY "+
 		"KEY (at, id))")
 	t.Logf("seed %d", seed)
-	l := newLife(t, w, 1000)
+	l := newRouteSim(t, w, 1000)
 	l.once = true
 	next := 0
 	for round := range rounds {
@@ -159,11 +159,11 @@ func TestLate(t *testing.T) {
 
 // pastRow checks that a row written before the current position is found, with or without
 // information of the database about its transactions.
-func pastRow(t *testing.T, w world) {
+func pastRow(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY "+
 		"KEY (at, id))")
 	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
-	l := newLife(t, w, 100)
+	l := newRouteSim(t, w, 100)
 	l.order = []string{"at", "id"}
 	r := l.open()
 	defer r.Close()
@@ -181,18 +181,18 @@ func pastRow(t *testing.T, w world) {
 	}
 }
 
-func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
+func TestPastRow(t *testing.T) { pastRow(t, sqliteFixture(t)) }
 
 // TestLateBound checks that the number of remembered rows, and so the search for late rows, is
 // bounded.
 func TestLateBound(t *testing.T) {
 	t.Parallel()
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	for i := 1000; i < 1100; i++ {
 		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
 	}
-	l := newLife(t, w, 20)
+	l := newRouteSim(t, w, 20)
 	l.run()
 	// one within the last 20 rows, one far before them
 	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)")
@@ -208,12 +208,12 @@ func TestLateBound(t *testing.T) {
 func TestLateInBulk(t *testing.T) {
 	t.Parallel()
 	const rescan, bulk, more = 20, 250, 100
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) " +
 		"INSERT INTO t SELECT %s FROM n"
 	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
-	l := newLife(t, w, rescan)
+	l := newRouteSim(t, w, rescan)
 	read := func(r stream.Reader, rows int, settled func(part string) bool) {
 		for rows > 0 {
 			texts, spans, err := l.next(r)
@@ -244,10 +244,10 @@ func TestLateInBulk(t *testing.T) {
 // come late from then on.
 func TestLostMemory(t *testing.T) {
 	t.Parallel()
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
-	l := newLife(t, w, 100)
+	l := newRouteSim(t, w, 100)
 	l.run()
 	if err := os.RemoveAll(l.dir); err != nil {
 		t.Fatal(err)
@@ -270,10 +270,10 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// horizon checks that rows that open PostgreSQL transactions may write before the last row are
-// waited for, and then come in order.
-func horizon(t *testing.T, server *connectortest.Server) {
-	w := postgresWorld(t, server)
+// lateTransactions checks that rows that open PostgreSQL transactions may write before the last row
+// are waited for, and then come in order.
+func lateTransactions(t *testing.T, server *connectortest.Server) {
+	w := postgresFixture(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
 	slow := openPostgres(t, server.URL)
 	tx, err := slow.Begin()
@@ -284,7 +284,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 		t.Fatal(err)
 	}
 	execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
-	l := newLife(t, w, 0)
+	l := newRouteSim(t, w, 0)
 	r := l.open()
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -312,9 +312,9 @@ func horizon(t *testing.T, server *connectortest.Server) {
 
 // notified checks that a notification wakes the source long before the next poll.
 func notified(t *testing.T, server *connectortest.Server) {
-	w := postgresWorld(t, server)
+	w := postgresFixture(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
 		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
 	})

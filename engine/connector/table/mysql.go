@@ -121,7 +121,7 @@ func (d *mysqlServer) described(err error, r *relation) error {
 	switch e.Number {
 	case 1146:
 		if r.table && len(r.columns) > 0 { // the table existed before
-			return gone(r, true)
+			return droppedError(r, true)
 		}
 		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)",
 			of, err)
@@ -169,7 +169,7 @@ func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	}),
 		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
 		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
-	if err == nil && column != "" && forgetsNumbers(version) {
+	if err == nil && column != "" && resetsAutoIncrement(version) {
 		r.reuse = reuse{column, "a restart of this version of the server begins again after the " +
 			"greatest number that is left",
 			"MySQL 8.0 or MariaDB 10.2.4"}
@@ -177,8 +177,9 @@ func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	return err
 }
 
-// forgetsNumbers reports whether a server version keeps the next AUTO_INCREMENT only in memory.
-func forgetsNumbers(version string) bool {
+// resetsAutoIncrement reports whether a server version keeps the next AUTO_INCREMENT only in
+// memory.
+func resetsAutoIncrement(version string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
 		return false

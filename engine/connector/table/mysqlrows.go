@@ -236,8 +236,8 @@ func (d *mysqlServer) observe(ctx context.Context, r *relation,
 	return o, d.described(err, r)
 }
 
-// unplaced implements database.
-func (d *mysqlServer) unplaced(ctx context.Context, r *relation) (found bool, err error) {
+// hasNullKey implements database.
+func (d *mysqlServer) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
 	anyNull := r.ordered(" OR ", func(c *column) string { return "q." + tick(c.name) + " IS NULL" })
 	err = d.query(ctx, nil, sequence(func([]driver.Value) { found = true }),
 		"SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull+" LIMIT 1")

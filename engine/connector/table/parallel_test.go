@@ -95,7 +95,7 @@ func parallel(t *testing.T, server *connectortest.Server) {
 	}
 	far.Host = away(t, far.Host, 25*time.Millisecond)
 	read := func(connections int) time.Duration {
-		s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+		s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
 			o.Postgres, o.Table, o.Split, o.Connections = far.String(), "t", rows/2, connections
 		})
 		r, err := s.Open(t.Context(), stream.OpenOptions{

@@ -16,9 +16,9 @@ type partition struct {
 	maker    rowMaker
 	stripe   *stripe // nil for the whole table
 
-	busy bool // a fetcher owns it: the fields below turn must not be accessed
-	done bool // with Once: all existing rows were handed out
-	turn turn // when its end is checked again
+	busy     bool          // a fetcher owns it: the fields below endCheck must not be accessed
+	done     bool          // with Once: all existing rows were handed out
+	endCheck checkSchedule // when its end is checked again
 
 	pos     string         // the key up to which rows were handed out
 	limit   string         // the key up to which rows may be handed out
@@ -51,7 +51,7 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 	late, _ := r.o.Resume(id + lateSuffix)
 	known, err := p.late.open(r.o, mark, late, r.s.o.Rescan)
 	if err == nil && !known && mark.Watermark.Key != "" && r.o.State != nil {
-		r.s.h.Log().Warn("nothing is remembered of the rows that were read before; "+
+		r.s.h.Log().Warn("no record of the rows read before exists; "+
 			"rows that came late are found from here on only",
 			"table", name)
 	}
@@ -65,7 +65,7 @@ func (p *partition) isLate(key []byte) bool {
 
 // ready reports whether there are rows to hand out.
 func (p *partition) ready() bool {
-	return p.pos < p.limit || p.late != nil && p.late.handed < p.late.top
+	return p.pos < p.limit || p.late != nil && p.late.handedOut < p.late.top
 }
 
 // fill reads rows into b until it is full, or up to the limit.
@@ -107,7 +107,7 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	}
 	p.ended, p.end = true, now.last
 	if r.o.Once && now.last != "" && endsBefore(ctx, db, p, now.last) != nil {
-		r.s.h.Log().Warn("the table ends before the place up to which it was read; "+
+		r.s.h.Log().Warn("the table ends before the position up to which it was read; "+
 			"rows under reused keys are lost",
 			"table", p.part.Name, "last", p.relation.keys.show(now.last), "read_to",
 			p.relation.keys.show(p.pos),
@@ -124,7 +124,7 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
 	// one more row is checked but not added
-	f.limit, f.offered = f.maker.guess(f.room, f.bytes)+1, 0
+	f.limit, f.offered = f.maker.guess(f.records, f.bytes)+1, 0
 	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
 		limit: f.limit}, f)
 	if err == nil {
@@ -134,7 +134,7 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 		f.maker.undo()
 		f.ends = f.ends[:len(f.ends)-1]
 	}
-	if f.twin && len(f.ends) > 0 { // the mark must not be between two rows with the same place
+	if f.duplicate && len(f.ends) > 0 { // the mark must not be between two rows with the same place
 		f.maker.drop()
 		f.ends = f.ends[:len(f.ends)-1]
 	}
@@ -152,10 +152,10 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 			b.Records[first+i].Origin.Key = rows[i].key
 		}
 		if p.late != nil {
-			for i := max(0, n-p.late.memory.seen.max); i < n; i++ {
+			for i := max(0, n-p.late.state.seen.max); i < n; i++ {
 				rows[i].digest = f.maker.digest(p.relation, first+i)
 			}
-			p.late.note(rows)
+			p.late.recordRows(rows)
 		}
 		if part {
 			to = strings.Clone(rows[n-1].key)

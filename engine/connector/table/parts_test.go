@@ -28,7 +28,9 @@ func TestSuiteSplit(t *testing.T) {
 	}
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", 20 })
+			return newSource(t, h, func(o *table.Options) {
+				o.SQLite, o.Table, o.Split = path, "t", 20
+			})
 		},
 		Want: want,
 	})
@@ -40,7 +42,7 @@ func TestPartitionsAppear(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); "+
 		"INSERT INTO log_1 VALUES (1), (99)")
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
 	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) {
@@ -99,7 +101,7 @@ func TestOtherSplit(t *testing.T) {
 		{"t#10.3", 10, true}, {"t#10.3~late", 10, true},
 		{"t#100.3", 10, false}, {"u", 10, true}, {"tt#10.0", 0, true},
 	} {
-		s := made(t, connectortest.NewHost(t),
+		s := newSource(t, connectortest.NewHost(t),
 			func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", c.split })
 		r, err := s.Open(t.Context(), stream.OpenOptions{
 			Known: known(c.id), Resume: func(string) (stream.Mark,
@@ -125,7 +127,9 @@ func TestWideRows(t *testing.T) {
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
 	execute(t, db, `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1999)
 		INSERT INTO t SELECT i, replace(hex(zeroblob(5 + i / 1000 * 25000)), '00', 'xx') FROM n`)
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
+		o.SQLite, o.Table = path, "t"
+	})
 	r, err := s.Open(t.Context(), stream.OpenOptions{
 		Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 	})
@@ -194,7 +198,7 @@ func TestOptions(t *testing.T) {
 		t.Error("a source that names nothing was made")
 	}
 	missing := filepath.Join(t.TempDir(), "no.db")
-	s := made(t, connectortest.NewHost(t),
+	s := newSource(t, connectortest.NewHost(t),
 		func(o *table.Options) { o.SQLite, o.Table = missing, "t" })
 	_, err := s.Open(t.Context(), stream.OpenOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the file does not exist; correct `sqlite`") {

@@ -21,10 +21,10 @@ import (
 // postgres reads over the lowest layer of the driver: values come as text formatted by the server,
 // keys in binary form.
 type postgres struct {
-	config *pgconn.Config
-	conn   *pgconn.PgConn // nil if not connected
-	notify string
-	ears   *pgconn.PgConn // listens for notifications; nil if not connected
+	config   *pgconn.Config
+	conn     *pgconn.PgConn // nil if not connected
+	notify   string
+	listener *pgconn.PgConn // listens for notifications; nil if not connected
 }
 
 // session disables locale-dependent formats, and writes.
@@ -48,18 +48,18 @@ func newPostgres(url, notify string) (database, error) {
 	return &postgres{config: c, notify: notify}, nil
 }
 
-// farewell bounds the close of a connection.
-const farewell = 2 * time.Second
+// closeTimeout bounds the close of a connection.
+const closeTimeout = 2 * time.Second
 
 func (d *postgres) close() error {
-	for _, c := range []*pgconn.PgConn{d.conn, d.ears} {
+	for _, c := range []*pgconn.PgConn{d.conn, d.listener} {
 		if c != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), farewell)
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 			_ = c.Close(ctx) // read-only: nothing can be lost
 			cancel()
 		}
 	}
-	d.conn, d.ears = nil, nil
+	d.conn, d.listener = nil, nil
 	return nil
 }
 
@@ -72,8 +72,8 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 	return c, err
 }
 
-// ask runs a query and calls row for each row, as text.
-func (d *postgres) ask(ctx context.Context,
+// query runs a query and calls row for each row, as text.
+func (d *postgres) query(ctx context.Context,
 	row func(v [][]byte) error, sql string, args ...[]byte) error {
 	c, err := d.connected(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func from(s subject) (string, error) {
 }
 
 func (d *postgres) list(ctx context.Context) (names []string, err error) {
-	err = d.ask(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) error {
 		names = append(names, string(v[0]))
 		return nil
 	}, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
@@ -161,7 +161,7 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 		return r, err
 	}
 	kind := ""
-	err = d.ask(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) error {
 		r.version, kind = string(v[0]), string(v[1])
 		return nil
 	}, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
@@ -181,7 +181,7 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 // constraints reads which columns may be NULL, how texts are compared, and which columns are unique
 // together.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
-	err := d.ask(ctx, func(v [][]byte) error {
+	err := d.query(ctx, func(v [][]byte) error {
 		for i := range r.columns {
 			if c := &r.columns[i]; c.name == string(v[0]) {
 				c.nullable = string(v[1]) != "t"
@@ -199,7 +199,7 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		return err
 	}
 	last := ""
-	return d.ask(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) error {
 		r.primary = r.primary || string(v[2]) == "t"
 		if n := len(r.unique); n > 0 && last == string(v[0]) {
 			r.unique[n-1] = append(r.unique[n-1], string(v[1]))
@@ -220,7 +220,7 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 	if !r.table {
 		return 0, false, nil
 	}
-	err = d.ask(ctx, func(v [][]byte) (err error) {
+	err = d.query(ctx, func(v [][]byte) (err error) {
 		if v[0] != nil {
 			n, err = strconv.ParseInt(string(v[0]), 10, 64)
 			known = err == nil
@@ -234,7 +234,7 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 
 // sequences finds a column numbered by a sequence with CYCLE.
 func (d *postgres) sequences(ctx context.Context, r *relation) error {
-	return d.ask(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) error {
 		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
 		return nil
 	}, `SELECT a.attname FROM pg_sequence s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.objid = s.seqrelid
@@ -273,7 +273,7 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		modifiers.WriteString(strconv.Itoa(int(col.modifier)))
 	}
 	i := 0
-	err = d.ask(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) error {
 		columns[i].decl = string(v[0])
 		describePostgres(&columns[i])
 		i++

@@ -50,8 +50,8 @@ func (s *statement) argument(id uint32, v keyValue) string {
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// where appends the FROM and WHERE clauses of q.
-func (s *statement) where(r *relation, q rowQuery) error {
+// appendWhere appends the FROM and WHERE clauses of q.
+func (s *statement) appendWhere(r *relation, q rowQuery) error {
 	s.sql.WriteString(" FROM " + r.from + " AS q WHERE true")
 	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
 		if b.key == "" {
@@ -129,7 +129,7 @@ func (d *postgres) run(ctx context.Context, r *relation, s *statement, results [
 	if _, err = rr.Close(); err != nil {
 		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable &&
 			r.version != "" {
-			return gone(r, true)
+			return droppedError(r, true)
 		}
 		return explained(err, r.name)
 	}
@@ -140,7 +140,7 @@ func (d *postgres) run(ctx context.Context, r *relation, s *statement, results [
 func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
 	var s statement
 	s.sql.WriteString("SELECT q.*, " + keyColumns(r, same))
-	if err := s.where(r, q); err != nil {
+	if err := s.appendWhere(r, q); err != nil {
 		return err
 	}
 	s.ordered(r, "", q.limit)
@@ -214,7 +214,7 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	each func(key []byte) bool) error {
 	var s statement
 	s.sql.WriteString("SELECT " + keyColumns(r, same))
-	if err := s.where(r, q); err != nil {
+	if err := s.appendWhere(r, q); err != nil {
 		return err
 	}
 	s.ordered(r, "", q.limit)
@@ -242,7 +242,7 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 	var s statement
 	s.sql.WriteString("SELECT pg_snapshot_xmax(pg_current_snapshot())::text, " +
 		keyColumns(r, same))
-	if err := s.where(r, q); err != nil {
+	if err := s.appendWhere(r, q); err != nil {
 		return o, err
 	}
 	s.ordered(r, " DESC NULLS LAST", 1)
@@ -265,7 +265,7 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 
 // writers returns the transactions that hold a write lock on the table.
 func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
-	err = d.ask(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) error {
 		all = append(all, string(v[0]))
 		return nil
 	}, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
@@ -278,7 +278,7 @@ func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err 
 func (d *postgres) passed(ctx context.Context, r *relation,
 	waiting []observation) (n int, err error) {
 	oldest := uint64(0)
-	err = d.ask(ctx, func(v [][]byte) (err error) {
+	err = d.query(ctx, func(v [][]byte) (err error) {
 		oldest, err = strconv.ParseUint(string(v[0]), 10, 64)
 		return err
 	}, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text`)
@@ -304,8 +304,8 @@ func (d *postgres) passed(ctx context.Context, r *relation,
 	return n, nil
 }
 
-// unplaced implements database.
-func (d *postgres) unplaced(ctx context.Context, r *relation) (found bool, err error) {
+// hasNullKey implements database.
+func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
 	var s statement
 	s.sql.WriteString("SELECT 1 FROM " + r.from + " AS q WHERE " + anyNull(r) + " LIMIT 1")
 	err = d.run(ctx, r, &s, nil, func(*pgconn.ResultReader) bool {
@@ -326,25 +326,26 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 		return nil
 	}
 	now := ""
-	err := d.ask(ctx, func(v [][]byte) error {
+	err := d.query(ctx, func(v [][]byte) error {
 		now = string(v[0])
 		return nil
 	}, `SELECT to_regclass($1)::oid`, []byte(r.from))
 	if err == nil && now != r.version {
-		return gone(r, now == "")
+		return droppedError(r, now == "")
 	}
 	return err
 }
 
-// gone returns an error about a table that was dropped or recreated.
-func gone(r *relation, dropped bool) error {
+// droppedError returns an error about a table that was dropped or recreated.
+func droppedError(r *relation, dropped bool) error {
 	if dropped {
 		return fmt.Errorf("%s was dropped while penstock read it; "+
 			"everything that was read before is delivered", r.name)
 	}
 	return fmt.Errorf("%s was dropped and created again while penstock read it: "+
-		"places in the old one mean nothing in the new; "+
-		"forget them by `penstock checkpoint reset` and in the sink's ledger, and restart penstock",
+		"positions in the old one are not valid in the new one; "+
+		"delete them with `penstock checkpoint reset` and in the sink's ledger, "+
+		"and restart penstock",
 		r.name)
 }
 
@@ -353,16 +354,16 @@ func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, e
 	if d.notify == "" {
 		return false, retry.Sleep(ctx, limit)
 	}
-	if d.ears == nil || d.ears.IsClosed() {
-		if d.ears, err = pgconn.ConnectConfig(ctx, d.config); err != nil {
+	if d.listener == nil || d.listener.IsClosed() {
+		if d.listener, err = pgconn.ConnectConfig(ctx, d.config); err != nil {
 			return false, err
 		}
-		_, err = d.ears.Exec(ctx, "LISTEN "+sqltable.Quote(d.notify)).ReadAll()
+		_, err = d.listener.Exec(ctx, "LISTEN "+sqltable.Quote(d.notify)).ReadAll()
 		return err == nil, err // notifications sent before it listened: check at once
 	}
 	until, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = d.ears.WaitForNotification(until)
+	err = d.listener.WaitForNotification(until)
 	if err != nil && until.Err() != nil && ctx.Err() == nil {
 		return false, nil
 	}

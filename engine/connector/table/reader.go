@@ -22,11 +22,11 @@ type reader struct {
 	started time.Time
 	pace    backoff.Adaptive
 
-	tables  map[string]*reading // by the subject's name
-	parts   []*partition
-	turn    int           // index of the next partition to consider
-	listing turn          // when new partitions are searched for
-	listed  time.Duration // time of the last search
+	tables   map[string]*reading // by the subject's name
+	parts    []*partition
+	nextPart int           // index of the next partition to consider
+	listing  checkSchedule // when new partitions are searched for
+	listed   time.Duration // time of the last search
 
 	// waits for new rows if no fetcher works. All waits use the same one, because a listener for
 	// notifications needs one more connection
@@ -34,11 +34,11 @@ type reader struct {
 	free  []*fetcher
 	// working, or with rows to hand out, in the order of their start
 	busy []*fetcher
-	crew *crew
+	pool *workerPool
 
-	failed  backoff.State
-	failing time.Duration // time since which the database has not responded; 0 if it responds
-	hold    time.Duration // no work is started before this time
+	failed      backoff.State
+	failing     time.Duration // time since which the database has not responded; 0 if it responds
+	pausedUntil time.Duration // no work is started before this time
 
 	mu      sync.Mutex                 // guards durable
 	durable map[string]stream.Position // position up to which each partition is durably settled
@@ -80,12 +80,12 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 			}
 			continue
 		}
-		err = r.took(f)
+		err = r.finished(f)
 		if f.lost != nil {
 			return f.lost
 		}
 		if len(f.batch.Spans) > 0 {
-			f.handOver(b)
+			f.moveInto(b)
 			return err
 		}
 		if err != nil {
@@ -97,10 +97,10 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 // begin assigns work to free fetchers.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
-	if now < r.hold {
+	if now < r.pausedUntil {
 		return nil
 	}
-	if err := r.discover(ctx, now); err != nil || r.hold > now {
+	if err := r.discover(ctx, now); err != nil || r.pausedUntil > now {
 		return err
 	}
 	for len(r.free) > 0 {
@@ -111,14 +111,14 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 		last := len(r.free) - 1
 		f := r.free[last]
 		if f.batch == nil {
-			r.crew.hire(r)
+			r.pool.start(r)
 		}
 		if f.batch == nil || f.batch.Limits() != l {
 			f.batch = stream.NewBatch(l)
 		}
 		r.free, r.busy = r.free[:last], append(r.busy, f)
 		f.part, p.busy = p, true
-		r.crew.work <- f // buffered for all fetchers
+		r.pool.work <- f // buffered for all fetchers
 	}
 	return nil
 }
@@ -126,9 +126,9 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 // next returns the next partition, in turn, that is ready or due for a check of its end, or nil.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
-		i := (r.turn + k) % len(r.parts)
-		if p := r.parts[i]; !p.busy && !p.done && (p.ready() || now >= p.turn.due) {
-			r.turn = i + 1
+		i := (r.nextPart + k) % len(r.parts)
+		if p := r.parts[i]; !p.busy && !p.done && (p.ready() || now >= p.endCheck.due) {
+			r.nextPart = i + 1
 			return p
 		}
 	}
@@ -161,9 +161,9 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	if len(r.parts) > before {
 		r.listing.found()
 	} else {
-		r.listing.nothing(r.now(), r.pace, false, 0)
+		r.listing.notFound(r.now(), r.pace, false, 0)
 	}
-	return r.survive(r.free[len(r.free)-1].db, err)
+	return r.reconnectAfter(r.free[len(r.free)-1].db, err)
 }
 
 // await returns a fetcher with a result, or nil if something else is due first, or if everything
@@ -180,7 +180,7 @@ func (r *reader) await(ctx context.Context) (*fetcher, error) {
 			}
 		}
 		if len(r.busy) == 0 {
-			return nil, r.rest(ctx)
+			return nil, r.waitForRows(ctx)
 		}
 		if early, err := r.watch(ctx); err != nil || early {
 			return nil, err
@@ -199,26 +199,26 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 		}
 	}
 	select {
-	case f := <-r.crew.results:
+	case f := <-r.pool.results:
 		f.ready = true
 	case <-due:
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
-	case <-r.crew.gone:
-		return false, r.crew.why()
+	case <-r.pool.stopped:
+		return false, r.pool.stopCause()
 	}
 	return false, nil
 }
 
-// took frees a fetcher with a result that is about to be handed out, and maps its error.
-func (r *reader) took(f *fetcher) error {
+// finished frees a fetcher with a result that is about to be handed out, and maps its error.
+func (r *reader) finished(f *fetcher) error {
 	p := f.part
 	f.ready, f.part, p.busy = false, nil, false
 	r.free = append(r.free, f)
 	switch {
 	case len(f.batch.Spans) > 0:
-		p.turn.found()
+		p.endCheck.found()
 		if r.listing.interval > 0 {
 			r.listing.interval, r.listing.due = 0, min(r.listing.due, r.now()+r.pace.Min)
 		}
@@ -226,9 +226,9 @@ func (r *reader) took(f *fetcher) error {
 		p.done = true
 	case f.err == nil:
 		left, waiting := p.horizon.due(r.now(), r.s.o.Lag)
-		p.turn.nothing(r.now(), r.pace, waiting, left)
+		p.endCheck.notFound(r.now(), r.pace, waiting, left)
 	}
-	return r.survive(f.db, f.err)
+	return r.reconnectAfter(f.db, f.err)
 }
 
 // ended reports whether a finite run has read everything.
@@ -236,30 +236,30 @@ func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// survive returns errors that end the reader. After other errors no work is started for a while; a
-// finite run gives up in the end.
-func (r *reader) survive(db database, err error) error {
+// reconnectAfter returns errors that end the reader. After other errors no work is started for a
+// while; a finite run gives up in the end.
+func (r *reader) reconnectAfter(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0
 		return nil
 	}
 	if !db.transient(err) {
-		return fmt.Errorf("%s: %w", r.s.where, err)
+		return fmt.Errorf("%s: %w", r.s.location, err)
 	}
 	now := r.now()
 	if r.failing == 0 {
 		r.failing = now
 	}
 	if r.o.Once && now-r.failing > onceWithout {
-		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.where,
+		return fmt.Errorf("%s: the database has not responded for %v: %w", r.s.location,
 			onceWithout, err)
 	}
-	if now < r.hold { // other fetchers have met the same failure
+	if now < r.pausedUntil { // other fetchers have met the same failure
 		return nil
 	}
 	wait, next, _ := reconnect.Next(r.failed, nil)
-	r.failed, r.hold = next, now+wait
-	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait,
+	r.failed, r.pausedUntil = next, now+wait
+	r.s.h.Log().Warn("the database did not respond; retrying", "again_in", wait,
 		"error", err)
 	return nil
 }
@@ -270,7 +270,7 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	at := time.Duration(1<<63 - 1)
 	for _, p := range r.parts {
 		if !p.busy && !p.done {
-			at = min(at, p.turn.due)
+			at = min(at, p.endCheck.due)
 		}
 	}
 	if list, ok := r.listAt(); ok {
@@ -279,16 +279,17 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	if at == 1<<63-1 {
 		return 0, false
 	}
-	return max(0, at-now, r.hold-now), true
+	return max(0, at-now, r.pausedUntil-now), true
 }
 
-// rest waits, if no fetcher works, until something is due or the database notifies of new rows.
-func (r *reader) rest(ctx context.Context) error {
+// waitForRows waits, if no fetcher works, until something is due or the database notifies of new
+// rows.
+func (r *reader) waitForRows(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {
 		return nil
 	}
-	if r.hold > r.now() {
+	if r.pausedUntil > r.now() {
 		return retry.Sleep(ctx, d)
 	}
 	woken, err := r.waits.wait(ctx, d)
@@ -298,26 +299,26 @@ func (r *reader) rest(ctx context.Context) error {
 	if woken {
 		r.listing.found()
 		for _, p := range r.parts {
-			p.turn.found()
+			p.endCheck.found()
 		}
 	}
 	if err != nil {
-		return r.survive(r.waits, err)
+		return r.reconnectAfter(r.waits, err)
 	}
 	return nil
 }
 
-// look searches for late rows before the current position of a partition, and then for new rows
+// search searches for late rows before the current position of a partition, and then for new rows
 // after it.
-func (r *reader) look(ctx context.Context, db database, p *partition) error {
+func (r *reader) search(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()
-		found, err := l.look(ctx, db, p, r.s.o.ReusedKeys)
+		found, err := l.search(ctx, db, p, r.s.o.ReusedKeys)
 		if err != nil {
 			return err
 		}
 		r.count("rows_found_late", int64(found))
-		if l.left {
+		if l.incomplete {
 			// Late rows are handed out first, because new rows would displace remembered ones that
 			// have not been checked yet.
 			return nil
@@ -345,7 +346,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 		return err
 	}
 	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's key columns are NOT NULL
-		found, err := db.unplaced(ctx, p.relation)
+		found, err := db.hasNullKey(ctx, p.relation)
 		if err != nil {
 			return err
 		}
@@ -359,7 +360,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 		return nil
 	}
 	last.at = r.now()
-	p.horizon.see(last)
+	p.horizon.add(last)
 	n := len(p.horizon.waiting)
 	if n > 0 {
 		if n, err = db.passed(ctx, p.relation, p.horizon.waiting); err != nil {
@@ -392,7 +393,7 @@ func (r *reader) Close() error {
 		return nil
 	}
 	r.closed = true
-	r.crew.dismiss()
+	r.pool.stop()
 	var errs []error
 	for _, p := range r.parts {
 		if p.late != nil {

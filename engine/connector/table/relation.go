@@ -54,11 +54,11 @@ type relation struct {
 
 // reuse names a column with generated numbers, if any, and the reason why the database may generate
 // the number of a deleted row again.
-type reuse struct{ column, why, remedy string }
+type reuse struct{ column, reason, remedy string }
 
 // mayReuse reports whether the database itself may reuse keys of order_by; the reason is in reuse.
 func (r *relation) mayReuse() bool {
-	return r.reuse.why != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
+	return r.reuse.reason != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
 }
 
 // orderBy sets the order: the given columns, or the primary key. Its errors are shown to users.
@@ -158,19 +158,19 @@ func (r *relation) changed(now []column) error {
 	}
 	for i, c := range now {
 		if r.columns[i].name != c.name {
-			return &changedError{fmt.Sprintf("the columns of %s stand in another order", r.name)}
+			return &changedError{fmt.Sprintf("the order of the columns of %s has changed", r.name)}
 		}
 	}
 	return nil
 }
 
 // changedError means that a table no longer has the form it had at the start.
-type changedError struct{ what string }
+type changedError struct{ change string }
 
 // Error returns the change and the remedy.
 func (e *changedError) Error() string {
-	return e.what + " since penstock began to read it; everything before is delivered: " +
-		"restart penstock to read on in the new form"
+	return e.change + " since penstock began to read it; everything before is delivered: " +
+		"restart penstock to continue with the new form"
 }
 
 // ordered joins the columns of order_by, converted by each, with sep.

@@ -40,8 +40,8 @@ func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 
 // pair is a remembered row that is still in the table, with its old and its current digest.
 type pair struct {
-	key      string
-	was, now rowDigest
+	key          string
+	old, current rowDigest
 }
 
 // maxPairs is the number of rows at the end that are compared with their remembered digests.
@@ -53,11 +53,11 @@ const maxPairs = 16
 // is enough if the rows after it were deleted (tailGone). Otherwise three are required, or all if
 // there are fewer.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
-	lanes := telling(pairs)
+	lanes := distinguishing(pairs)
 	run := 0
 	for run < len(pairs) {
 		p := &pairs[len(pairs)-1-run]
-		if slices.ContainsFunc(lanes, func(i int) bool { return p.was[i] == p.now[i] }) {
+		if slices.ContainsFunc(lanes, func(i int) bool { return p.old[i] == p.current[i] }) {
 			break
 		}
 		run++
@@ -68,15 +68,16 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// telling returns the indexes of the checksums that differ between rows, or of all checksums in use
-// if none differ.
-func telling(pairs []pair) []int {
+// distinguishing returns the indexes of the checksums that differ between rows, or of all checksums
+// in use if none differ.
+func distinguishing(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {
-		if slices.ContainsFunc(pairs, func(p pair) bool { return p.was[i] != 0 || p.now[i] != 0 }) {
+		isUsed := func(p pair) bool { return p.old[i] != 0 || p.current[i] != 0 }
+		if slices.ContainsFunc(pairs, isUsed) {
 			used = append(used, i)
 		}
-		if slices.ContainsFunc(pairs, func(p pair) bool { return p.was[i] != pairs[0].was[i] }) {
+		if slices.ContainsFunc(pairs, func(p pair) bool { return p.old[i] != pairs[0].old[i] }) {
 			differ = append(differ, i)
 		}
 	}

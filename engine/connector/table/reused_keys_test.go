@@ -17,7 +17,7 @@ import (
 )
 
 // finite reads and settles all rows, and returns the error that ended the reader.
-func (l *life) finite() error {
+func (l *routeSim) finite() error {
 	l.t.Helper()
 	l.once = true
 	r := l.open()
@@ -35,7 +35,7 @@ func (l *life) finite() error {
 }
 
 // fillRows inserts the rows from first to last, with the round in their note.
-func fillRows(t *testing.T, w world, insert string, first, last int, round string) {
+func fillRows(t *testing.T, w fixture, insert string, first, last int, round string) {
 	t.Helper()
 	values := make([]string, 0, last-first+1)
 	for i := first; i <= last; i++ {
@@ -58,65 +58,65 @@ var reuses = []struct {
 	name, make, insert string
 	order              []string
 	rescan             int
-	between            func(t *testing.T, w world)
+	between            func(t *testing.T, w fixture)
 	want               string // part of the error; "" for none
 	rows               int    // delivered by both runs
 }{
-	{"all deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"all deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
 	}, `the keys of the table "t" started over: from (id 15) on the rows are not those that were ` +
 		`read, up to (id 100)`, 100},
-	{"all deleted, as many inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"all deleted, as many inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 100, "second")
 	}, "started over: from (id 85)", 100},
-	{"all deleted, more inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"all deleted, more inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 390, "second")
 	}, "started over: from (id 85)", 100},
-	{"end deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"end deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t WHERE id > 90")
 		fillRows(t, w, oneKey, 91, 91, "second")
 	}, "started over: from (id 91)", 100},
-	{"end deleted, more inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"end deleted, more inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t WHERE id > 90")
 		fillRows(t, w, oneKey, 91, 120, "second")
 	}, "started over: from (id 91)", 100},
-	{"the same note in every row", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"the same note in every row", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		for i := range 100 {
 			execute(t, w.db, "INSERT INTO t VALUES (?, 'constant', NULL)", i+1)
 		}
 	}, "started over", 100},
 	{"two columns", composed, twoKeys, []string{"shop", "id"}, 1000,
-		func(t *testing.T, w world) {
+		func(t *testing.T, w fixture) {
 			execute(t, w.db, "DELETE FROM t")
 			fillRows(t, w, twoKeys, 1, 60, "second")
 		}, "started over: from (shop 7, id 45) on the rows are not those that were read, " +
 			"up to (shop 7, id 100)", 100},
-	{"far below what is remembered", plain, oneKey, nil, 20, func(t *testing.T, w world) {
+	{"far below what is remembered", plain, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
 	}, `the keys of the table "t" may have started over: its last row is (id 30), ` +
 		`and it was read up to (id 100)`, 100},
-	{"emptied", plain, oneKey, nil, 20, func(t *testing.T, w world) {
+	{"emptied", plain, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 	}, "", 100},
-	{"end deleted", plain, oneKey, nil, 20, func(t *testing.T, w world) {
+	{"end deleted", plain, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t WHERE id > 85")
 	}, "", 100},
 	{"one row left of a table whose numbers go on", numbered, oneKey, nil, 20,
-		func(t *testing.T, w world) { execute(t, w.db, "DELETE FROM t WHERE id <> 5") }, "", 100},
-	{"numbers that go on", numbered, oneKey, nil, 20, func(t *testing.T, w world) {
+		func(t *testing.T, w fixture) { execute(t, w.db, "DELETE FROM t WHERE id <> 5") }, "", 100},
+	{"numbers that go on", numbered, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		execute(t, w.db, "INSERT INTO t (note) VALUES ('second'), ('third')")
 	}, "", 102},
-	{"every row updated in one column", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"every row updated in one column", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "UPDATE t SET at = 'done ' || id")
 		execute(t, w.db, "DELETE FROM t WHERE id > 97")
 	}, "", 100},
-	{"one row updated in all columns", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
+	{"one row updated in all columns", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "UPDATE t SET at = 'done ' || id, note = 'other' WHERE id = 100")
 	}, "", 100},
 }
@@ -125,10 +125,10 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 	t.Parallel()
 	for _, c := range reuses {
 		t.Run(c.name, func(t *testing.T) {
-			w := sqliteWorld(t)
+			w := sqliteFixture(t)
 			execute(t, w.db, "CREATE TABLE t ("+c.make+")")
 			fillRows(t, w, c.insert, 1, 100, "first")
-			l := newLife(t, w, c.rescan)
+			l := newRouteSim(t, w, c.rescan)
 			l.order = c.order
 			if err := l.finite(); err != nil {
 				t.Fatal(err)
@@ -152,9 +152,9 @@ func TestReusedKeysSeen(t *testing.T) {
 	t.Parallel()
 	for _, rescan := range []int{1000, 8} {
 		t.Run(fmt.Sprint("rescan ", rescan), func(t *testing.T) {
-			w := sqliteWorld(t)
+			w := sqliteFixture(t)
 			execute(t, w.db, "CREATE TABLE t ("+plain+")")
-			l := newLife(t, w, rescan)
+			l := newRouteSim(t, w, rescan)
 			all := 0
 			for round, rows := range []int{100, 10, 5, 250, 30} {
 				for range rows {
@@ -180,12 +180,12 @@ func TestReusedKeysSeen(t *testing.T) {
 func TestReusedKeysIgnored(t *testing.T) {
 	t.Parallel()
 	for _, rescan := range []int{1000, 20} {
-		w := sqliteWorld(t)
+		w := sqliteFixture(t)
 		set := w.set
 		w.set = func(o *table.Options) { set(o); o.ReusedKeys = "ignore" }
 		execute(t, w.db, "CREATE TABLE t ("+plain+")")
 		fillRows(t, w, oneKey, 1, 100, "first")
-		l := newLife(t, w, rescan)
+		l := newRouteSim(t, w, rescan)
 		l.run()
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
@@ -203,11 +203,11 @@ func TestReusedKeysIgnored(t *testing.T) {
 // TestChangingView checks that all values of a view may change while its rows stay the same.
 func TestChangingView(t *testing.T) {
 	t.Parallel()
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE sale (day integer NOT NULL, amount integer)")
 	execute(t, w.db, "CREATE VIEW t AS SELECT day, sum(amount) total FROM sale GROUP BY day")
 	execute(t, w.db, "INSERT INTO sale VALUES (1, 5)")
-	l := newLife(t, w, 1000)
+	l := newRouteSim(t, w, 1000)
 	l.order = []string{"day"}
 	for day := 1; day < 4; day++ {
 		if err := l.finite(); err != nil {
@@ -230,7 +230,7 @@ func TestReuseWarning(t *testing.T) {
 		{"id INT PRIMARY KEY NOT NULL, a text", nil, false},
 		{"id INTEGER PRIMARY KEY, a text NOT NULL", []string{"a", "id"}, false},
 	} {
-		w := sqliteWorld(t)
+		w := sqliteFixture(t)
 		execute(t, w.db, "CREATE TABLE t ("+c.make+")")
 		var log bytes.Buffer
 		o := table.DefaultOptions()
@@ -264,7 +264,7 @@ func (l logging) Log() *slog.Logger { return l.log }
 
 // truncated checks that TRUNCATE ... RESTART IDENTITY between two runs stops the route, and is
 // harmless if the table was observed empty.
-func truncated(t *testing.T, w world) {
+func truncated(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY "+
 		"KEY, note text)")
 	insert := func(rows int, round string) {
@@ -272,7 +272,7 @@ func truncated(t *testing.T, w world) {
 			"generate_series(1, $2::int) i", round, rows)
 	}
 	for _, rescan := range []int{1000, 20} {
-		l := newLife(t, w, rescan)
+		l := newRouteSim(t, w, rescan)
 		execute(t, w.db, "TRUNCATE t RESTART IDENTITY")
 		insert(100, "first")
 		if err := l.finite(); err != nil {
@@ -303,7 +303,7 @@ func truncated(t *testing.T, w world) {
 	}
 	execute(t, w.db, "TRUNCATE t RESTART IDENTITY")
 	insert(100, "first")
-	l := newLife(t, w, 20)
+	l := newRouteSim(t, w, 20)
 	l.run()
 	execute(t, w.db, "DELETE FROM t WHERE id <> 3")
 	if err := l.finite(); err != nil { // the sequence continues, so the remaining row is an old one
@@ -314,11 +314,11 @@ func truncated(t *testing.T, w world) {
 	l.exactlyOnce(110)
 }
 
-// forgetful checks a server that continues from the greatest existing key, as MariaDB before 10.2.4
-// does after a restart, and every version after ALTER TABLE.
-func forgetful(t *testing.T, w world) {
+// lowersAutoIncrement checks a server that continues from the greatest existing key, as MariaDB
+// before 10.2.4 does after a restart, and every version after ALTER TABLE.
+func lowersAutoIncrement(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (id bigint AUTO_INCREMENT PRIMARY KEY, note varchar(50))")
-	l := newLife(t, w, 1000)
+	l := newRouteSim(t, w, 1000)
 	for i := range 50 {
 		execute(t, w.db, fmt.Sprintf("INSERT INTO t (note) VALUES ('first %d')", i))
 	}
@@ -341,9 +341,9 @@ func forgetful(t *testing.T, w world) {
 // TestQueue reuses keys while the source follows a table.
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	w := sqliteWorld(t)
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY, note text)")
-	l := newLife(t, w, 1000)
+	l := newRouteSim(t, w, 1000)
 	l.dir = filepath.Join(t.TempDir(), "queue")
 	r := l.open()
 	defer r.Close()
@@ -374,10 +374,10 @@ func TestReuseWithoutMemory(t *testing.T) {
 		make string
 		err  bool
 	}{{plain, true}, {numbered, false}} {
-		w := sqliteWorld(t)
+		w := sqliteFixture(t)
 		execute(t, w.db, "CREATE TABLE t ("+c.make+")")
 		fillRows(t, w, oneKey, 1, 3, "first")
-		l := newLife(t, w, 0)
+		l := newRouteSim(t, w, 0)
 		r := l.open()
 		defer r.Close()
 		read := func(rows int) (err error) {

@@ -17,9 +17,10 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seen is the set of rows near the end of a partition that were handed out. Other rows of the table
-// between floor and that end are late. It holds at most max rows, those with the highest keys.
-type seen struct {
+// seenRows is the set of rows near the end of a partition that were handed out. Other rows of the
+// table between floor and that end are late. It holds at most max rows, those with the highest
+// keys.
+type seenRows struct {
 	max   int
 	floor string    // rows at or below it are not remembered
 	rows  []seenRow // ascending by key, all above floor
@@ -27,7 +28,7 @@ type seen struct {
 
 // add records rows, ascending by key, that were handed out. For a known key the new digest is
 // stored.
-func (s *seen) add(rows []seenRow) {
+func (s *seenRows) add(rows []seenRow) {
 	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key > s.floor }):]
 	if len(rows) == 0 {
 		return
@@ -41,7 +42,7 @@ func (s *seen) add(rows []seenRow) {
 }
 
 // merge restores the order after rows were appended.
-func (s *seen) merge() {
+func (s *seenRows) merge() {
 	slices.SortStableFunc(s.rows, func(a, b seenRow) int { return strings.Compare(a.key, b.key) })
 	n := 0
 	for i, row := range s.rows {
@@ -58,7 +59,7 @@ func (s *seen) merge() {
 	s.rows = s.rows[:n]
 }
 
-func (s *seen) shrink() {
+func (s *seenRows) shrink() {
 	if over := len(s.rows) - s.max; over > 0 {
 		s.floor = s.rows[over-1].key
 		s.rows = s.rows[over:]
@@ -68,14 +69,14 @@ func (s *seen) shrink() {
 	}
 }
 
-// keep removes the keys for which f returns false.
-func (s *seen) keep(f func(key string) bool) {
+// filter removes the keys for which f returns false.
+func (s *seenRows) filter(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }
 
 // remove removes keys, which ascend.
-func (s *seen) remove(keys []string) {
-	s.keep(func(key string) bool {
+func (s *seenRows) remove(keys []string) {
+	s.filter(func(key string) bool {
 		for len(keys) > 0 && keys[0] < key {
 			keys = keys[1:]
 		}
@@ -84,7 +85,7 @@ func (s *seen) remove(keys []string) {
 }
 
 // search begins a search for late rows.
-func (s *seen) search() lateSearch { return lateSearch{rows: s.rows} }
+func (s *seenRows) search() lateSearch { return lateSearch{rows: s.rows} }
 
 // lateSearch is one pass over ascending keys.
 type lateSearch struct {
@@ -117,8 +118,8 @@ func (l *lateSearch) pass(behind func(seen string) bool) {
 	}
 }
 
-// tailGone reports whether rows after the last existing one were deleted.
-func (l *lateSearch) tailGone() bool {
+// tailDeleted reports whether rows after the last existing one were deleted.
+func (l *lateSearch) tailDeleted() bool {
 	return len(l.absent) > 0 && len(l.present) > 0 &&
 		l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key
 }

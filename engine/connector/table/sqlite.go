@@ -93,7 +93,7 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 	}
 	switch text := e.Error(); {
 	case strings.Contains(text, "no such table") && r.version != "":
-		return gone(r, true)
+		return droppedError(r, true)
 	case strings.Contains(text, "no such table"):
 		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query names it "+
 			"wrongly (%w)", r.name, err)

@@ -97,8 +97,8 @@ func (d *sqliteFile) wait(ctx context.Context, limit time.Duration) (bool, error
 	return false, retry.Sleep(ctx, limit)
 }
 
-// unplaced implements database.
-func (d *sqliteFile) unplaced(ctx context.Context, r *relation) (found bool, err error) {
+// hasNullKey implements database.
+func (d *sqliteFile) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
 	err = d.query(ctx, sequence(func([]driver.Value) { found = true }),
 		"SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull(r)+" LIMIT 1")
 	return found, d.explained(err, r)
@@ -118,7 +118,7 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	case err != nil || there && now == r.version:
 		return err
 	case !there:
-		return gone(r, true)
+		return droppedError(r, true)
 	}
 	fresh, err := d.describe(ctx, subject{name: r.plain})
 	if err == nil {

@@ -31,8 +31,8 @@ func openSQLite(t testing.TB) (*sql.DB, string) {
 
 var execute = connectortest.Execute
 
-// made returns a source with the default options as modified by set.
-func made(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source {
+// newSource returns a source with the default options as modified by set.
+func newSource(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source {
 	t.Helper()
 	o := table.DefaultOptions()
 	set(o)
@@ -77,7 +77,7 @@ func TestSuiteSQLite(t *testing.T) {
 	want := events(t, db, "text")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) {
+			return newSource(t, h, func(o *table.Options) {
 				o.SQLite, o.Table, o.OrderBy = path, "events", []string{"at", "id"}
 			})
 		},
@@ -90,10 +90,10 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	t.Run("suite", func(t *testing.T) { suitePostgres(t, server) })
-	t.Run("late transactions", func(t *testing.T) { horizon(t, server) })
+	t.Run("late transactions", func(t *testing.T) { lateTransactions(t, server) })
 	t.Run("notify", func(t *testing.T) { notified(t, server) })
 	t.Run("parallel", func(t *testing.T) { parallel(t, server) })
-	fresh := func(t *testing.T) world { return postgresWorld(t, server) }
+	fresh := func(t *testing.T) fixture { return postgresFixture(t, server) }
 	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
 	t.Run("truncated", func(t *testing.T) { truncated(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
@@ -106,7 +106,7 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 	want := events(t, db, "timestamptz")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) {
+			return newSource(t, h, func(o *table.Options) {
 				o.Postgres, o.Table, o.OrderBy = server.URL, "events", []string{"at", "id"}
 			})
 		},
@@ -118,13 +118,13 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 func TestMariaDB(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
-	fresh := func(t *testing.T) world { return mysqlWorld(t, server) }
+	fresh := func(t *testing.T) fixture { return mysqlFixture(t, server) }
 	t.Run("suite", func(t *testing.T) {
 		w := fresh(t)
 		want := events(t, w.db, "datetime")
 		connectortest.Source(t, connectortest.SourceCase{
 			New: func(t *testing.T, h *streamtest.Host) stream.Source {
-				return made(t, h, func(o *table.Options) {
+				return newSource(t, h, func(o *table.Options) {
 					w.set(o)
 					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC",
 						time.Millisecond
@@ -137,23 +137,23 @@ func TestMariaDB(t *testing.T) {
 		t.Parallel()
 		pastRow(t, fresh(t))
 	})
-	t.Run("reused keys", func(t *testing.T) { forgetful(t, fresh(t)) })
+	t.Run("reused keys", func(t *testing.T) { lowersAutoIncrement(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
 }
 
-// mysqlWorlds counts the databases that mysqlWorld has created.
-var mysqlWorlds atomic.Int32
+// mysqlFixtures counts the databases that mysqlFixture has created.
+var mysqlFixtures atomic.Int32
 
-// mysqlWorld creates a database at the server.
-func mysqlWorld(t *testing.T, server *connectortest.Server) world {
+// mysqlFixture creates a database at the server.
+func mysqlFixture(t *testing.T, server *connectortest.Server) fixture {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", mysqlWorlds.Add(1))
+	name := fmt.Sprintf("test_%d", mysqlFixtures.Add(1))
 	connectortest.Execute(t, connectortest.OpenDatabase(t, "mysql", server.URL),
 		"CREATE DATABASE "+name)
 	url := strings.TrimSuffix(server.URL, "test") + name
 	db := connectortest.OpenDatabase(t, "mysql", url+"?multiStatements=true")
-	return world{db, func(o *table.Options) { o.MySQL = url }}
+	return fixture{db, func(o *table.Options) { o.MySQL = url }}
 }
 
 func openPostgres(t testing.TB, url string) *sql.DB {

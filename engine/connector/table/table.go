@@ -28,10 +28,10 @@ import (
 
 // source is the shared, immutable part of the readers of all routes.
 type source struct {
-	o       Options
-	h       stream.Host
-	where   string                   // the database without its password, for messages
-	connect func() (database, error) // creates a database, which connects on first use
+	o        Options
+	h        stream.Host
+	location string                   // the database without its password, for messages
+	connect  func() (database, error) // creates a database, which connects on first use
 }
 
 // New returns a source; Open connects.
@@ -42,13 +42,13 @@ func New(o Options, h stream.Host) (stream.Source, error) {
 	s := &source{o: o, h: h}
 	switch {
 	case o.SQLite != "":
-		s.where, s.connect = "sqlite "+o.SQLite,
+		s.location, s.connect = "sqlite "+o.SQLite,
 			func() (database, error) { return newSQLite(o.SQLite) }
 	case o.Postgres != "":
-		s.where, s.connect = "postgres",
+		s.location, s.connect = "postgres",
 			func() (database, error) { return newPostgres(o.Postgres, o.Notify) }
 	default:
-		s.where, s.connect = "mysql", func() (database, error) { return newMySQL(o.MySQL) }
+		s.location, s.connect = "mysql", func() (database, error) { return newMySQL(o.MySQL) }
 	}
 	return s, nil
 }
@@ -68,13 +68,14 @@ func (s *source) Shared() error {
 // Open implements stream.Source. It waits for a database that is not running yet.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
-		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll), crew: newCrew(s.o.Connections),
+		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll),
+		pool:   newWorkerPool(s.o.Connections),
 		tables: make(map[string]*reading), durable: make(map[string]stream.Position),
 	}
 	for range s.o.Connections {
 		db, err := s.connect()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", s.where, err), r.Close())
+			return nil, errors.Join(fmt.Errorf("%s: %w", s.location, err), r.Close())
 		}
 		r.free = append(r.free, &fetcher{db: db})
 	}
@@ -87,8 +88,8 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 		if ctx.Err() != nil {
 			return nil, errors.Join(context.Cause(ctx), r.Close())
 		}
-		if err = r.survive(r.waits, err); err == nil {
-			err = retry.Sleep(ctx, r.hold-r.now())
+		if err = r.reconnectAfter(r.waits, err); err == nil {
+			err = retry.Sleep(ctx, r.pausedUntil-r.now())
 		}
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
@@ -143,7 +144,7 @@ func (r *reader) openSubject(ctx context.Context, db database, s subject) error 
 	if rel.mayReuse() {
 		r.s.h.Log().Warn("the database may give keys of deleted rows to new ones; "+
 			"if they cannot be told apart, the route stops",
-			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.why, "remedy",
+			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.reason, "remedy",
 			rel.reuse.remedy)
 	}
 	t := &reading{name: s.name, relation: rel, maker: newRowMaker(rel)}

@@ -22,15 +22,15 @@ type tuple struct {
 
 // spout packs the rows that are not stored yet into tuples, and records the stored rows in a file.
 type spout struct {
-	w      *world
+	w      *environment
 	page   []row // read ahead
 	read   mark  // the position read so far, and the rows to skip
 	gaps   int   // passed over so far
 	tuples flow.Producer[[]row]
 
-	mu   sync.Mutex // guards the fields below: Next and settled run on different goroutines
-	book *ledger.Ledger
-	done int
+	mu       sync.Mutex // guards the fields below: Next and settled run on different goroutines
+	progress *ledger.Ledger
+	done     int
 }
 
 // row returns the next row.
@@ -66,9 +66,9 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	span := ledger.Range{From: s.book.Next(), To: it.Value[len(it.Value)-1].place()}
+	span := ledger.Range{From: s.progress.Next(), To: it.Value[len(it.Value)-1].place()}
 	return flow.Item[*tuple]{Value: &tuple{span, it.Value, time.Now()}, Cost: it.Cost},
-		s.book.Open(span)
+		s.progress.Open(span)
 }
 
 // settled moves the mark, and writes it after every tenth tuple: a crash repeats the tuples in
@@ -76,21 +76,21 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.Settle(it.Value.span)
+	s.progress.Settle(it.Value.span)
 	if s.done++; s.done%10 == 0 {
-		watermark, above := s.book.Mark()
+		watermark, above := s.progress.Mark()
 		s.w.save(mark{watermark, above})
 	}
 }
 
 // runNew is the article's algorithm: a window for each bolt, acks, and the checkpoint in the
 // records' own time.
-func runNew(ctx context.Context, w *world) (err error) {
+func runNew(ctx context.Context, w *environment) (err error) {
 	s := &spout{w: w}
 	if s.read, err = w.load(); err != nil {
 		return err
 	}
-	if s.book, err = ledger.New(s.read.Watermark, s.read.Above); err != nil {
+	if s.progress, err = ledger.New(s.read.Watermark, s.read.Above); err != nil {
 		return err
 	}
 	cut := func(last, next row) bool { return last.gaps != next.gaps }

@@ -47,11 +47,12 @@ func run(args []string) error {
 		return err
 	}
 	if f.NArg() == 2 { // a child: which algorithm, in which folder
-		w, err := openWorld(f.Arg(1), filepath.Join(s.dir, "logs.db"), s.rows, s.tuple, s.speed)
+		w, err := openEnvironment(f.Arg(1), filepath.Join(s.dir, "logs.db"), s.rows, s.tuple,
+			s.speed)
 		if err != nil {
 			return err
 		}
-		algorithm := map[string]func(context.Context, *world) error{"new": runNew,
+		algorithm := map[string]func(context.Context, *environment) error{"new": runNew,
 			"old": runOld}[f.Arg(0)]
 		return algorithm(context.Background(), w)
 	}

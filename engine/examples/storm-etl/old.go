@@ -13,7 +13,7 @@ import (
 
 // runOld is the earlier algorithm: tuples are dispatched by a hash and never acknowledged. After a
 // crash the progress is unknown, so the day starts over.
-func runOld(ctx context.Context, w *world) error {
+func runOld(ctx context.Context, w *environment) error {
 	var all sync.WaitGroup
 	queues := make([]chan *tuple, len(w.bolts))
 	for i, b := range w.bolts {

@@ -14,7 +14,7 @@ import (
 
 // handler serves the twelve bolts over HTTP, for the day on the engine (penstock.yaml). Each bolt
 // accepts parsed and enriched records as JSON lines, and responds when they are stored.
-func handler(w *world) http.Handler {
+func handler(w *environment) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}
 	for _, b := range w.bolts {
@@ -103,7 +103,7 @@ func serve(s settings) error {
 			return err
 		}
 	}
-	w, err := openWorld(s.dir, logs, s.rows, s.tuple, s.speed)
+	w, err := openEnvironment(s.dir, logs, s.rows, s.tuple, s.speed)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestEngine(t *testing.T) {
 	if err := makeLogs(logs, rows); err != nil {
 		t.Fatal(err)
 	}
-	w, err := openWorld(dir, logs, rows, 200, 4)
+	w, err := openEnvironment(dir, logs, rows, 200, 4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,8 +92,8 @@ func request(ctx context.Context, method, address, path, token string) (*http.Re
 	}
 	res, err := client.Do(req)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		const nobody = "nothing listens at %s: no penstock runs with this config, or its admin: is off"
-		return nil, fmt.Errorf(nobody, address)
+		const notListening = "nothing listens at %s: no penstock runs with this config, or its admin: is off"
+		return nil, fmt.Errorf(notListening, address)
 	}
 	return res, err
 }

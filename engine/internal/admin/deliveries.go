@@ -60,11 +60,11 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 	return nil
 }
 
-// askDelivery is a method of a store.
-type askDelivery func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
+// deliveryAction is a method of a store.
+type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
 // delivery handles a request for one delivery. It uses the first route that has the key.
-func (s *Server) delivery(ask askDelivery) http.HandlerFunc {
+func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
 		if len(key) > maxKey {

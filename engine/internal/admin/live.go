@@ -31,7 +31,7 @@ func (s *Server) handleLive(pages *http.ServeMux) {
 func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" {
-			say(w, http.StatusForbidden, "records, logs and options are shown only with a token: "+
+			reply(w, http.StatusForbidden, "records, logs and options are shown only with a token: "+
 				"set admin.token in the config\n")
 			return
 		}
@@ -43,7 +43,7 @@ func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	frames, cancel, err := s.hub.Subscribe()
 	if err != nil {
-		say(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		reply(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	}
 	defer cancel()
@@ -80,7 +80,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	after, err := strconv.ParseUint(r.FormValue("after"), 10, 64)
 	if err != nil && r.FormValue("after") != "" {
-		say(w, http.StatusBadRequest, "after is not the number of a line\n")
+		reply(w, http.StatusBadRequest, "after is not the number of a line\n")
 		return
 	}
 	lines := []live.Line{}
@@ -92,10 +92,10 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
 	if s.o.Config == nil {
-		say(w, http.StatusNotFound, "this program does not show its configuration\n")
+		reply(w, http.StatusNotFound, "this program does not show its configuration\n")
 		return
 	}
-	say(w, http.StatusOK, string(s.o.Config()))
+	reply(w, http.StatusOK, string(s.o.Config()))
 }
 
 // logLevel is the body of requests and responses for the log level.
@@ -105,7 +105,7 @@ type logLevel struct {
 
 func (s *Server) level(w http.ResponseWriter, _ *http.Request) {
 	if s.o.LogLevel == nil {
-		say(w, http.StatusNotFound, "this program gave the engine no log level\n")
+		reply(w, http.StatusNotFound, "this program gave the engine no log level\n")
 		return
 	}
 	writeJSON(w, http.StatusOK, logLevel{levelName(s.o.LogLevel.Level())})
@@ -113,7 +113,7 @@ func (s *Server) level(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	if s.o.LogLevel == nil {
-		say(w, http.StatusNotFound, "this program gave the engine no log level\n")
+		reply(w, http.StatusNotFound, "this program gave the engine no log level\n")
 		return
 	}
 	var in logLevel
@@ -122,7 +122,8 @@ func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	}
 	level, ok := levels[in.Level]
 	if !ok {
-		say(w, http.StatusBadRequest, "the level is debug, info, warn or error, not "+strconv.Quote(in.Level)+"\n")
+		reply(w, http.StatusBadRequest, "the level is debug, info, warn or error, not "+
+			strconv.Quote(in.Level)+"\n")
 		return
 	}
 	s.o.LogLevel.Set(level)

@@ -136,7 +136,7 @@ var workerMetrics = []metric[status.Worker]{
 		func(w *status.Worker) float64 { return float64(w.Throttled) }),
 	counted(perWorker, "worker_late_total", "Attempts that delivered after they had been overdue.",
 		func(w *status.Worker) float64 { return float64(w.Late) }),
-	gauged(perWorker, "worker_misconfigured", "1 while the worker says that token, address or table is wrong.",
+	gauged(perWorker, "worker_misconfigured", "1 while the worker reports a wrong token, address or table.",
 		func(w *status.Worker) float64 { return oneIf(w.Misconfigured) }),
 }
 
@@ -158,7 +158,7 @@ var (
 		append(perRoute, "source", "event"), nil)
 	lag = prometheus.NewDesc("penstock_source_lag_bytes",
 		"Source bytes that are not read yet; absent for sources that cannot tell.", perRoute, nil)
-	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
+	ready = prometheus.NewDesc("penstock_ready", "1 if /readyz returns 200.", nil, nil)
 	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.",
 		[]string{"version", "goversion"}, nil)
 	reloads = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the "+

@@ -91,7 +91,7 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxLetters {
-			say(w, http.StatusBadRequest, "limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
+			reply(w, http.StatusBadRequest, "limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
 			return
 		}
 		q.Limit = n
@@ -100,7 +100,7 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	page, err := s.o.Letters(ctx, q)
 	if err != nil {
-		say(w, codeOf(err), stream.MaskURLs(err.Error())+"\n")
+		reply(w, codeOf(err), stream.MaskURLs(err.Error())+"\n")
 		return
 	}
 	if page.Entries == nil {
@@ -124,7 +124,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 		return
 	}
 	if (len(in.IDs) > 0) == in.All {
-		say(w, http.StatusBadRequest, "give either ids or all\n")
+		reply(w, http.StatusBadRequest, "give either ids or all\n")
 		return
 	}
 	// Tests have no deadlines.
@@ -134,7 +134,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 	result, err := s.o.Replay(ctx, in.Pipeline, in.Route, deadletter.Filter{Reason: in.Reason, IDs: in.IDs}, discard)
 	switch {
 	case errors.Is(err, ErrNoRoute):
-		say(w, http.StatusNotFound, err.Error()+"\n")
+		reply(w, http.StatusNotFound, err.Error()+"\n")
 	case err != nil:
 		if result.Error == "" {
 			result.Error = stream.MaskURLs(err.Error())

@@ -68,12 +68,12 @@ type Options struct {
 }
 
 const (
-	readHeader = 5 * time.Second  // for the header of a request
-	idle       = time.Minute      // of a kept connection
-	answer     = time.Minute      // for writing a response; profiles take up to 30 s by default
-	headBytes  = 16 << 10         // of a request's header
-	goodbye    = 2 * time.Second  // for requests in progress when the process ends
-	apiStatus  = "/api/v1/status" // the page that `penstock status` reads
+	readHeader      = 5 * time.Second  // for the header of a request
+	idle            = time.Minute      // of a kept connection
+	answer          = time.Minute      // for writing a response; profiles take up to 30 s by default
+	headBytes       = 16 << 10         // of a request's header
+	shutdownTimeout = 2 * time.Second  // for requests in progress when the process ends
+	apiStatus       = "/api/v1/status" // the page that `penstock status` reads
 )
 
 // Server serves the pages on its listener.
@@ -122,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go("admin/stop", func(ctx context.Context) error {
 		<-ctx.Done()
 		close(s.stopping)
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if s.http.Shutdown(end) != nil {
 			return s.http.Close()
@@ -167,7 +167,9 @@ func (s *Server) Handler() http.Handler {
 		pages.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	open := http.NewServeMux()
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, "ok\n")
+	})
 	open.HandleFunc("GET /readyz", s.ready)
 	open.HandleFunc("GET "+apiSession, s.session)
 	open.HandleFunc("POST "+apiSession, s.signIn)
@@ -183,7 +185,7 @@ func (s *Server) Handler() http.Handler {
 	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
 }
 
-func say(w http.ResponseWriter, status int, text string) {
+func reply(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -202,7 +204,7 @@ func (s *Server) rightHost(next http.Handler) http.Handler {
 		ip := net.ParseIP(host)
 		known := host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.o.Hosts, host)
 		if !known && (s.o.Token == "" || len(s.o.Hosts) > 0) {
-			say(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
+			reply(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -221,7 +223,7 @@ func (s *Server) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			say(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
+			reply(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -233,11 +235,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {
 	case status.Ready:
-		say(w, http.StatusOK, "ready\n")
+		reply(w, http.StatusOK, "ready\n")
 	case s.authorized(r):
-		say(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(status.Why, "\n")+"\n")
+		reply(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(status.Why, "\n")+"\n")
 	default:
-		say(w, http.StatusServiceUnavailable, "not ready\n")
+		reply(w, http.StatusServiceUnavailable, "not ready\n")
 	}
 }
 
@@ -251,5 +253,5 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	if s.o.Pprof {
 		text += "/debug/pprof/\n"
 	}
-	say(w, http.StatusOK, text)
+	reply(w, http.StatusOK, text)
 }

@@ -85,7 +85,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.o.Token == "" || subtle.ConstantTimeCompare([]byte(in.Token), []byte(s.o.Token)) != 1 {
-		say(w, http.StatusUnauthorized, "this is not the token of admin.token\n")
+		reply(w, http.StatusUnauthorized, "this is not the token of admin.token\n")
 		return
 	}
 	http.SetCookie(w, s.sessions.cookie(r, s.sessions.value(time.Now().Add(sessionLength).Unix()), sessionLength))
@@ -102,13 +102,13 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {
-		say(w, http.StatusUnsupportedMediaType, "the body must be application/json\n")
+		reply(w, http.StatusUnsupportedMediaType, "the body must be application/json\n")
 		return false
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		say(w, http.StatusBadRequest, "the body is not valid: "+err.Error()+"\n")
+		reply(w, http.StatusBadRequest, "the body is not valid: "+err.Error()+"\n")
 		return false
 	}
 	return true

@@ -24,7 +24,7 @@ func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("rate"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > tap.MaxRate {
-			say(w, http.StatusBadRequest, fmt.Sprintf("rate is a number from 1 to %d\n", tap.MaxRate))
+			reply(w, http.StatusBadRequest, fmt.Sprintf("rate is a number from 1 to %d\n", tap.MaxRate))
 			return
 		}
 		rate = n
@@ -32,13 +32,13 @@ func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
 	subscription, err := s.o.Tap(r.FormValue("route"), r.FormValue("stage"), rate)
 	switch {
 	case errors.Is(err, ErrNoRoute):
-		say(w, http.StatusNotFound, err.Error()+"\n")
+		reply(w, http.StatusNotFound, err.Error()+"\n")
 		return
 	case errors.Is(err, tap.ErrBusy):
-		say(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		reply(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	case err != nil:
-		say(w, http.StatusBadRequest, err.Error()+"\n")
+		reply(w, http.StatusBadRequest, err.Error()+"\n")
 		return
 	}
 	defer subscription.Close()

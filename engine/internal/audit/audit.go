@@ -155,7 +155,7 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	sink, ok := made.(stream.AuditedSink)
 	if !ok {
 		r.report.SinkSilent = true
-		return silent{}, nil
+		return unreadable{}, nil
 	}
 	return sink.Audit(
 		ctx,
@@ -342,12 +342,12 @@ func byName(a, b *part) int {
 	)
 }
 
-// silent is the stream.Audit of a sink that cannot be read.
-type silent struct{}
+// unreadable is the stream.Audit of a sink that cannot be read.
+type unreadable struct{}
 
-func (silent) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
-func (silent) Expect(context.Context, *stream.Batch) error         { return nil }
-func (silent) Compare(context.Context, func(stream.AuditDifference) error) error {
+func (unreadable) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
+func (unreadable) Expect(context.Context, *stream.Batch) error         { return nil }
+func (unreadable) Compare(context.Context, func(stream.AuditDifference) error) error {
 	return nil
 }
-func (silent) Close() error { return nil }
+func (unreadable) Close() error { return nil }

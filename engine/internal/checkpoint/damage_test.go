@@ -129,7 +129,7 @@ func TestDamagedAgain(t *testing.T) {
 	log := slices.Clone(w.log)
 	log[w.sizes[3]+frameHead] ^= 1
 	m, dir := memory(t, log)
-	for n := 1; n <= asideMost; n++ {
+	for n := 1; n <= maxAside; n++ {
 		must(t, m.WriteFile("/state/"+Name, log))
 		s, r := mustOpen(t, dir, Options{})
 		if len(r.Aside) != 1 || !strings.HasPrefix(r.Aside[0], Name+".damaged-") {
@@ -140,7 +140,7 @@ func TestDamagedAgain(t *testing.T) {
 	must(t, m.WriteFile("/state/"+Name, log))
 	if _, _, err := Open(dir, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "remove some") {
-		t.Errorf("Open with %d copies = %v; want a remedy", asideMost, err)
+		t.Errorf("Open with %d copies = %v; want a remedy", maxAside, err)
 	}
 	if got, _ := m.ReadFile("/state/" + Name); !bytes.Equal(got, log) {
 		t.Error("the file that could not be set aside was changed")

@@ -16,8 +16,8 @@ const (
 	// snapshotFrame is the size in bytes at which a frame of a snapshot is ended.
 	snapshotFrame = 64 << 10
 
-	// asideMost bounds the number of copies of damaged files in a directory.
-	asideMost = 99
+	// maxAside bounds the number of copies of damaged files in a directory.
+	maxAside = 99
 )
 
 // replace writes the state as a new log beside the old one, syncs it, renames it over the old one
@@ -163,7 +163,7 @@ func (s *Store) Backup() (string, error) {
 // setAside makes a durable copy of a file under the first unused name. The file itself stays in
 // place, so that it exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
-	for n := 1; n <= asideMost; n++ {
+	for n := 1; n <= maxAside; n++ {
 		name := names(n)
 		to, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 		if errors.Is(err, os.ErrExist) {
@@ -187,6 +187,6 @@ func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, err
 		}
 		return name, nil
 	}
-	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", asideMost,
-		names(asideMost))
+	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", maxAside,
+		names(maxAside))
 }

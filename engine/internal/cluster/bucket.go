@@ -29,7 +29,7 @@ type Bucket struct {
 	clock       func() time.Duration
 
 	mu      sync.Mutex // guards keepers
-	keepers map[string]*Keeper
+	holders map[string]*LeaseHolder
 }
 
 // NewBucket returns a bucket over registers. Connect returns one over NATS.
@@ -38,7 +38,7 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 	_, _ = rand.Read(session) // it never fails
 	return &Bucket{
 		Name: name, node: node, owner: node + ownerMark + hex.EncodeToString(session), open: open,
-		close: func() {}, log: log, clock: clock, keepers: make(map[string]*Keeper),
+		close: func() {}, log: log, clock: clock, holders: make(map[string]*LeaseHolder),
 	}
 }
 
@@ -80,14 +80,15 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own runs do whenever this process owns the pipeline. See [Keeper.Run].
+// Own runs do whenever this process owns the pipeline. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
-	k := newKeeper(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock, b.log)
+	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
+		b.log)
 	b.mu.Lock()
-	if old := b.keepers[pipeline]; old != nil {
+	if old := b.holders[pipeline]; old != nil {
 		k.view.Takeover = old.View().Takeover
 	}
-	b.keepers[pipeline] = k
+	b.holders[pipeline] = k
 	b.mu.Unlock()
 	return k.Run(ctx, do)
 }
@@ -113,8 +114,8 @@ func (b *Bucket) Leases() []LeaseStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []LeaseStatus
-	for _, pipeline := range slices.Sorted(maps.Keys(b.keepers)) {
-		v := b.keepers[pipeline].View()
+	for _, pipeline := range slices.Sorted(maps.Keys(b.holders)) {
+		v := b.holders[pipeline].View()
 		node := v.Owner
 		if i := strings.LastIndex(node, ownerMark); i >= 0 {
 			node = node[:i]
@@ -135,5 +136,5 @@ func (b *Bucket) Leases() []LeaseStatus {
 func (b *Bucket) Forget(pipeline string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.keepers, pipeline)
+	delete(b.holders, pipeline)
 }

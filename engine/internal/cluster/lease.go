@@ -134,8 +134,8 @@ func (l *Lease) Renewed() (time.Duration, bool) { return l.renewed, l.valid }
 // Held returns the last known value of the lease.
 func (l *Lease) Held() Value { return l.held }
 
-// Hurry makes the owner's next request due now.
-func (l *Lease) Hurry() {
+// RenewNow makes the owner's next request due now.
+func (l *Lease) RenewNow() {
 	if l.phase == owning {
 		l.at = l.sent
 	}
@@ -188,9 +188,9 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// Looked reports the result of a Read at the time now to the lease: Done, or Unknown if there was
+// ReadDone reports the result of a Read at the time now to the lease: Done, or Unknown if there was
 // no response.
-func (l *Lease) Looked(now time.Duration, r Result, e Entry) {
+func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:
 		l.counts = false

@@ -45,8 +45,8 @@ type peer struct {
 
 func (p *peer) now(t time.Duration) time.Duration { return time.Duration(float64(t) * p.clock) }
 
-// world is the model. Its step is 10 ms.
-type world struct {
+// fixture is the model. Its step is 10 ms.
+type fixture struct {
 	t     *testing.T
 	rnd   *rand.Rand
 	now   time.Duration
@@ -59,8 +59,8 @@ type world struct {
 
 const tick = 10 * time.Millisecond
 
-func newWorld(t *testing.T, seed uint64, peers int) *world {
-	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 1))}
+func newFixture(t *testing.T, seed uint64, peers int) *fixture {
+	w := &fixture{t: t, rnd: rand.New(rand.NewPCG(seed, 1))}
 	for i := range peers {
 		w.peers = append(w.peers, &peer{
 			l: NewLease(fmt.Sprint("p", i), Times{}), clock: 0.97 + 0.06*w.rnd.Float64(),
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, seed uint64, peers int) *world {
 	return w
 }
 
-func (w *world) step() {
+func (w *fixture) step() {
 	w.now += tick
 	if len(w.late) > 0 && !w.store.down && w.rnd.IntN(50) == 0 {
 		w.store.write(w.late[0])
@@ -80,7 +80,7 @@ func (w *world) step() {
 		if p.dead || w.now < p.suspended {
 			continue
 		}
-		w.turn(p)
+		w.stepPeer(p)
 		if p.l.Owns(p.now(w.now)) {
 			owners++
 		}
@@ -93,8 +93,8 @@ func (w *world) step() {
 	}
 }
 
-// turn lets a process send a request, or receive its answer.
-func (w *world) turn(p *peer) {
+// stepPeer lets a process send a request, or receive its answer.
+func (w *fixture) stepPeer(p *peer) {
 	if !p.busy {
 		if p.command = p.l.Next(p.now(w.now)); p.command.Kind == Wait {
 			return
@@ -120,21 +120,21 @@ func (w *world) turn(p *peer) {
 	if p.done && w.now >= p.answer {
 		p.busy = false
 		if p.command.Kind == Read {
-			p.l.Looked(p.now(w.now), p.result, p.entry)
+			p.l.ReadDone(p.now(w.now), p.result, p.entry)
 		} else {
 			p.l.Wrote(p.result, p.revision)
 		}
 	}
 }
 
-func (w *world) run(d time.Duration) {
+func (w *fixture) run(d time.Duration) {
 	for end := w.now + d; w.now < end; {
 		w.step()
 	}
 }
 
 // owner returns the index of the process that owns the lease; -1 if none does.
-func (w *world) owner() int {
+func (w *fixture) owner() int {
 	for i, p := range w.peers {
 		if !p.dead && p.l.Owns(p.now(w.now)) {
 			return i
@@ -143,7 +143,7 @@ func (w *world) owner() int {
 	return -1
 }
 
-func (w *world) checkEpochs() {
+func (w *fixture) checkEpochs() {
 	w.t.Helper()
 	for i := 1; i < len(w.store.takes); i++ {
 		if w.store.takes[i] <= w.store.takes[i-1] {
@@ -157,7 +157,7 @@ func (w *world) checkEpochs() {
 // one or all of them.
 func TestLeaseModel(t *testing.T) {
 	for seed := range uint64(150) {
-		w := newWorld(t, seed, 3)
+		w := newFixture(t, seed, 3)
 		w.loss = float64(seed%4) * 0.1
 		for round := range 40 {
 			p := w.peers[w.rnd.IntN(len(w.peers))]
@@ -190,7 +190,7 @@ func TestLeaseModel(t *testing.T) {
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {
-		w := newWorld(t, seed, 3)
+		w := newFixture(t, seed, 3)
 		w.run(5*time.Second + time.Duration(w.rnd.IntN(1000))*time.Millisecond)
 		first := w.owner()
 		if first < 0 {
@@ -216,7 +216,7 @@ func TestLeaseTakeover(t *testing.T) {
 // not respond for 15 s.
 func TestLeaseStays(t *testing.T) {
 	for seed := range uint64(50) {
-		w := newWorld(t, seed, 3)
+		w := newFixture(t, seed, 3)
 		w.run(5 * time.Second)
 		first := w.owner()
 		for range 5 {
@@ -239,7 +239,7 @@ func TestLeaseStays(t *testing.T) {
 
 // TestLeaseRelease checks that a lease that is given back is taken over within two periods.
 func TestLeaseRelease(t *testing.T) {
-	w := newWorld(t, 1, 2)
+	w := newFixture(t, 1, 2)
 	w.run(5 * time.Second)
 	first := w.owner()
 	for w.peers[first].busy {
@@ -262,7 +262,7 @@ func TestLeaseTable(t *testing.T) {
 	if c := l.Next(0); c.Kind != Read {
 		t.Fatalf("the first command is %v", c)
 	}
-	l.Looked(s(0.1), Done, other)
+	l.ReadDone(s(0.1), Done, other)
 	if c := l.Next(s(0.5)); c.Kind != Wait || c.At != s(1) {
 		t.Fatalf("before its time: %v", c)
 	}
@@ -275,7 +275,7 @@ func TestLeaseTable(t *testing.T) {
 			}
 			break
 		}
-		l.Looked(at+s(0.1), Done, other)
+		l.ReadDone(at+s(0.1), Done, other)
 		if c := l.Next(at); c.Kind == Update {
 			break
 		}
@@ -291,7 +291,7 @@ func TestLeaseTable(t *testing.T) {
 	if at += s(1); l.Next(at).Kind != Read {
 		t.Fatal("a write without an answer is not checked")
 	}
-	l.Looked(at, Done, Entry{Found: true, Revision: 8, Value: Value{Owner: "a", Epoch: 8, Count: 1}})
+	l.ReadDone(at, Done, Entry{Found: true, Revision: 8, Value: Value{Owner: "a", Epoch: 8, Count: 1}})
 	if until, ok := l.OwnedUntil(); !ok || until != sent+s(6) || l.Epoch() != 8 {
 		t.Errorf("owned until %v %v, epoch %d; sent at %v", until, ok, l.Epoch(), sent)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// shelf is a bucket in memory. A request to it takes latency.
-type shelf struct {
+// memBucket is a bucket in memory. A request to it takes latency.
+type memBucket struct {
 	latency time.Duration
 
 	mu       sync.Mutex // guards the fields below
@@ -27,19 +27,19 @@ type shelf struct {
 	down     bool
 }
 
-func newShelf() *shelf {
-	return &shelf{latency: 5 * time.Millisecond, keys: make(map[string]Stored)}
+func newMemBucket() *memBucket {
+	return &memBucket{latency: 5 * time.Millisecond, keys: make(map[string]Stored)}
 }
 
-func (s *shelf) setDown(down bool) {
+func (s *memBucket) setDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-// wire is one process's way to a shelf, which can be cut.
+// wire is one process's connection to a memBucket, which can be cut.
 type wire struct {
-	s   *shelf
+	s   *memBucket
 	key string
 	cut func() bool
 }
@@ -134,14 +134,14 @@ func (h *history) now() (owner string, begun time.Duration, takeovers int) {
 	return h.owner, h.begun, len(h.epochs)
 }
 
-func (h *history) run(s *shelf, name string) *engine {
+func (h *history) run(s *memBucket, name string) *engine {
 	e := &engine{name: name, over: make(chan struct{})}
 	cut := func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return e.cut
 	}
-	k := newKeeper(wire{s, "lease.p", cut}, "p", NewLease(name, Times{}),
+	k := newLeaseHolder(wire{s, "lease.p", cut}, "p", NewLease(name, Times{}),
 		func() time.Duration { return time.Since(h.start) }, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
@@ -166,7 +166,7 @@ func (h *history) run(s *shelf, name string) *engine {
 func TestTakeover(t *testing.T) {
 	for i := range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			s, h := newShelf(), &history{t: t, start: time.Now()}
+			s, h := newMemBucket(), &history{t: t, start: time.Now()}
 			engines := map[string]*engine{}
 			for _, name := range []string{"a", "b", "c"} {
 				engines[name] = h.run(s, name)
@@ -202,7 +202,7 @@ func TestTakeover(t *testing.T) {
 // over. When the bucket is back, the owner continues with the same epoch.
 func TestBucketDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newShelf(), &history{t: t, start: time.Now()}
+		s, h := newMemBucket(), &history{t: t, start: time.Now()}
 		a, b := h.run(s, "a"), h.run(s, "b")
 		time.Sleep(5 * time.Second)
 		first, _, _ := h.now()
@@ -231,9 +231,9 @@ func TestBucketDown(t *testing.T) {
 // that the view contains the failure until the bucket responds again.
 func TestFailureIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, start := newShelf(), time.Now()
+		s, start := newMemBucket(), time.Now()
 		var log bytes.Buffer
-		k := newKeeper(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
+		k := newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
 			func() time.Duration { return time.Since(start) },
 			slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -271,7 +271,7 @@ func TestFailureIsShown(t *testing.T) {
 		cancel()
 		<-ended
 		for message, want := range map[string]int{
-			"the lease cannot be ": 2, "the lease can be read and written again": 2,
+			"the lease cannot be ": 2, "the lease is accessible again": 2,
 		} {
 			if n := strings.Count(log.String(), message); n != want {
 				t.Errorf("%d lines of log have %q, want %d:\n%s", n, message, want, &log)
@@ -284,7 +284,7 @@ func TestFailureIsShown(t *testing.T) {
 // within 2 s.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newShelf(), &history{t: t, start: time.Now()}
+		s, h := newMemBucket(), &history{t: t, start: time.Now()}
 		engines := map[string]*engine{"a": h.run(s, "a"), "b": h.run(s, "b")}
 		time.Sleep(5 * time.Second)
 		first, _, _ := h.now()
@@ -319,7 +319,7 @@ func mark(id string, at int64) stream.Mark {
 // TestPositions checks that marks survive a change of owner, and that the earlier owner can no
 // longer save.
 func TestPositions(t *testing.T) {
-	s := newShelf()
+	s := newMemBucket()
 	r := wire{s, "progress.p.r", always(false)}
 	open := func(epoch uint64) (*Positions, error) {
 		return OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: epoch})
@@ -393,7 +393,7 @@ func (l *lostAnswer) Write(ctx context.Context, found bool, revision uint64,
 // TestPositionsWithoutAnswer checks that a stored write without a response is found by reading
 // back, and that a key that was deleted by hand is written again.
 func TestPositionsWithoutAnswer(t *testing.T) {
-	s := newShelf()
+	s := newMemBucket()
 	r := &lostAnswer{wire: wire{s, "progress.p.r", always(false)}}
 	p, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1})
 	if err != nil {
@@ -424,7 +424,7 @@ func TestPositionsWithoutAnswer(t *testing.T) {
 // TestPositionsRefused checks that values of other versions and values that are too large are
 // refused.
 func TestPositionsRefused(t *testing.T) {
-	s := newShelf()
+	s := newMemBucket()
 	r := wire{s, "progress.p.r", always(false)}
 	for text, want := range map[string]string{
 		`{"format":2}`: "progress of p/r in the bucket has format 2, and this penstock knows 1: " +

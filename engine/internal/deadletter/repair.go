@@ -105,12 +105,12 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 // linePrefix is the prefix of every line of this version.
 var linePrefix = []byte(`{"version":1,"id":"`)
 
-// asides bounds the search for an unused file name.
-const asides = 1000
+// maxAsides bounds the search for an unused file name.
+const maxAsides = 1000
 
 // setAside writes text to a new file beside the store's.
 func (s *Store) setAside(text []byte) error {
-	for n := 1; n <= asides; n++ {
+	for n := 1; n <= maxAsides; n++ {
 		name := fmt.Sprintf("%s.aside-%d", s.name, n)
 		f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
@@ -129,7 +129,7 @@ func (s *Store) setAside(text []byte) error {
 		return s.dir.Sync()
 	}
 	return fmt.Errorf("%d files that were set aside stand beside it; "+
-		"look at them and move them away", asides)
+		"look at them and move them away", maxAsides)
 }
 
 // endsWhole reports whether the last line of text is complete.

@@ -61,7 +61,7 @@ func agree(t *testing.T, name string, algorithms ...string) {
 			s := scaled(t, name, divisor)
 			simulated := simulate(t, s, algorithm)
 			undisturbed(t, func(t *testing.T) string {
-				w := runWorld(t, s, algorithm)
+				w := runTestbed(t, s, algorithm)
 				goodput, bad := w.goodput(simulated[scenario.Optimum]), w.badShare()
 				t.Logf("%s, %s, times / %d: goodput %.3f, simulated %.3f; "+
 					"attempts into the failing worker %.4f, simulated %.4f",
@@ -125,10 +125,10 @@ func simulate(t *testing.T, s *scenario.Scenario, algorithm string) scenario.Fig
 	return scenario.Median(runs)
 }
 
-// runWorld runs the real engine with real servers for the duration of the scenario.
-func runWorld(t *testing.T, s *scenario.Scenario, algorithm string) *world {
+// runTestbed runs the real engine with real servers for the duration of the scenario.
+func runTestbed(t *testing.T, s *scenario.Scenario, algorithm string) *testbed {
 	t.Helper()
-	w := newWorld(t, s, 3)
+	w := newTestbed(t, s, 3)
 	nominal := 0.0
 	var urls []string
 	for i := range w.workers {

@@ -14,23 +14,23 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// world is a simulator scenario as real HTTP servers on loopback. All its times are absolute: a
+// testbed is a simulator scenario as real HTTP servers on loopback. All its times are absolute: a
 // server knows the time at which each batch is served and its answer is due, and only waits for it.
 // A late timer therefore delays one answer, not all later ones, as in the simulator, where nothing
 // is late.
-type world struct {
+type testbed struct {
 	t     *testing.T
 	s     *scenario.Scenario
 	start time.Time
 	ended chan struct{}
 
 	mu      sync.Mutex
-	workers []worldWorker
+	workers []testbedWorker
 	done    map[int64]time.Time // time of the first service, by the batch's number
 	tries   []try
 }
 
-type worldWorker struct {
+type testbedWorker struct {
 	rnd  *rand.Rand
 	free time.Time // time at which the queue is empty
 	url  string
@@ -42,9 +42,9 @@ type try struct {
 	worker int
 }
 
-func newWorld(t *testing.T, s *scenario.Scenario, seed uint64) *world {
-	w := &world{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time),
-		workers: make([]worldWorker, len(s.Workers))}
+func newTestbed(t *testing.T, s *scenario.Scenario, seed uint64) *testbed {
+	w := &testbed{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time),
+		workers: make([]testbedWorker, len(s.Workers))}
 	for i := range w.workers {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
 			r *http.Request) {
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, s *scenario.Scenario, seed uint64) *world {
 }
 
 // holds returns the event of a kind that is active at a worker at the given time, or nil.
-func (w *world) holds(at time.Duration, worker int, kind scenario.EventKind) *scenario.Event {
+func (w *testbed) holds(at time.Duration, worker int, kind scenario.EventKind) *scenario.Event {
 	for i := range w.s.Events {
 		e := &w.s.Events[i]
 		if e.Kind != kind || at < e.At || e.For > 0 && at >= e.At+e.For {
@@ -78,7 +78,7 @@ func (w *world) holds(at time.Duration, worker int, kind scenario.EventKind) *sc
 	return nil
 }
 
-func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
+func (w *testbed) serve(a http.ResponseWriter, r *http.Request, n int) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -130,7 +130,7 @@ func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
 }
 
 // until waits until the given time. It returns false if the client or the test ends before.
-func (w *world) until(r *http.Request, at time.Time) bool {
+func (w *testbed) until(r *http.Request, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 	select {
@@ -143,7 +143,7 @@ func (w *world) until(r *http.Request, at time.Time) bool {
 }
 
 // hang does not answer until the client gives up.
-func (w *world) hang(r *http.Request) {
+func (w *testbed) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-w.ended:
@@ -151,7 +151,7 @@ func (w *world) hang(r *http.Request) {
 }
 
 // goodput returns the batches per second served between warm-up and end, as a share of the optimum.
-func (w *world) goodput(optimum float64) float64 {
+func (w *testbed) goodput(optimum float64) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
@@ -164,7 +164,7 @@ func (w *world) goodput(optimum float64) float64 {
 }
 
 // badShare returns the share of requests sent to a failing worker, of all requests while one fails.
-func (w *world) badShare() float64 {
+func (w *testbed) badShare() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	bad, all := 0, 0

@@ -151,7 +151,7 @@ func TestChaosKafka(t *testing.T) {
 		g.exactly(connectortest.Column(t, db, `SELECT message FROM lines`))
 	})
 	t.Run("http", func(t *testing.T) {
-		r := newMoodyReceiver(t)
+		r := newFlakyReceiver(t)
 		g := startCopies(t, func(string) string {
 			return fmt.Sprintf(`
     sink: { http: { endpoints: [%q], body: raw } }
@@ -245,30 +245,30 @@ func (g *copies) resetOffsets(n int64) {
 	})
 }
 
-// moodyReceiver accepts lines over HTTP. It refuses some requests, and is slow for others.
-type moodyReceiver struct {
+// flakyReceiver accepts lines over HTTP. It refuses some requests, and is slow for others.
+type flakyReceiver struct {
 	server *httptest.Server
 
-	mu    sync.Mutex // guards the fields below
-	asked int
-	lines []string
+	mu       sync.Mutex // guards the fields below
+	requests int
+	lines    []string
 }
 
-func newMoodyReceiver(t *testing.T) *moodyReceiver {
-	r := &moodyReceiver{}
+func newFlakyReceiver(t *testing.T) *flakyReceiver {
+	r := &flakyReceiver{}
 	r.server = httptest.NewServer(nethttp.HandlerFunc(r.accept))
 	t.Cleanup(r.server.Close)
 	return r
 }
 
-func (r *moodyReceiver) accept(w nethttp.ResponseWriter, q *nethttp.Request) {
+func (r *flakyReceiver) accept(w nethttp.ResponseWriter, q *nethttp.Request) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
 		return
 	}
 	r.mu.Lock()
-	r.asked++
-	n := r.asked
+	r.requests++
+	n := r.requests
 	r.mu.Unlock()
 	if n%7 == 0 {
 		w.WriteHeader(nethttp.StatusServiceUnavailable)
@@ -285,7 +285,7 @@ func (r *moodyReceiver) accept(w nethttp.ResponseWriter, q *nethttp.Request) {
 	}
 }
 
-func (r *moodyReceiver) texts() []string {
+func (r *flakyReceiver) texts() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lines)

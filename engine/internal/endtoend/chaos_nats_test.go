@@ -71,7 +71,7 @@ var clusterFaults = []clusterFault{
 // table once.
 func TestChaosNATS(t *testing.T) {
 	rounds := chaosRounds(t)
-	trio := startTrio(t)
+	trio := startNATSCluster(t)
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
 	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")

@@ -32,8 +32,8 @@ import (
 // sharedNodes are the processes of the cluster.
 var sharedNodes = []string{"a", "b", "c"}
 
-// natsTrio is a cluster of three NATS servers in this process.
-type natsTrio struct {
+// natsCluster is a cluster of three NATS servers in this process.
+type natsCluster struct {
 	urls      string
 	addresses []string
 	options   []*server.Options
@@ -41,7 +41,7 @@ type natsTrio struct {
 	js        jetstream.JetStream
 }
 
-func startTrio(t *testing.T) *natsTrio {
+func startNATSCluster(t *testing.T) *natsCluster {
 	t.Helper()
 	var routes []*url.URL
 	var ports [6]int
@@ -51,7 +51,7 @@ func startTrio(t *testing.T) *natsTrio {
 	for _, port := range ports[3:] {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
-	trio := &natsTrio{servers: make([]*server.Server, 3)}
+	trio := &natsCluster{servers: make([]*server.Server, 3)}
 	for i := range 3 {
 		trio.options = append(trio.options, &server.Options{
 			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true,
@@ -85,7 +85,7 @@ func startTrio(t *testing.T) *natsTrio {
 	return trio
 }
 
-func (n *natsTrio) start(t *testing.T, i int) {
+func (n *natsCluster) start(t *testing.T, i int) {
 	t.Helper()
 	s, err := server.NewServer(n.options[i].Clone())
 	if err != nil {
@@ -96,7 +96,7 @@ func (n *natsTrio) start(t *testing.T, i int) {
 }
 
 // restart ends a server and starts it again with its data.
-func (n *natsTrio) restart(t *testing.T, i int) {
+func (n *natsCluster) restart(t *testing.T, i int) {
 	t.Helper()
 	n.servers[i].Shutdown()
 	n.servers[i].WaitForShutdown()
@@ -104,7 +104,7 @@ func (n *natsTrio) restart(t *testing.T, i int) {
 }
 
 // owner returns the node that has the lease of the pipeline, "" if none has, and its epoch.
-func (n *natsTrio) owner(t *testing.T) (node string, epoch uint64) {
+func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	t.Helper()
 	kv, err := n.js.KeyValue(t.Context(), "penstock")
 	if err != nil {
@@ -133,7 +133,7 @@ type producer struct {
 	done  chan error
 }
 
-func (n *natsTrio) produce(t *testing.T, pause time.Duration) *producer {
+func (n *natsCluster) produce(t *testing.T, pause time.Duration) *producer {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &producer{stop: cancel, done: make(chan error, 1)}
 	go func() {
@@ -163,7 +163,7 @@ func (n *natsTrio) produce(t *testing.T, pause time.Duration) *producer {
 // sharedRun are engines with one config, and the table into which they deliver.
 type sharedRun struct {
 	t      *testing.T
-	nats   *natsTrio
+	nats   *natsCluster
 	db     *sql.DB
 	config string
 
@@ -175,7 +175,7 @@ type sharedRun struct {
 	processes map[string]*exec.Cmd
 }
 
-func startShared(t *testing.T, trio *natsTrio, sink string, db *sql.DB) *sharedRun {
+func startShared(t *testing.T, trio *natsCluster, sink string, db *sql.DB) *sharedRun {
 	t.Helper()
 	config := write(t, filepath.Join(t.TempDir(), "penstock.yaml"), fmt.Sprintf(`
 state: { dir: "./state-${NODE}", nats: { url: %q, node: "${NODE}" } }
@@ -190,7 +190,8 @@ pipelines:
 }
 
 // startNodes starts an engine for each node. NODE is its name, and LINK the address of its link.
-func startNodes(t *testing.T, trio *natsTrio, config string, links map[string]*connectortest.Link,
+func startNodes(t *testing.T, trio *natsCluster, config string,
+	links map[string]*connectortest.Link,
 	db *sql.DB) *sharedRun {
 	t.Helper()
 	r := &sharedRun{t: t, nats: trio, db: db, config: config, links: links,
@@ -303,7 +304,7 @@ func clusterKills(t *testing.T) int {
 	return n
 }
 
-func sharedSQLite(t *testing.T, trio *natsTrio) *sharedRun {
+func sharedSQLite(t *testing.T, trio *natsCluster) *sharedRun {
 	path := filepath.Join(t.TempDir(), "out.db")
 	db := connectortest.OpenSQLite(t, path)
 	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
@@ -317,7 +318,7 @@ func sharedSQLite(t *testing.T, trio *natsTrio) *sharedRun {
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)
-	trio := startTrio(t)
+	trio := startNATSCluster(t)
 	r := sharedSQLite(t, trio)
 	defer r.logs()
 	p := trio.produce(t, 5*time.Millisecond)
@@ -366,7 +367,7 @@ func pauseRandomly(rnd *rand.Rand) {
 func TestClusterSuspend(t *testing.T) {
 	n := max(1, clusterKills(t)/4)
 	rnd := seeded(t)
-	trio := startTrio(t)
+	trio := startNATSCluster(t)
 	postgres := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, postgres.URL)
 	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")

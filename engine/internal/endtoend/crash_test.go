@@ -178,7 +178,7 @@ func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled
 	}
 	if real := os.Getenv("PENSTOCK_DATA"); real != "" {
 		for _, log := range realLogs(t) {
-			files = append(files, spooled{filepath.Base(log), whole(read(t, log))})
+			files = append(files, spooled{filepath.Base(log), completeLines(read(t, log))})
 		}
 	}
 	for _, f := range files {

@@ -111,7 +111,7 @@ func TestBoltCountsWords(t *testing.T) {
 	python(t)
 	needChildren(t)
 	log := slices.MinFunc(realLogs(t), func(a, b string) int { return int(sizeOf(a) - sizeOf(b)) })
-	text := whole(read(t, log))
+	text := completeLines(read(t, log))
 	text = text[:1+bytes.LastIndexByte(text[:min(len(text), 2<<20)], '\n')]
 	want := make(map[string]int)
 	for line := range bytes.Lines(text) {

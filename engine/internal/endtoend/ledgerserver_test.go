@@ -48,13 +48,13 @@ func (s *ledgerServer) receive(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Idempotency-Key") == "" {
 		s.problems = append(s.problems, "a request without Idempotency-Key")
 	}
-	if err := s.book(r.Header.Get("Penstock-Spans"), body); err != nil {
+	if err := s.recordSpans(r.Header.Get("Penstock-Spans"), body); err != nil {
 		s.problems = append(s.problems, err.Error())
 	}
 }
 
-// book records the lines of a body, by the spans in its header.
-func (s *ledgerServer) book(spans string, body []byte) error {
+// recordSpans records the lines of a body, by the spans in its header.
+func (s *ledgerServer) recordSpans(spans string, body []byte) error {
 	for _, span := range strings.Split(spans, ",") {
 		parts := strings.Split(span, ";")
 		if len(parts) != 3 {

@@ -172,8 +172,8 @@ func realLogs(t *testing.T) []string {
 	return files
 }
 
-// whole returns the contents of a file with a line end after the last record.
-func whole(text []byte) []byte {
+// completeLines returns the contents of a file with a line end after the last record.
+func completeLines(text []byte) []byte {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		return append(text[:len(text):len(text)], '\n')
 	}

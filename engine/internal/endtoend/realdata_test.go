@@ -20,11 +20,12 @@ func TestRealLogsEach(t *testing.T) {
 			write(t, filepath.Join(dir, "spool", "input.log"), string(text))
 			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"),
 				rawToFile("rename", "256KiB")))
-			if got := read(t, filepath.Join(dir, "out.log")); !bytes.Equal(got, whole(text)) {
+			got := read(t, filepath.Join(dir, "out.log"))
+			if !bytes.Equal(got, completeLines(text)) {
 				t.Errorf("the output has %d bytes, the input %d; they differ", len(got), len(text))
 			}
 			p := res.Pipelines[0]
-			if want := int64(bytes.Count(whole(text), []byte("\n"))); p.Delivered != want ||
+			if want := int64(bytes.Count(completeLines(text), []byte("\n"))); p.Delivered != want ||
 				p.ReadBytes != int64(len(text)) {
 				t.Errorf("delivered %d records of %d bytes, want %d of %d", p.Delivered,
 					p.ReadBytes, want, len(text))
@@ -45,7 +46,7 @@ func TestRealLogsTogether(t *testing.T) {
 	for _, log := range realLogs(t) {
 		text := read(t, log)
 		write(t, filepath.Join(dir, "spool", filepath.Base(log)), string(text))
-		want = append(want, whole(text))
+		want = append(want, completeLines(text))
 	}
 	config := write(t, filepath.Join(dir, "penstock.yaml"), rawToFile("keep", "16KiB"))
 	once(t, config)

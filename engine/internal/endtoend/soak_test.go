@@ -95,7 +95,7 @@ func TestSoak(t *testing.T) {
 	begun := time.Now()
 	running := int32(len(s.writers))
 	for _, w := range s.writers {
-		steps := of(schedule, w.who)
+		steps := of(schedule, w.index)
 		go func() {
 			defer atomic.AddInt32(&running, -1)
 			if err := w.run(ctx, begun, steps); err != nil {
@@ -106,7 +106,7 @@ func TestSoak(t *testing.T) {
 	atomic.AddInt32(&running, 1)
 	go func() {
 		defer atomic.AddInt32(&running, -1)
-		s.interrupt(ctx, begun, of(schedule, theReceivers))
+		s.interrupt(ctx, begun, of(schedule, receiversActor))
 	}()
 	defer func() { // no writer may outlive the folder
 		stop(nil)
@@ -115,7 +115,7 @@ func TestSoak(t *testing.T) {
 		}
 	}()
 	s.start()
-	for _, step := range of(schedule, theProgram) {
+	for _, step := range of(schedule, programActor) {
 		s.follow(ctx, time.Until(begun.Add(step.At)))
 		if s.kill(step.Do == actDrain); ctx.Err() != nil {
 			break
@@ -196,7 +196,7 @@ pipelines:
 		`spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms }`,
 		soakInsert("logs"), routes["logs"], routes["alone"], soakInsert("spool"), routes["spool"]))
 	for who := range soakTailers + soakSpoolers {
-		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"),
+		w := &soakWriter{index: who, dir: filepath.Join(dir, "logs"),
 			archive: filepath.Join(dir, "archive"), count: &s.counts}
 		switch {
 		case who >= soakTailers:
@@ -384,7 +384,7 @@ func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
 		all := true
 		for _, w := range s.writers {
-			all = all && s.delivered(w.who, int(w.next.Load()))
+			all = all && s.delivered(w.index, int(w.next.Load()))
 		}
 		have := int64(0)
 		for _, server := range s.servers {
@@ -424,15 +424,15 @@ func (s *soak) finish(ctx context.Context) {
 func (s *soak) check() {
 	for _, w := range s.writers {
 		n := int(w.next.Load())
-		if err := s.tables[s.of(w.who)].missing(w.who, n); err != nil {
-			s.t.Errorf("the table: writer %d: %v", w.who, err)
+		if err := s.tables[s.of(w.index)].missing(w.index, n); err != nil {
+			s.t.Errorf("the table: writer %d: %v", w.index, err)
 		}
 		for i, post := range soakPosts {
-			if post.of != s.of(w.who) {
+			if post.of != s.of(w.index) {
 				continue
 			}
-			if err := s.servers[i].missing(w.who, n); err != nil {
-				s.t.Errorf("%s/%s: writer %d: %v", post.pipeline, post.route, w.who, err)
+			if err := s.servers[i].missing(w.index, n); err != nil {
+				s.t.Errorf("%s/%s: writer %d: %v", post.pipeline, post.route, w.index, err)
 			}
 		}
 	}

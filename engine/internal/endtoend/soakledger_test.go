@@ -233,14 +233,14 @@ func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text := bytes.TrimSuffix(line, []byte("\n"))
 		s.add(text)
 		if who, n, err := parseSoakLine(text); err == nil {
-			s.note(int32(process), who, n, int64(len(line)))
+			s.recordLine(int32(process), who, n, int64(len(line)))
 		}
 	}
 	soakWait(r.Context(), time.Duration(crc32.ChecksumIEEE(body))%soakAnswer)
 }
 
-// note counts repeated lines.
-func (s *soakServer) note(process int32, who, n int, size int64) {
+// recordLine counts repeated lines.
+func (s *soakServer) recordLine(process int32, who, n int, size int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
 	if s.tops[process] == nil {
@@ -344,7 +344,7 @@ func TestSoakSamples(t *testing.T) {
 		}
 		sent := func(process int32, n int) {
 			for _, server := range s.receivers(2) {
-				server.note(process, 2, n, 10)
+				server.recordLine(process, 2, n, 10)
 				server.add(soakLine(nil, 2, n, 0)[:23])
 			}
 		}

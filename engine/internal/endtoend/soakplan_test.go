@@ -34,47 +34,49 @@ const (
 
 // soakStep is one step of a schedule.
 type soakStep struct {
-	At  time.Duration
-	Who int // the writer, theProgram or theReceivers
-	Do  act
-	N   int
+	At    time.Duration
+	Actor int // the writer, programActor or receiversActor
+	Do    act
+	N     int
 }
 
 const (
-	theReceivers = -2
-	theProgram   = -1
-	soakTailers  = 8 // writers of log files: two for each rotation method
-	soakSpoolers = 3 // writers of complete files
+	receiversActor = -2
+	programActor   = -1
+	soakTailers    = 8 // writers of log files: two for each rotation method
+	soakSpoolers   = 3 // writers of complete files
 )
 
-// habit is one kind of action with its frequency and its maximum N.
-type habit struct {
+// soakAction is one kind of action with its frequency and its maximum N.
+type soakAction struct {
 	do    act
 	every time.Duration // average interval
 	most  int
 }
 
-// habits returns the habits of a participant.
-func habits(who int) []habit {
+// soakActions returns the habits of a participant.
+func soakActions(who int) []soakAction {
 	switch {
-	case who == theReceivers: // down for longer than several rotations
-		return []habit{{actOutage, 20 * time.Second, 9000}}
-	case who == theProgram:
-		return []habit{{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300}}
+	case who == receiversActor: // down for longer than several rotations
+		return []soakAction{{actOutage, 20 * time.Second, 9000}}
+	case who == programActor:
+		return []soakAction{
+			{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300},
+		}
 	case who >= soakTailers:
-		all := []habit{{actDelete, 5 * time.Second, 1}}
-		return append(all, []habit{
+		all := []soakAction{{actDelete, 5 * time.Second, 1}}
+		return append(all, []soakAction{
 			{actSpool, 300 * time.Millisecond, 300}, {actSlow, 1200 * time.Millisecond, 60},
 			{actSame, 900 * time.Millisecond, 200},
 		}[who-soakTailers])
 	}
-	all := []habit{
+	all := []soakAction{
 		{actWrite, 25 * time.Millisecond, 30}, {actPiece, 700 * time.Millisecond, 80},
 		{actRotate, 2500 * time.Millisecond, 5},
 		{actCompress, 5 * time.Second, 2}, {actDelete, 7 * time.Second, 1},
 	}
 	if method := who % rotations; method == byRename || method == byCopy {
-		all = append(all, habit{actTruncate, 8 * time.Second, 1})
+		all = append(all, soakAction{actTruncate, 8 * time.Second, 1})
 	}
 	return all
 }
@@ -83,15 +85,15 @@ func habits(who int) []habit {
 const (
 	byRename = iota // name, name.1, name.2, ... and a new file
 	byCopy          // copied to name.1, then truncated
-	byLeave         // renamed out of the globs
+	byMove          // renamed out of the globs
 	byDate          // continued in a file with a new name
 	rotations
 )
 
 // soakSchedule returns the schedule of a seed.
 func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
-	for who := theReceivers; who < soakTailers+soakSpoolers; who++ {
-		for i, h := range habits(who) {
+	for who := receiversActor; who < soakTailers+soakSpoolers; who++ {
+		for i, h := range soakActions(who) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(100*(who+1)+i)))
 			for at := time.Duration(0); ; {
 				at += time.Duration((0.2 + 0.8*rnd.ExpFloat64()) * float64(h.every))
@@ -104,14 +106,15 @@ func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
 		}
 	}
 	slices.SortFunc(all, func(a, b soakStep) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Who, b.Who), cmp.Compare(a.Do, b.Do))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Actor, b.Actor),
+			cmp.Compare(a.Do, b.Do))
 	})
 	return all
 }
 
 // of returns the steps of one participant.
 func of(all []soakStep, who int) []soakStep {
-	return slices.DeleteFunc(slices.Clone(all), func(s soakStep) bool { return s.Who != who })
+	return slices.DeleteFunc(slices.Clone(all), func(s soakStep) bool { return s.Actor != who })
 }
 
 // TestSoakSchedule checks that a seed determines the schedule, that a longer schedule begins with

@@ -20,7 +20,7 @@ import (
 // skipped and counted. It also does not rename a file out of the globs before the program certainly
 // knows it, because the config would then never have included its lines.
 type soakWriter struct {
-	who       int
+	index     int
 	dir       string
 	archive   string // folder for compressed files; "" leaves them in place, within the globs
 	delivered func(who, upTo int) bool
@@ -50,10 +50,10 @@ func (w *soakWriter) path(name string) string { return filepath.Join(w.dir, name
 
 // name returns the name of the current file.
 func (w *soakWriter) name() string {
-	if w.who%rotations == byDate {
-		return fmt.Sprintf("w%02d-2026-%05d.log", w.who, w.dates)
+	if w.index%rotations == byDate {
+		return fmt.Sprintf("w%02d-2026-%05d.log", w.index, w.dates)
 	}
-	return fmt.Sprintf("w%02d.log", w.who)
+	return fmt.Sprintf("w%02d.log", w.index)
 }
 
 // lines returns the next n lines.
@@ -61,7 +61,7 @@ func (w *soakWriter) lines(n int) []byte {
 	var text []byte
 	for range n {
 		number := int(w.next.Load())
-		text = soakLine(text, w.who, number, number*7919%160)
+		text = soakLine(text, w.index, number, number*7919%160)
 		w.next.Add(1)
 	}
 	w.count.bytes.Add(int64(len(text)))
@@ -75,7 +75,7 @@ func (w *soakWriter) run(ctx context.Context, begun time.Time, steps []soakStep)
 			break
 		}
 		if err := w.step(ctx, s); err != nil {
-			return fmt.Errorf("writer %d, %s: %w", w.who, s.Do, err)
+			return fmt.Errorf("writer %d, %s: %w", w.index, s.Do, err)
 		}
 	}
 	if w.file == nil {
@@ -138,8 +138,8 @@ func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil
 	}
-	method := w.who % rotations
-	if method == byLeave && !w.known(w.who, w.begun+1) {
+	method := w.index % rotations
+	if method == byMove && !w.known(w.index, w.begun+1) {
 		w.count.leftOut.Add(1)
 		return nil
 	}
@@ -150,7 +150,7 @@ func (w *soakWriter) rotate(late int) error {
 		if err := w.shift(name); err != nil {
 			return err
 		}
-	case byDate, byLeave:
+	case byDate, byMove:
 		w.dates++
 	}
 	old := name + ".1"
@@ -164,8 +164,8 @@ func (w *soakWriter) rotate(late int) error {
 		}
 		w.rotated = append(w.rotated, soakFile{name: old, upTo: int(w.next.Load())})
 		return err
-	case byLeave:
-		old = fmt.Sprintf("w%02d.old.%05d", w.who, w.dates)
+	case byMove:
+		old = fmt.Sprintf("w%02d.old.%05d", w.index, w.dates)
 		err = os.Rename(w.path(name), w.path(old))
 	case byDate:
 		old = name
@@ -218,7 +218,7 @@ func (w *soakWriter) truncate(ctx context.Context) error {
 	if w.file == nil {
 		return nil
 	}
-	for end := time.Now().Add(truncateWait); !w.delivered(w.who, int(w.next.Load())); {
+	for end := time.Now().Add(truncateWait); !w.delivered(w.index, int(w.next.Load())); {
 		if time.Now().After(end) || !soakWait(ctx, 20*time.Millisecond) {
 			w.count.leftOut.Add(1)
 			return nil
@@ -236,14 +236,14 @@ func (w *soakWriter) compress(gz bool) error {
 		if f.done || filepath.Ext(f.name) == ".gz" || filepath.Ext(f.name) == ".zst" {
 			continue
 		}
-		if w.archive != "" && !w.delivered(w.who, f.upTo) {
+		if w.archive != "" && !w.delivered(w.index, f.upTo) {
 			w.count.leftOut.Add(1)
 			return nil
 		}
 		name := f.name + map[bool]string{true: ".gz", false: ".zst"}[gz]
 		to := w.path(name)
 		if w.archive != "" {
-			to = filepath.Join(w.archive, fmt.Sprintf("%02d-%09d-%s", w.who, f.upTo, name))
+			to = filepath.Join(w.archive, fmt.Sprintf("%02d-%09d-%s", w.index, f.upTo, name))
 		}
 		if err := soakPack(w.path(f.name), to, gz); err != nil {
 			return err
@@ -292,13 +292,13 @@ func (w *soakWriter) delete() error {
 		if f.done {
 			continue
 		}
-		if !w.delivered(w.who, f.upTo) {
+		if !w.delivered(w.index, f.upTo) {
 			w.count.leftOut.Add(1)
 			return nil
 		}
 		path := w.path(f.name)
 		// a finished file; under its original name there may be another file meanwhile
-		if w.who >= soakTailers {
+		if w.index >= soakTailers {
 			found, err := filepath.Glob(path + ".done*")
 			if err != nil || len(found) == 0 {
 				w.count.leftOut.Add(1)
@@ -322,7 +322,7 @@ const settlePause = 450 * time.Millisecond
 // spool writes a complete file into the directory.
 func (w *soakWriter) spool(ctx context.Context, s soakStep) error {
 	w.dates++
-	name := fmt.Sprintf("w%02d-%06d.log", w.who, w.dates)
+	name := fmt.Sprintf("w%02d-%06d.log", w.index, w.dates)
 	switch s.Do {
 	case actSpool:
 		tmp := w.path(name + ".tmp")
@@ -333,7 +333,7 @@ func (w *soakWriter) spool(ctx context.Context, s soakStep) error {
 			return err
 		}
 	case actSame:
-		name = fmt.Sprintf("w%02d.log", w.who)
+		name = fmt.Sprintf("w%02d.log", w.index)
 		if _, err := os.Lstat(w.path(name)); err == nil {
 			w.count.leftOut.Add(1) // the previous file still exists
 			return nil

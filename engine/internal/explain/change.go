@@ -22,8 +22,8 @@ func (r *Route) Changes(w *Worker) []string {
 		}
 	case "rate":
 		return []string{
-			"while it answers no 429 the rate grows back, to just below where it was refused; " +
-				"after a minute a little more is tried",
+			"while it answers no 429 the rate grows back, to just below the refused rate; " +
+				"after a minute it grows a little more",
 			"a higher limit at the receiver; a Retry-After with its 429 makes the wait exact",
 		}
 	case "quota", "bytes", "concurrency":
@@ -83,15 +83,15 @@ func (r *Route) Changes(w *Worker) []string {
 // otherChanges lists the changes for the remaining gates, and for no gate.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
-		return []string{"this holds no longer: " + means}
+		return []string{"this condition ends: " + means}
 	}
 	return []string{"more data, or a faster source; the worker is not what holds the route back"}
 }
 
 func (r *Route) windowChanges(w *Worker) []string {
 	if w.State == "PROBING" {
-		return []string{"the measurement ends after a few answers, and the window is again what " +
-			"it was"}
+		return []string{"the measurement ends after a few responses, and the window returns to " +
+			"its former size"}
 	}
 	shrink := "it shrinks by one a round when more queue there, and by up to half when something " +
 		"fails or is overdue"
@@ -124,8 +124,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 			"others share the receiver"
 	case window.Credit:
 		return []string{
-			"it is the sender's own estimate that binds: twice that is the most a worker is " +
-				"sent, whatever it advertises",
+			"the sender's own estimate is the limit: a worker is sent at most twice " +
+				"as much, regardless of its advertisement",
 			"the estimate grows while answers come in time", room,
 		}
 	case window.Rate:
@@ -166,10 +166,10 @@ func (r *Route) breakerChanges(w *Worker) []string {
 		"grows as at the start"
 	switch {
 	case w.Misconfigured:
-		return []string{"mend what it names: the log and `penstock status` have its words", try}
+		return []string{"repair the reported fault: see the log and `penstock status`", try}
 	case w.State == "BUSY":
-		return []string{try, "where nothing is delivered anywhere, look at what is behind the " +
-			"workers: one batch at a time is tried"}
+		return []string{try, "if no worker delivers anything, check the systems behind the " +
+			"workers: one batch at a time is attempted"}
 	}
 	return []string{
 		try,

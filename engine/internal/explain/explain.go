@@ -57,7 +57,7 @@ var Gates = append(control.Gates(), "memory", "park")
 func (w *Worker) StateWords() string {
 	switch w.State {
 	case "UNKNOWN":
-		return "too few answers yet for a verdict"
+		return "too few responses yet to judge it"
 	case "NORMAL":
 		return "it answers in time"
 	case "SLOW":
@@ -68,9 +68,9 @@ func (w *Worker) StateWords() string {
 		return "it is measured: little is sent, to see whether it is back or how fast it is when " +
 			"nothing queues"
 	case "OPEN":
-		return "it failed again and again and is left alone between tries"
+		return "it failed repeatedly and is paused between attempts"
 	case "THROTTLED":
-		return "it said that it is full and asked to be left alone"
+		return "it reported that it is full and asked for a pause"
 	}
 	return "this program knows no such state"
 }
@@ -93,20 +93,20 @@ func (r *Route) GateWords(w *Worker) string {
 		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most",
 			figure(w.Rate))
 	case "limit":
-		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says",
+		return fmt.Sprintf("%s in flight, which is its limit, regardless of its window",
 			batches)
 	case "throttle":
-		return "it asked to be left alone" + opens(w)
+		return "it is paused at its request" + opens(w)
 	case "breaker":
 		switch {
 		case w.State == "PROBING":
 			return "one batch is out to see whether it is back; nothing else is sent until that " +
 				"is answered"
 		case w.Misconfigured:
-			return "it says that token, address or table is wrong; one batch at a time asks " +
-				"whether it was mended" + opens(w)
+			return "it reports a wrong token, address or table; one batch at a time checks " +
+				"whether that was repaired" + opens(w)
 		}
-		return "it is left alone" + opens(w) + ", then one batch tries it"
+		return "it is paused" + opens(w) + ", then one batch probes it"
 	case "replay":
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill "+
 			"may repeat", byteCount(r.Replay))
@@ -159,11 +159,12 @@ func (r *Route) HeldWords() string {
 	shut := by["breaker"] + by["throttle"]
 	n -= by["standby"]
 	if shut == n {
-		return "the workers: every one of them fails or asked to be left alone"
+		return "the workers: each of them fails or asked for a pause"
 	}
-	text := fmt.Sprintf("the workers: as much is in flight to %d of %d as each can bear", n-shut, n)
+	text := fmt.Sprintf("the workers: %d of %d have as many batches in flight as they can bear",
+		n-shut, n)
 	if shut > 0 {
-		text += fmt.Sprintf(", and %s left alone", verb(shut, "is", "are"))
+		text += fmt.Sprintf(", and %s paused", verb(shut, "is", "are"))
 	}
 	return text
 }

@@ -63,8 +63,8 @@ func TestGatesAreTheMachines(t *testing.T) {
 	}
 }
 
-// story is a trace of two workers: a answers all, b fails from 2 s on and is gone at 4 s.
-func story(t *testing.T) []byte {
+// sampleTrace is a trace of two workers: a answers all, b fails from 2 s on and is gone at 4 s.
+func sampleTrace(t *testing.T) []byte {
 	t.Helper()
 	c := control.Config{Seed: 1, Window: window.Linear{Max: 4}, Replay: 1 << 20}
 	m, err := control.New(c)
@@ -117,7 +117,7 @@ func story(t *testing.T) []byte {
 	return text.Bytes()
 }
 
-func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.Story {
+func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.Summary {
 	t.Helper()
 	p, err := trace.NewPlayer(bytes.NewReader(text))
 	if err != nil {
@@ -131,7 +131,7 @@ func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.S
 }
 
 func TestStoryOfATrace(t *testing.T) {
-	text := story(t)
+	text := sampleTrace(t)
 	early := told(t, text, time.Second, "1")
 	if early.At != time.Second || early.Over || early.One != 1 ||
 		early.Workers[1].State == "OPEN" || early.Workers[1].Delivered == 0 {
@@ -185,9 +185,9 @@ func TestHeldWords(t *testing.T) {
 		want    string
 	}{
 		{nil, 0, "no worker"},
-		{worker("window", "window"), 9, "in flight to 2 of 2"},
-		{worker("window", "breaker"), 9, "1 is left alone"},
-		{worker("breaker", "throttle"), 9, "every one of them fails"},
+		{worker("window", "window"), 9, "2 of 2 have as many"},
+		{worker("window", "breaker"), 9, "1 is paused"},
+		{worker("breaker", "throttle"), 9, "each of them fails"},
 		{worker("none", "window"), 0, "the source: 1 of 2 workers have room"},
 		{worker("none"), 3, "nothing for long"},
 		{worker("replay", "window"), 3, "the replay bound"},

@@ -67,7 +67,7 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	}
 }
 
-const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are tried again; " +
+const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are retried; " +
 	"400, 413 and 422 make dead letters; any other " +
 	"answer holds the worker until it is " +
 	"mended (docs/sinks-http.md)"
@@ -116,7 +116,7 @@ func (c *converter) grouped(sinks []*part) {
 					"and one that fails gets only probes")
 		case "load_balance":
 			c.note(g, "processor.type", migrate.Differs, "%s",
-				"each is a worker with a window of its own; the next batch goes to the one "+
+				"each is a worker with its own window; the next batch goes to the one "+
 					"that is expected "+
 					"to be done first (flow.dispatch)")
 		}

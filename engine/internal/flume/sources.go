@@ -124,7 +124,7 @@ func (c *converter) spoolFinished(s *part) {
 	}
 	c.put(4, "suffix: %s", quote(suffix))
 	c.note(s, "spoolDir", migrate.Differs, "%s",
-		"files that Flume has renamed are left alone; "+
+		"files that Flume has renamed are skipped; "+
 			"the one that it was in the middle of goes on "+
 			"where trackerDir says, where import has made a checkpoint (--out, on the agent's "+
 			"machine); else it is delivered from its "+

@@ -35,7 +35,7 @@ type Generator struct {
 func New(format string, seed uint64) (*Generator, error) {
 	g := &Generator{
 		random: rand.NewPCG(seed, stream), second: -1,
-		hosts: zipf(visitorsKnown), pages: zipf(len(pages)), agents: zipf(len(agents)),
+		hosts: zipf(visitorCount), pages: zipf(len(pages)), agents: zipf(len(agents)),
 	}
 	switch format {
 	case "combined":
@@ -48,7 +48,7 @@ func New(format string, seed uint64) (*Generator, error) {
 		return nil, fmt.Errorf("there is no format %q; the formats are %s", format,
 			strings.Join(Formats, ", "))
 	}
-	g.visitors = make([]visitor, visitorsKnown)
+	g.visitors = make([]visitor, visitorCount)
 	for i := range g.visitors {
 		g.visitors[i] = g.newVisitor()
 	}

@@ -95,7 +95,7 @@ func TestTrafficIsMixed(t *testing.T) {
 				want.most)
 		}
 	}
-	if len(hosts) < visitorsKnown/2 || users < n/50 || users > n/2 {
+	if len(hosts) < visitorCount/2 || users < n/50 || users > n/2 {
 		t.Errorf("%d hosts, %d lines with a user", len(hosts), users)
 	}
 }

@@ -12,12 +12,12 @@ var start = time.Date(2026, time.January, 5, 6, 0, 0, 0, time.UTC)
 
 // common appends host, identity, user, time, request, status and size.
 func (g *Generator) common(dst []byte, v *visit) []byte {
-	dst = append(dst, v.who.host...)
+	dst = append(dst, v.visitor.host...)
 	dst = append(dst, " - "...)
-	if v.who.user == "" {
+	if v.visitor.user == "" {
 		dst = append(dst, '-')
 	} else {
-		dst = append(dst, v.who.user...)
+		dst = append(dst, v.visitor.user...)
 	}
 	dst = append(dst, " ["...)
 	dst = append(dst, g.clf(v.at)...)
@@ -42,7 +42,7 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 	dst = append(dst, ` "`...)
 	dst = append(dst, v.referrer...)
 	dst = append(dst, `" "`...)
-	dst = append(dst, agents[v.who.agent]...)
+	dst = append(dst, agents[v.visitor.agent]...)
 	return append(dst, '"')
 }
 
@@ -75,19 +75,19 @@ func (g *Generator) json(dst []byte, v *visit) []byte {
 	dst = append(dst, `","path":"`...)
 	dst = append(dst, v.target...)
 	dst = append(dst, `","headers":{"user-agent":"`...)
-	dst = append(dst, agents[v.who.agent]...)
+	dst = append(dst, agents[v.visitor.agent]...)
 	dst = append(dst, `","accept-language":`...)
-	dst = append(dst, v.who.language...)
+	dst = append(dst, v.visitor.language...)
 	dst = append(dst, `},"client":{"address":"`...)
-	dst = append(dst, v.who.host...)
+	dst = append(dst, v.visitor.host...)
 	dst = append(dst, `","user":`...)
-	if v.who.user == "" {
+	if v.visitor.user == "" {
 		dst = append(dst, "null"...)
 	} else {
 		dst = append(dst, `{"id":`...)
-		dst = strconv.AppendUint(dst, v.who.id, 10)
+		dst = strconv.AppendUint(dst, v.visitor.id, 10)
 		dst = append(dst, `,"name":"`...)
-		dst = append(dst, v.who.user...)
+		dst = append(dst, v.visitor.user...)
 		dst = append(dst, `"}`...)
 	}
 	dst = append(dst, `}},"response":{"status":`...)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// visitorsKnown is the number of visitors. Earlier visitors make more requests.
-const visitorsKnown = 600
+// visitorCount is the number of visitors. Earlier visitors make more requests.
+const visitorCount = 600
 
 // visitor makes all its requests from one address with one browser.
 type visitor struct {
@@ -21,7 +21,7 @@ type visitor struct {
 
 // visit is one random request. Its slices are valid until the next request.
 type visit struct {
-	who       *visitor
+	visitor   *visitor
 	page      *page
 	target    []byte // path and query, as sent
 	method    string
@@ -67,7 +67,7 @@ func (g *Generator) draw() {
 	g.now += int64(200 + (a&0x3ff)<<(bits.TrailingZeros64(a>>10|1<<6)))
 	v.at = g.now
 	a >>= 18
-	v.who = &g.visitors[g.hosts.draw(a)]
+	v.visitor = &g.visitors[g.hosts.draw(a)]
 	v.page = &pages[g.pages.draw(a>>picksBits)]
 	a >>= 2 * picksBits
 	v.method, v.protocol = v.page.method, "HTTP/1.1"

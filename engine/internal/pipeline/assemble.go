@@ -112,21 +112,22 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.keeper = &keeper{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
-	r.reader = &reader{core: co, letters: r.letters, positions: r.keeper}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
+	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
-	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.keeper.wake, all: ledgered != nil}
+	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
+		all: ledgered != nil}
 	if o.telemetry != nil && o.traces > 0 {
 		r.sender.tracer = func(started time.Time) *telemetry.Tracer {
 			return o.telemetry.NewTracer(s.key, started, o.traces, rand.Uint64())
 		}
 	}
 	r.waits = &waits{
-		core: co, letters: r.letters, keeper: r.keeper, reader: r.reader, sender: r.sender,
+		core: co, letters: r.letters, saver: r.saver, reader: r.reader, sender: r.sender,
 		boot: o.Boot, changed: make(chan struct{}, 1),
 	}
-	r.reader.waits, r.sender.waits, r.keeper.waits = r.waits, r.waits, r.waits
-	r.keeper.idle, r.keeper.saved = r.reader.idle, r.sender.saved
+	r.reader.waits, r.sender.waits, r.saver.waits = r.waits, r.waits, r.waits
+	r.saver.idle, r.saver.saved = r.reader.idle, r.sender.saved
 	for _, use := range c.Processors {
 		create := func(h stream.Host) (stream.Processor, error) { return construct[stream.Processor](use, h) }
 		r.processors.make = append(r.processors.make, create)
@@ -183,10 +184,10 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	if err != nil {
 		return err
 	}
-	k := r.keeper
+	k := r.saver
 	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
 	if r.pipe.sharing.on {
-		k.memory.rest = bucketRest
+		k.memory.pause = bucketPause
 	}
 	if err := k.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -221,7 +222,7 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
 	if err == nil && r.letters.store.SetAside() != "" {
-		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file",
+		r.host.log.Warn("the end of the dead letters could not be read and was moved to another file", "file",
 			r.letters.store.SetAside())
 	}
 	return err

@@ -206,7 +206,7 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 		Policy: takeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				a.r.host.log.Warn("the sink cannot take partitions over yet; it is tried again",
+				a.r.host.log.Warn("the sink cannot take over partitions yet; retrying",
 					"again_in", e.Wait, "error", e.Err)
 			}
 		},
@@ -307,7 +307,7 @@ func (a *assignments) wakeIdle(revoked []revocation) {
 
 // commitRevoked saves the progress of revoked partitions and ends their assignments.
 func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
-	err := a.save(ctx, a.r.keeper.sync)
+	err := a.save(ctx, a.r.saver.sync)
 	numbers := make([]uint32, 0, len(revoked))
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -467,7 +467,8 @@ func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (fou
 	return taken[0].Found, a.checkOwned(ctx, f.Part.ID)
 }
 
-// checkOwned asks the broker whether this process owns a partition. Without a ledger it does nothing.
+// checkOwned asks the broker whether this process owns a partition. Without a ledger it does
+// nothing.
 func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	if a.ledger == nil {
 		return nil

@@ -176,8 +176,8 @@ func (g *group) counts(rows []string) (repeated int) {
 	return repeated
 }
 
-// unruly returns a hook that makes a sink's transactions slow and occasionally fail.
-func unruly(n *node, rnd func(int) int, calm func() bool) func(context.Context, stream.Attempt) error {
+// flakyOf returns a hook that makes a sink's transactions slow and occasionally fail.
+func flakyOf(n *node, rnd func(int) int, calm func() bool) func(context.Context, stream.Attempt) error {
 	return func(ctx context.Context, _ stream.Attempt) error {
 		if calm() {
 			return nil
@@ -194,8 +194,8 @@ func unruly(n *node, rnd func(int) int, calm func() bool) func(context.Context, 
 	}
 }
 
-// dice are random numbers for many goroutines.
-func dice(seed uint64) func(int) int {
+// newRand are random numbers for many goroutines.
+func newRand(seed uint64) func(int) int {
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 17))
 	return func(n int) int {
@@ -224,18 +224,18 @@ func TestPartitionsMove(t *testing.T) {
 }
 
 func partitionsMove(t *testing.T, ledger bool, seed uint64) {
-	rnd := dice(seed)
+	rnd := newRand(seed)
 	var calm atomic.Bool
 	store := streamtest.NewStore()
 	plain := &fakeSink{}
 	g := newGroup(t, 5, func(n *node) any {
 		if !ledger {
-			hook := unruly(n, rnd, calm.Load)
+			hook := flakyOf(n, rnd, calm.Load)
 			return &sharedSink{fakeSink: plain, before: hook}
 		}
 		s := streamtest.NewStoreSink(store)
 		s.Workers = 2
-		s.Before, s.After = unruly(n, rnd, calm.Load), lostAnswers(rnd, calm.Load)
+		s.Before, s.After = flakyOf(n, rnd, calm.Load), lostAnswers(rnd, calm.Load)
 		s.BeforeTake = func(context.Context) error {
 			if !calm.Load() && rnd(6) == 0 {
 				return errors.New("too many connections")
@@ -337,7 +337,7 @@ func (s *sharedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 // join and leave in order. Workers finish and commit their batches before a partition moves.
 func TestOrderlyRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rnd := dice(3)
+		rnd := newRand(3)
 		plain := &fakeSink{}
 		g := newGroup(t, 4, func(*node) any {
 			return &sharedSink{fakeSink: plain, before: func(context.Context, stream.Attempt) error {

@@ -32,9 +32,9 @@ type books struct {
 	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
 	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	// owed counts records and bytes that an earlier route read and did not settle. This route reads
-	// them again.
-	owed counts
+	// inherited counts records and bytes that an earlier route read and did not settle. This
+	// route reads them again.
+	inherited counts
 }
 
 // counts are source records and source bytes of this run.
@@ -51,15 +51,15 @@ func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead
 
 // partition is one partition's account.
 type partition struct {
-	part     stream.Partition
-	ledger   *ledger.Ledger
-	keys     []string // the partition's id, as an order key
-	sealed   bool
-	sealedAt stream.Position
-	finished bool // the source has finished it, or has no Finish
-	handed   bool // a span of it was handed out in this run
-	dirty    bool
-	stood    time.Duration // while pending: time of the last watermark advance, or of the first read above it
+	part      stream.Partition
+	ledger    *ledger.Ledger
+	keys      []string // the partition's id, as an order key
+	sealed    bool
+	sealedAt  stream.Position
+	finished  bool // the source has finished it, or has no Finish
+	handedOut bool // a span of it was handed out in this run
+	dirty     bool
+	stood     time.Duration // while pending: time of the last watermark advance, or of the first read above it
 
 	assignment assignment // of a partition that a broker has assigned
 }
@@ -79,20 +79,20 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// continueFrom makes these the books of a restarted route with the accounts c of its predecessor. Records
-// that the predecessor read and did not settle stay counted as read, and are not counted a second
-// time when they are read again.
+// continueFrom makes these the books of a restarted route with the accounts c of its predecessor.
+// Records that the predecessor read and did not settle stay counted as read, and are not counted a
+// second time when they are read again.
 func (k *books) continueFrom(c *counts) {
 	k.counts = *c
-	k.owed = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
+	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// writeOffOwed is called at the end of the data: owed records that did not appear again no longer exist,
-// so they no longer count as read.
-func (k *books) writeOffOwed() {
-	k.counts.readRecords -= k.owed.readRecords
-	k.counts.readBytes -= k.owed.readBytes
-	k.owed = counts{}
+// dropInherited is called at the end of the data: owed records that did not appear again no
+// longer exist, so they no longer count as read.
+func (k *books) dropInherited() {
+	k.counts.readRecords -= k.inherited.readRecords
+	k.counts.readBytes -= k.inherited.readBytes
+	k.inherited = counts{}
 }
 
 // open enters the spans of a batch that was read.
@@ -103,9 +103,10 @@ func (k *books) open(b *stream.Batch) error {
 		}
 	}
 	records, bytes := int64(b.Origins), b.RawBytes()-int64(b.Added)
-	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
-	k.owed.readRecords -= again.readRecords
-	k.owed.readBytes -= again.readBytes
+	again := counts{readRecords: min(k.inherited.readRecords, records),
+		readBytes: min(k.inherited.readBytes, bytes)}
+	k.inherited.readRecords -= again.readRecords
+	k.inherited.readBytes -= again.readBytes
 	k.counts.readRecords += records - again.readRecords
 	k.counts.readBytes += bytes - again.readBytes
 	for i := range b.Spans {
@@ -115,7 +116,7 @@ func (k *books) open(b *stream.Batch) error {
 			return err
 		}
 		if span.From != span.To {
-			p.handed = true
+			p.handedOut = true
 			if err := p.ledger.Open(span.Range); err != nil {
 				return fmt.Errorf("partition %q: the source handed out a span that does not "+
 					"follow: %w", span.Part.Name, err)
@@ -191,10 +192,10 @@ func (k *books) resumesBelow(b *stream.Batch) {
 	})
 }
 
-// verdict returns an error if a finite run delivered nothing and dead-lettered at least one record.
-// It returns nil for a run that resumed below settled ranges: only refused records may have been
-// left.
-func (k *books) verdict() error {
+// runError returns an error if a finite run delivered nothing and dead-lettered at least one
+// record. It returns nil for a run that resumed below settled ranges: only refused records may have
+// been left.
+func (k *books) runError() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
 	}
@@ -211,9 +212,9 @@ func (k *books) touch(p *partition) {
 
 // ending is the outcome of a batch.
 type ending struct {
-	lane, place string
-	buried      bool // its records are dead-lettered
-	unsent      bool // no worker had it, so the sender must not be told that its bytes are saved
+	lane, place  string
+	deadLettered bool // its records are dead-lettered
+	unsent       bool // no worker had it, so the sender must not be told that its bytes are saved
 }
 
 // settle closes b's spans and counts its kept records as delivered, or as dead if end.buried is
@@ -247,11 +248,11 @@ func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped in
 		}
 		k.touch(p)
 	}
-	delivered, dead, dropped = tally(b, end.buried)
+	delivered, dead, dropped = tally(b, end.deadLettered)
 	k.counts.delivered += delivered
 	k.counts.dead += dead
 	k.counts.dropped += dropped
-	if !end.buried {
+	if !end.deadLettered {
 		k.counts.deliveredBytes += b.RawBytes()
 	}
 	k.counts.settledBatches++
@@ -312,9 +313,9 @@ func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 	return delivered, dead, dropped
 }
 
-// take returns the progress that the checkpoint lacks, and marks it as saved. If it cannot be
-// written, the caller passes it to restore.
-func (k *books) take() saving {
+// takeUnsaved returns the progress that the checkpoint lacks, and marks it as saved. If it cannot
+// be written, the caller passes it to restore.
+func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0
 	if k.assigned != nil {

@@ -41,12 +41,13 @@ func TestTallyCountsOrigins(t *testing.T) {
 	extra.Off, extra.Len = 4, 1
 	b.Drop(2) // one of the two: the origin is still delivered
 	for _, c := range []struct {
-		buried                   bool
+		deadLettered             bool
 		delivered, dead, dropped int64
 	}{{false, 3, 1, 1}, {true, 0, 4, 1}} {
-		delivered, dead, dropped := tally(b, c.buried)
+		delivered, dead, dropped := tally(b, c.deadLettered)
 		if delivered != c.delivered || dead != c.dead || dropped != c.dropped {
-			t.Errorf("buried %v: %d delivered, %d dead, %d dropped; want %+v", c.buried, delivered, dead, dropped, c)
+			t.Errorf("deadLettered %v: %d delivered, %d dead, %d dropped; want %+v", c.deadLettered,
+				delivered, dead, dropped, c)
 		}
 	}
 }
@@ -62,18 +63,18 @@ func TestPartitionIsFinishedOnce(t *testing.T) {
 		}
 	}
 	settle(t, k, end, false)
-	if s := k.take(); len(s.finished) != 0 {
+	if s := k.takeUnsaved(); len(s.finished) != 0 {
 		t.Fatalf("finished %v while a record is unsettled", s.finished)
 	}
 	settle(t, k, b, false)
-	s := k.take()
+	s := k.takeUnsaved()
 	if len(s.finished) != 1 || s.finished[0].Name != "p.log" {
 		t.Fatalf("finished %v, want the sealed and settled partition", s.finished)
 	}
 	if !k.finish("p") || k.finish("q") {
 		t.Error("finish of a known and of an unknown partition")
 	}
-	if s := k.take(); len(s.finished) != 0 || len(s.marks) != 1 || !s.marks[0].Finished {
+	if s := k.takeUnsaved(); len(s.finished) != 0 || len(s.marks) != 1 || !s.marks[0].Finished {
 		t.Errorf("after finishing: %+v", s)
 	}
 	if err := k.open(lines(part, 4, 1, false)); err != nil { // it grew after all
@@ -86,7 +87,7 @@ func TestPartitionIsFinishedOnce(t *testing.T) {
 
 func settle(t *testing.T, k *books, b *stream.Batch, buried bool) {
 	t.Helper()
-	settleAs(t, k, b, ending{lane: "lane", buried: buried})
+	settleAs(t, k, b, ending{lane: "lane", deadLettered: buried})
 }
 
 func settleAs(t *testing.T, k *books, b *stream.Batch, end ending) {
@@ -111,7 +112,7 @@ func TestDroppedBytesAreNotSaved(t *testing.T) {
 	}
 	settleAs(t, k, dropped, ending{unsent: true})
 	settleAs(t, k, sent, ending{lane: "lane"})
-	s := k.take()
+	s := k.takeUnsaved()
 	if len(s.marks) != 1 || s.marks[0].Watermark.Num != 110 {
 		t.Errorf("the marks are %v, want both batches settled", s.marks)
 	}
@@ -133,7 +134,7 @@ func TestBooksBalance(t *testing.T) {
 		marks := map[string]stream.Mark{}
 		settled, saved := int64(0), int64(0)
 		take := func() {
-			s := k.take()
+			s := k.takeUnsaved()
 			saved += s.bytes
 			for _, m := range s.marks {
 				marks[m.Part.ID] = m
@@ -160,7 +161,7 @@ func TestBooksBalance(t *testing.T) {
 					open = append(open, b.Cut(m, len(b.Records)))
 					b = b.Cut(0, m)
 				}
-				end := ending{buried: rnd.IntN(7) == 0, unsent: rnd.IntN(5) == 0}
+				end := ending{deadLettered: rnd.IntN(7) == 0, unsent: rnd.IntN(5) == 0}
 				if !end.unsent {
 					settled += b.RawBytes()
 				}

@@ -32,9 +32,10 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 
 // readAgain counts records that have waited since an earlier run or route as read.
 func (k *books) readAgain(records, bytes int64) {
-	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
-	k.owed.readRecords -= again.readRecords
-	k.owed.readBytes -= again.readBytes
+	again := counts{readRecords: min(k.inherited.readRecords, records),
+		readBytes: min(k.inherited.readBytes, bytes)}
+	k.inherited.readRecords -= again.readRecords
+	k.inherited.readBytes -= again.readBytes
 	k.counts.readRecords += records - again.readRecords
 	k.counts.readBytes += bytes - again.readBytes
 }

@@ -151,11 +151,11 @@ type appendFake struct{ fakeSink }
 func (s *appendFake) StartPlace() string         { return "" }
 func (s *appendFake) Sync(context.Context) error { return nil }
 
-// reluctant is a source that cannot be shared with its options.
-type reluctant struct{ fakeSource }
+// slowToStop is a source that cannot be shared with its options.
+type slowToStop struct{ fakeSource }
 
 // Shared implements stream.SharedSource.
-func (s *reluctant) Shared() error { return errors.New("option x forbids it") }
+func (s *slowToStop) Shared() error { return errors.New("option x forbids it") }
 
 // TestNotShared checks that sources and sinks that belong to one machine are refused.
 func TestNotShared(t *testing.T) {
@@ -165,7 +165,7 @@ func TestNotShared(t *testing.T) {
 		want   string
 	}{
 		{&fakeSource{}, &fakeSink{}, "source fake cannot be shared with `state.nats`: its data"},
-		{&reluctant{}, &fakeSink{}, "option x forbids it"},
+		{&slowToStop{}, &fakeSink{}, "option x forbids it"},
 		{&sharedFake{}, &appendFake{}, "sink fake cannot be shared with `state.nats`: it appends"},
 	} {
 		r := &registers{keys: make(map[string]cluster.Stored)}

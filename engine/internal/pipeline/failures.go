@@ -37,9 +37,10 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// note records a failure of a worker or processor. due reports that it must be logged: the text is
-// new, or failureEvery has passed. times is the number of repetitions since the last log line.
-func (f *failures) note(who, text string) (times int, due bool) {
+// recordFailure records a failure of a worker or processor. due reports that it must be logged: the
+// text is new, or failureEvery has passed. times is the number of repetitions since the last log
+// line.
+func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +65,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	if len(text) > failureText {
 		text = text[:failureText] + "..."
 	}
-	times, due := f.note(e.Lane, text)
+	times, due := f.recordFailure(e.Lane, text)
 	if !due {
 		return
 	}
@@ -72,13 +73,13 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	if e.Outcome == control.Misconfigured {
 		level = slog.LevelError
 	}
-	f.log.Log(context.Background(), level, "not delivered; it will be sent again",
+	f.log.Log(context.Background(), level, "batch not delivered; retrying",
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// buried counts new dead letters and logs them, at most every failureEvery. reportDead logs the
-// remaining ones.
-func (f *failures) buried(letters []deadletter.Letter, path string) {
+// countDeadLetters counts new dead letters and logs them, at most every failureEvery. reportDead
+// logs the remaining ones.
+func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
 	f.dead.text = letters[len(letters)-1].Reason

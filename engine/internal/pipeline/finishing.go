@@ -18,7 +18,7 @@ type finishing struct {
 	told  bool
 }
 
-// slotPipe is the view that a slot's keeper has of its pipeline.
+// slotPipe is the view that a slot's saver has of its pipeline.
 type slotPipe struct{ *slot }
 
 // present implements finishingPipe.
@@ -108,7 +108,7 @@ func (p *pipe) notFinished(f *finishing, err error) {
 	f.state, f.next = next, time.Now().Add(wait)
 	p.mu.Unlock()
 	if !errors.Is(err, context.Canceled) {
-		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file",
+		p.log.Warn("a delivered file could not be finished; retrying", "file",
 			f.part.Name, "again_in", wait, "error", err)
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// reluctantLedger fails to fold its span rows once, and keeps the watermark up to which it has
+// failingLedger fails to fold its span rows once, and keeps the watermark up to which it has
 // folded them.
-type reluctantLedger struct {
+type failingLedger struct {
 	ledgerSink
 	failed bool
 	folded int64
 }
 
 // Compact implements stream.TransactionalSink.
-func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error {
+func (s *failingLedger) Compact(_ context.Context, marks []stream.Mark) error {
 	if !s.failed {
 		s.failed = true
 		return errors.New("the connection is gone")
@@ -37,7 +37,7 @@ func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error 
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20
-		sink := &reluctantLedger{ledgerSink: ledgerSink{fakeSink: &fakeSink{}}}
+		sink := &failingLedger{ledgerSink: ledgerSink{fakeSink: &fakeSink{}}}
 		source := &notedSource{fakeSource: &fakeSource{lines: numbered(records), size: 5}}
 		route := config.Route{Sink: use(stream.SinkRole, sink)}
 		route.Checkpoint.Replay, route.Checkpoint.Sync = 1<<20, time.Second

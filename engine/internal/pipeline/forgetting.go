@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// note asks the reader for the metadata to store with each mark. Metadata that is too long is left
-// out: it only saves work or detects a mistake.
-func (r *keeper) note(marks []stream.Mark) {
+// addMetadata asks the reader for the metadata to store with each mark. Metadata that is too long
+// is left out: it only saves work or detects a mistake.
+func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return
@@ -25,19 +25,19 @@ func (r *keeper) note(marks []stream.Mark) {
 
 // forget drops the state of partitions that the source reports as deleted. Partitions with
 // unsettled or unsaved data are dropped by a later call.
-func (r *keeper) forget() error {
+func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return nil
 	}
-	r.gone = append(r.gone, tracker.Forget()...)
-	if len(r.gone) == 0 {
+	r.deleted = append(r.deleted, tracker.Forget()...)
+	if len(r.deleted) == 0 {
 		return nil
 	}
 	r.mu.Lock()
-	now, later, idle := r.books.forget(r.gone)
+	now, later, idle := r.books.forget(r.deleted)
 	r.mu.Unlock()
-	r.gone = later
+	r.deleted = later
 	drop := now
 	if r.resumed != nil {
 		r.prunable = append(r.prunable, r.resumed.forget(now, idle)...)
@@ -54,8 +54,8 @@ func (r *keeper) forget() error {
 // a forgotten partition. Databases end the sessions of vanished clients after a minute.
 const lateTransaction = time.Hour
 
-// forgotten is a partition that the local state has dropped.
-type forgotten struct {
+// prunedPartition is a partition that the local state has dropped.
+type prunedPartition struct {
 	id string
 	at time.Time
 }
@@ -70,7 +70,7 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	}
 	for _, id := range drop {
 		if !isIdle[id] {
-			s.late = append(s.late, forgotten{id, now})
+			s.late = append(s.late, prunedPartition{id, now})
 		}
 	}
 	for len(s.late) > 0 && now.Sub(s.late[0].at) > lateTransaction {
@@ -88,7 +88,7 @@ const maxKeptFinished = 10_000
 // drops a partition of this run only after lateTransaction or in a later run. Until then the local
 // mark tells the source that the partition is finished. Without it the source would read the
 // partition again for a route without a ledger that has dropped its own mark.
-func (r *keeper) keepFinished(now, idle []string) (drop []string) {
+func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
 		isIdle[id] = true
@@ -117,16 +117,16 @@ const pruneAtOnce = 200
 // fenced off every earlier transaction of such a partition, so no late transaction can repeat its
 // data unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a
 // kill the next run loads them, finds them deleted and drops them.
-func (r *keeper) prune(ctx context.Context) error {
+func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
-	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back in the meantime
+	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // it was put back in the meantime
 	r.mu.Unlock()
 	if len(r.prunable) == 0 {
 		return nil
 	}
 	ids := r.prunable[:min(len(r.prunable), pruneAtOnce)]
 	if err := r.ledgered.Prune(ctx, ids); err != nil {
-		r.host.log.Warn("the sink could not drop what it holds of files that are gone; it is tried again",
+		r.host.log.Warn("the sink could not drop its progress of deleted files; retrying",
 			"files", len(r.prunable), "error", err)
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *keeper) prune(ctx context.Context) error {
 
 // pruneAll prunes all remaining partitions at the end of a run. A short run may never reach prune
 // otherwise.
-func (r *keeper) pruneAll(ctx context.Context) error {
+func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 			later = append(later, id)
 			continue
 		}
-		if !k.handed(id) {
+		if !k.handedOut(id) {
 			idle = append(idle, id)
 		}
 		delete(k.parts, id)
@@ -169,18 +169,18 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 	return now, later, idle
 }
 
-// handed reports whether a span of the partition was handed out in this run and the partition has
-// not been forgotten since.
-func (k *books) handed(id string) bool { return k.parts[id] != nil && k.parts[id].handed }
+// handedOut reports whether a span of the partition was handed out in this run and the partition
+// has not been forgotten since.
+func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// keptAccounts bounds the open accounts of partitions without unsettled data.
-const keptAccounts = 1024
+// maxIdleAccounts bounds the open accounts of partitions without unsettled data.
+const maxIdleAccounts = 1024
 
-// rest closes the accounts of partitions without unsettled or unsaved data, so that a hundred
+// closeIdle closes the accounts of partitions without unsettled or unsaved data, so that a hundred
 // thousand files do not need as many ledgers. An account is reopened at its mark when needed.
-func (k *books) rest(saved []stream.Mark) {
+func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
-		if len(k.parts) <= keptAccounts {
+		if len(k.parts) <= maxIdleAccounts {
 			return
 		}
 		p := k.parts[m.Part.ID]
@@ -193,7 +193,7 @@ func (k *books) rest(saved []stream.Mark) {
 }
 
 // forget drops the marks of partitions from both layers.
-func (m *memory) forget(ids []string) error {
+func (m *layeredStore) forget(ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}

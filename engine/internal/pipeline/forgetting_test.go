@@ -44,7 +44,7 @@ func testForget(t *testing.T, k *books) {
 	}{
 		{"unsettled", func() {}, []string{"unknown"}},
 		{"unsaved", func() { settle(t, k, b, false) }, []string{"unknown"}},
-		{"saved", func() { k.take() }, []string{"p", "unknown"}},
+		{"saved", func() { k.takeUnsaved() }, []string{"p", "unknown"}},
 		{"its seal settled later", func() { settle(t, k, seal, false) }, []string{"p", "unknown"}},
 	} {
 		step.do()
@@ -61,7 +61,7 @@ func testForget(t *testing.T, k *books) {
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
-	parts := make([]*stream.Partition, 2*keptAccounts)
+	parts := make([]*stream.Partition, 2*maxIdleAccounts)
 	for i := range parts {
 		parts[i] = &stream.Partition{ID: fmt.Sprint("p", i), Name: "p"}
 		b := lines(parts[i], 0, 1, i%2 == 0)
@@ -72,12 +72,12 @@ func TestAccountsRest(t *testing.T) {
 			settle(t, k, b, false)
 		}
 	}
-	s := k.take()
+	s := k.takeUnsaved()
 	for _, m := range s.marks {
 		marks[m.Part.ID] = m
 	}
-	k.rest(s.marks)
-	if k.parts["p0"] == nil || k.parts["p2"] == nil || len(k.parts) != keptAccounts {
+	k.closeIdle(s.marks)
+	if k.parts["p0"] == nil || k.parts["p2"] == nil || len(k.parts) != maxIdleAccounts {
 		t.Errorf("%d accounts are open; p0 is unsettled, p2 sealed and not finished", len(k.parts))
 	}
 	for _, i := range []int{1, 2, 3} {

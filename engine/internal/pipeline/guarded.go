@@ -28,7 +28,7 @@ func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *bac
 		return false
 	}
 	reader, failed := s.pipe.source.Open(ctx, stream.OpenOptions{
-		Route: r.key, Resume: r.keeper.markOf, Known: r.keeper.known(), Count: func(string, int64) {},
+		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Count: func(string, int64) {},
 	})
 	if failed != nil {
 		s.log.Warn("the input of a stopped route cannot be watched", "error", failed)

@@ -40,8 +40,8 @@ func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	}
 }
 
-// take returns and removes the refuser of a batch.
-func (r *letterWriter) take(b *stream.Batch) refuser {
+// takeRefuser returns and removes the refuser of a batch.
+func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 	r.by.Lock()
 	defer r.by.Unlock()
 	by := r.refusers[b]
@@ -49,16 +49,17 @@ func (r *letterWriter) take(b *stream.Batch) refuser {
 	return by
 }
 
-// bury writes the kept records of a refused batch as dead letters. It runs on a goroutine of the
-// sender. It returns when the letters are durable and their spans are stored in the sink's ledger,
-// if it has one; otherwise they would be repeated after a crash.
-func (r *letterWriter) bury(ctx context.Context, it flow.Item[*stream.Batch], refusal error) error {
+// writeRefused writes the kept records of a refused batch as dead letters. It runs on a goroutine
+// of the sender. It returns when the letters are durable and their spans are stored in the sink's
+// ledger, if it has one; otherwise they would be repeated after a crash.
+func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
+	refusal error) error {
 	if ctx.Err() != nil { // the guard may have stopped the route: write no more letters
 		return context.Cause(ctx)
 	}
 	b := it.Value
 	b.Split()
-	by := r.take(b)
+	by := r.takeRefuser(b)
 	own, _ := errors.AsType[*stream.RefusedError](refusal)
 	reason := func(i int) error {
 		if own != nil {
@@ -106,7 +107,7 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed {
-			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again",
+			r.host.log.Warn("the sink could not store the spans of dead letters; retrying",
 				"again_in", e.Wait, "error", e.Err)
 		}
 	}
@@ -120,8 +121,9 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	}, o)
 }
 
-// buryDead writes records that processors or the reader dead-lettered, before the batch is sent.
-func (r *letterWriter) buryDead(ctx context.Context, b *stream.Batch) error {
+// writeMarkedDead writes records that processors or the reader dead-lettered, before the batch is
+// sent.
+func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil
 	}
@@ -156,6 +158,6 @@ func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by ref
 	if err := r.store.Append(ctx, letters); err != nil {
 		return err
 	}
-	r.failures.buried(letters, r.store.Path())
+	r.failures.countDeadLetters(letters, r.store.Path())
 	return nil
 }

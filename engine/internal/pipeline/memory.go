@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// memory is one route's part of the checkpoint.
+// layeredStore is one route's part of the checkpoint.
 //
 // It has two layers if the sink acknowledges data before it is durable (`fsync: interval`), because
 // the kernel may write the checkpoint to disk before the sink's data:
@@ -22,34 +22,34 @@ import (
 //
 // The upper layer is never behind the lower one. Each is a route of its own in the store; the name
 // of the upper one ends in the boot id. See docs/adr/0004-two-layers-of-checkpoint.md.
-type memory struct {
+type layeredStore struct {
 	store positionStore
 	lower string
 	upper string        // "" if there is one layer
-	rest  time.Duration // the pause after a small write
+	pause time.Duration // the pause after a small write
 
 	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
 	pendingPlaces map[string]string
 }
 
-// newMemory returns the memory of a route. It has one layer if boot is "" (unknown).
+// newMemory returns the layered store of a route. It has one layer if boot is "" (unknown).
 //
 // An earlier instance that ended before its sink had synced leaves progress in the upper layer
 // only. This instance copies it to the lower layer after its first sync. Otherwise the lower layer
 // would never get the progress of partitions without new data.
-func newMemory(store positionStore, key string, lazy bool, boot string) *memory {
-	m := &memory{store: store, lower: key, rest: writeRest}
+func newMemory(store positionStore, key string, lazy bool, boot string) *layeredStore {
+	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if lazy && boot != "" {
 		m.upper = key + checkpoint.BootMark + boot
 		m.pendingMarks = make(map[string]stream.Mark)
 		m.pendingPlaces = make(map[string]string)
-		m.owe()
+		m.queueMissing()
 	}
 	return m
 }
 
-// owe schedules progress of the upper layer for the lower one, if the lower one lacks it.
-func (m *memory) owe() {
+// queueMissing schedules progress of the upper layer for the lower one, if the lower one lacks it.
+func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
 			m.pendingMarks[mark.Part.ID] = mark
@@ -69,12 +69,12 @@ func sameMark(a, b stream.Mark) bool {
 }
 
 // failed reports whether saving is impossible until the log is opened again.
-func (m *memory) failed() bool { return m.store.Failed() != nil }
+func (m *layeredStore) failed() bool { return m.store.Failed() != nil }
 
-func (m *memory) layered() bool { return m.upper != "" }
+func (m *layeredStore) layered() bool { return m.upper != "" }
 
 // forgetOtherBoots drops upper layers of earlier boots, which are no longer valid.
-func (m *memory) forgetOtherBoots() error {
+func (m *layeredStore) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
 		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
 			continue
@@ -98,7 +98,7 @@ func (m *memory) forgetOtherBoots() error {
 }
 
 // save writes marks and places as one entry, safe against kill -9.
-func (m *memory) save(marks []stream.Mark, places map[string]string) error {
+func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
 	if !m.layered() {
 		return m.store.Append(m.lower, marks, places)
 	}
@@ -110,7 +110,7 @@ func (m *memory) save(marks []stream.Mark, places map[string]string) error {
 }
 
 // synced makes all saved progress safe against a power loss. The sink has synced before.
-func (m *memory) synced() error {
+func (m *layeredStore) synced() error {
 	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))
 		for _, mark := range m.pendingMarks {
@@ -125,7 +125,7 @@ func (m *memory) synced() error {
 	return m.store.Sync()
 }
 
-func (m *memory) mark(id string) (stream.Mark, bool) {
+func (m *layeredStore) mark(id string) (stream.Mark, bool) {
 	if m.layered() {
 		if mark, ok := m.store.Mark(m.upper, id); ok {
 			return mark, true
@@ -134,7 +134,7 @@ func (m *memory) mark(id string) (stream.Mark, bool) {
 	return m.store.Mark(m.lower, id)
 }
 
-func (m *memory) marks() iter.Seq[stream.Mark] {
+func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		upper := make(map[string]bool)
 		if m.layered() {
@@ -155,7 +155,7 @@ func (m *memory) marks() iter.Seq[stream.Mark] {
 
 // strays returns the lanes with other names that have a resume token in either layer, each with the
 // token that removes it.
-func (m *memory) strays(name string) map[string]string {
+func (m *layeredStore) strays(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
 		for lane := range m.store.Places(layer) {
@@ -169,7 +169,7 @@ func (m *memory) strays(name string) map[string]string {
 
 // places returns the resume tokens of the upper layer, if it has any: the lower layer may still
 // have tokens that the upper one has dropped.
-func (m *memory) places() map[string]string {
+func (m *layeredStore) places() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {
 			return places

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// deafSink opens when its context ends, as if its database did not respond.
-type deafSink struct{ fakeSink }
+// blockingSink opens when its context ends, as if its database did not respond.
+type blockingSink struct{ fakeSink }
 
 // Open implements stream.Sink.
-func (s *deafSink) Open(ctx context.Context, _ stream.SinkOptions) error {
+func (s *blockingSink) Open(ctx context.Context, _ stream.SinkOptions) error {
 	<-ctx.Done()
 	return fmt.Errorf("dial: %w", ctx.Err())
 }
@@ -28,7 +28,7 @@ func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			e := fakeJob(t, vfstest.New(), Options{Once: once}, &fakeSource{lines: numbered(3), size: 1},
-				config.Route{Sink: use(stream.SinkRole, &deafSink{})},
+				config.Route{Sink: use(stream.SinkRole, &blockingSink{})},
 				config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
 			ended := make(chan error)
 			go func() { ended <- e.Run(t.Context()) }()
@@ -49,7 +49,7 @@ func TestStallWhileOpening(t *testing.T) {
 		good := &fakeSink{}
 		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second},
 			&fakeSource{lines: numbered(3), size: 1},
-			config.Route{Sink: use(stream.SinkRole, &deafSink{})}, config.Route{Sink: use(stream.SinkRole, good)})
+			config.Route{Sink: use(stream.SinkRole, &blockingSink{})}, config.Route{Sink: use(stream.SinkRole, good)})
 		start := time.Now()
 		err := e.Run(t.Context())
 		const want = "p/r0: it has not opened within 10s: sink fake: dial"
@@ -67,7 +67,7 @@ func TestStallWhileOpening(t *testing.T) {
 func TestNotReadyWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},
-			config.Route{Sink: use(stream.SinkRole, &deafSink{})})
+			config.Route{Sink: use(stream.SinkRole, &blockingSink{})})
 		ended := make(chan error)
 		go func() { ended <- e.Run(t.Context()) }()
 		ready := func() (bool, string) { // the disk is the machine's

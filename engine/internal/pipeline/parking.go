@@ -95,7 +95,7 @@ func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) er
 	if err := r.store.Append(ctx, letters); err != nil {
 		return err
 	}
-	r.failures.buried(letters, r.store.Path())
+	r.failures.countDeadLetters(letters, r.store.Path())
 	return nil
 }
 

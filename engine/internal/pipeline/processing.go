@@ -72,9 +72,9 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// processorRestarts is the restart policy of a processor. A processor most likely dies of its input, and
-// the input that kills it is narrowed down by restarts. So up to freeDeaths deaths without a
-// finished record restart at once; further ones wait, with exponential backoff.
+// processorRestarts is the restart policy of a processor. A processor most likely dies of its
+// input, and the input that kills it is narrowed down by restarts. So up to freeDeaths deaths
+// without a finished record restart at once; further ones wait, with exponential backoff.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -94,8 +94,8 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 		return
 	}
 	r.host.Count("processor_deaths", 1)
-	if times, due := r.failures.note(e.Child, firstLine(e.Err)); due {
-		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one gets its batch",
+	if times, due := r.failures.recordFailure(e.Child, firstLine(e.Err)); due {
+		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one processes its batch",
 			"processor", e.Child, "times", times, "again_in", e.Delay, "error", e.Err)
 	}
 }
@@ -211,7 +211,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 		if err := p.change(ctx, b); err != nil {
 			return err
 		}
-		return p.r.letters.buryDead(ctx, b)
+		return p.r.letters.writeMarkedDead(ctx, b)
 	}
 	for s, more := j.next(); more; s, more = j.next() {
 		j.saved.Copy(b)
@@ -228,7 +228,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 	if err := p.encode(b); err != nil {
 		return err
 	}
-	return p.r.letters.buryDead(ctx, b)
+	return p.r.letters.writeMarkedDead(ctx, b)
 }
 
 func (p *processor) change(ctx context.Context, b *stream.Batch) error {

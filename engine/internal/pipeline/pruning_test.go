@@ -14,40 +14,40 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// goneSource is a fakeSource that reports partitions as deleted once its end was read: all
+// deletedSource is a fakeSource that reports partitions as deleted once its end was read: all
 // partitions known at Open, and the partition that it read.
-type goneSource struct {
+type deletedSource struct {
 	*fakeSource
 	known []string
 }
 
-func (s *goneSource) use() config.Use {
+func (s *deletedSource) use() config.Use {
 	return config.Use{Component: stream.Component{
 		Role: stream.SourceRole, Name: "fake", New: func(any, stream.Host) (any, error) { return s, nil },
 	}}
 }
 
 // Open implements stream.Source.
-func (s *goneSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+func (s *deletedSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	s.known = nil
 	for m := range o.Known {
 		s.known = append(s.known, m.Part.ID)
 	}
 	r, err := s.fakeSource.Open(ctx, o)
-	return &goneReader{fakeReader: r.(*fakeReader), gone: s.known}, err
+	return &deletedReader{fakeReader: r.(*fakeReader), gone: s.known}, err
 }
 
-type goneReader struct {
+type deletedReader struct {
 	*fakeReader
 	mu   sync.Mutex
 	gone []string
 }
 
 // Note implements stream.PartitionTracker.
-func (r *goneReader) Note(stream.Mark) string { return "" }
+func (r *deletedReader) Note(stream.Mark) string { return "" }
 
 // Forget implements stream.PartitionTracker.
-func (r *goneReader) Forget() []string {
+func (r *deletedReader) Forget() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := r.gone
@@ -95,7 +95,7 @@ func heldParts(ids ...string) (marks []stream.Mark) {
 func TestPrune(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
-	source := &goneSource{fakeSource: &fakeSource{lines: numbered(records), size: size}}
+	source := &deletedSource{fakeSource: &fakeSource{lines: numbered(records), size: size}}
 	var ids []string
 	for i := range 2*pruneAtOnce + 7 {
 		ids = append(ids, fmt.Sprintf("gone%04d", i))
@@ -129,7 +129,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("%d were dropped, want the %d that were gone and not handed out: %v",
 			len(sink.dropped), len(ids), sink.dropped)
 	}
-	if left := e.pipes[0].slots[0].route.keeper.resumed.all(); len(left) != 0 {
+	if left := e.pipes[0].slots[0].route.saver.resumed.all(); len(left) != 0 {
 		t.Errorf("%d marks of what was forgotten are held: %v", len(left), left)
 	}
 	if !sink.hasAll(source.lines[5:]) {
@@ -143,7 +143,7 @@ func TestPrune(t *testing.T) {
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
-	source := &goneSource{fakeSource: &fakeSource{lines: numbered(records), size: size}}
+	source := &deletedSource{fakeSource: &fakeSource{lines: numbered(records), size: size}}
 	sink := &prunedSink{ledgerSink: &ledgerSink{fakeSink: &fakeSink{}, holds: heldParts("fake", "gone")}}
 	var left *vfstest.Mem
 	sink.prune = func([]string) error {

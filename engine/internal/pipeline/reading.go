@@ -199,16 +199,16 @@ var oneKey = []string{"all"}
 
 // opened opens the spans of a batch that was read, in the books.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
-	j, met, err := r.book(ctx, b)
+	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {
 		r.positions.announce(met, b)
 	}
 	return j, err
 }
 
-func (r *reader) book(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
+func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
 	if r.line == nil { // otherwise the processors' goroutines do it
-		if err := r.letters.buryDead(ctx, b); err != nil {
+		if err := r.letters.writeMarkedDead(ctx, b); err != nil {
 			b.Release()
 			return nil, nil, err
 		}

@@ -16,25 +16,25 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// mortalSource is a fakeSource that panics at the read that dies says.
-type mortalSource struct {
+// crashingSource is a fakeSource that panics at the read that dies says.
+type crashingSource struct {
 	fakeSource
 	dies int
 }
 
 // Open implements stream.Source.
-func (s *mortalSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+func (s *crashingSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r, err := s.fakeSource.Open(ctx, o)
-	return &mortalReader{fakeReader: r.(*fakeReader), dies: s.dies}, err
+	return &crashingReader{fakeReader: r.(*fakeReader), dies: s.dies}, err
 }
 
-type mortalReader struct {
+type crashingReader struct {
 	*fakeReader
 	reads, dies int
 }
 
 // Read implements stream.Reader.
-func (r *mortalReader) Read(ctx context.Context, b *stream.Batch) error {
+func (r *crashingReader) Read(ctx context.Context, b *stream.Batch) error {
 	if r.reads++; r.reads == r.dies {
 		panic("the source dies")
 	}
@@ -59,7 +59,7 @@ func TestReadIsDelivered(t *testing.T) {
 }
 
 func readIsDelivered(t *testing.T, lines int, dies bool, memory stream.Size, prompt bool) {
-	source := &mortalSource{fakeSource: fakeSource{lines: numbered(lines), size: 1}}
+	source := &crashingSource{fakeSource: fakeSource{lines: numbered(lines), size: 1}}
 	if dies {
 		source.dies = lines + 1
 	}

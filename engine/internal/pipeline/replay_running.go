@@ -40,8 +40,9 @@ func (e *Engine) ReplayLetters(
 		return result, admin.ErrNoRoute
 	}
 	if p.standsBy() {
-		const elsewhere = "another process of the cluster runs the pipeline: replay when this one does"
-		return result, errors.New(elsewhere)
+		const runsElsewhere = "another process of the cluster runs the pipeline: " +
+			"replay when this one does"
+		return result, errors.New(runsElsewhere)
 	}
 	if e.hasEnded(p) || !p.hold() {
 		const ended = "the pipeline has ended: restart penstock, or use `penstock dead replay`"

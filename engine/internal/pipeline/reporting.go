@@ -7,7 +7,7 @@ import (
 )
 
 // settlerOf returns the reader of r if its clients wait for an outcome, else nil.
-func settlerOf(r *keeper) stream.SettledReader {
+func settlerOf(r *saver) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
 }
@@ -16,7 +16,7 @@ func settlerOf(r *keeper) stream.SettledReader {
 // acknowledges needs nothing more. Another sink is synced first and the checkpoint written, because
 // a restart truncates an output file to the offset in the checkpoint. Batches that settle during a
 // sync share the next one.
-func reportSettled(ctx context.Context, r *keeper, reader stream.SettledReader) error {
+func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0
 	r.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // the local state, since the database may have been restored from a backup. An empty ledger beside
 // local progress is an error. Names and metadata, which ledgers do not store, come from the local
 // state.
-func (r *keeper) load(ctx context.Context) error {
+func (r *saver) load(ctx context.Context) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (r *keeper) load(ctx context.Context) error {
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {
-		r.host.log.Warn("the sink holds less than the local state says; what it lacks is "+
+		r.host.log.Warn("the sink's ledger is behind the local state; the missing data is "+
 			"delivered again", "partitions", behind)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (a *amount) add(m stream.Mark) {
 }
 
 // emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
-func (r *keeper) emptyLedger(lost amount) error {
+func (r *saver) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
 		"progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
@@ -86,8 +86,8 @@ type resumed struct {
 	marks map[string]stream.Mark
 
 	// only the checkpoint's goroutine uses the fields below; both are ordered from oldest to newest
-	late []forgotten // forgotten partitions that this run has handed out
-	kept []string    // forgotten partitions that the sink's ledger still has
+	late []prunedPartition // forgotten partitions that this run has handed out
+	kept []string          // forgotten partitions that the sink's ledger still has
 }
 
 func (s *resumed) mark(id string) (stream.Mark, bool) {
@@ -120,7 +120,7 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 }
 
 // markOf returns the route's progress in a partition before this run.
-func (r *keeper) markOf(id string) (stream.Mark, bool) {
+func (r *saver) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false
 	}
@@ -139,7 +139,7 @@ func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
 
-func (r *keeper) known() iter.Seq[stream.Mark] {
+func (r *saver) known() iter.Seq[stream.Mark] {
 	marks := r.memory.marks()
 	if r.resumed != nil {
 		marks = slices.Values(r.resumed.all())

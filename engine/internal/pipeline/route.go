@@ -20,8 +20,8 @@ var ErrDraining = errors.New("pipeline: draining")
 // route is a path from a source through processors to a sink, with everything that it owns while it
 // runs. It runs once; after a failure its slot creates a new route.
 //
-// A reader, processors, a sender and a keeper do the work, each in goroutines of its own. They
-// share a core.
+// A reader, processors, a sender and a saver do the work, each in goroutines of its own.
+// They share a core.
 type route struct {
 	*core
 	pipe  *pipe
@@ -34,7 +34,7 @@ type route struct {
 	reader     *reader
 	processors *processors
 	sender     *sender
-	keeper     *keeper
+	saver      *saver
 	waits      *waits
 
 	drainOnce sync.Once
@@ -92,7 +92,7 @@ func (r *route) runAll(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && r.once {
-		err = r.books.verdict()
+		err = r.books.runError()
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	}
 	group.Go("checkpoint", func(context.Context) error {
 		defer close(saved)
-		return r.keeper.Run(saveCtx)
+		return r.saver.Run(saveCtx)
 	})
 	if r.once && r.stall > 0 {
 		group.Go("stall", r.watchStall)
@@ -124,7 +124,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	r.reader.reads.end(ErrDraining)
 	stopSaving()
 	<-saved
-	return joined(err, r.keeper.lastSave(ctx))
+	return joined(err, r.saver.lastSave(ctx))
 }
 
 // joined joins errors and leaves out duplicates.
@@ -145,9 +145,9 @@ func joined(errs ...error) error {
 // destination.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
-	o.DeadLetter, o.Synced = r.letters.append, r.keeper.synced
+	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
-	places := r.keeper.memory.places()
+	places := r.saver.memory.places()
 	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace
 		o.Place = places[lane]
 	}
@@ -158,11 +158,11 @@ func (r *route) open(ctx context.Context) error {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
 	}
 	r.parking.opened()
-	if err := r.keeper.savePlace(places, r.sender.lanes()); err != nil {
+	if err := r.saver.savePlace(places, r.sender.lanes()); err != nil {
 		return err
 	}
 	r.slot.reopen.Store(nil) // the checkpoint has the resume token
-	if err := r.keeper.load(ctx); err != nil {
+	if err := r.saver.load(ctx); err != nil {
 		return err
 	}
 	if err := r.pipe.confirm(ctx); err != nil {
@@ -175,7 +175,7 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	opening := stream.OpenOptions{
-		Route: r.key, Resume: r.keeper.markOf, Known: r.keeper.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
+		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
 		State: r.stateDir, Count: r.slot.met.Add,
 	}
 	if r.assigned != nil {
@@ -186,12 +186,12 @@ func (r *route) open(ctx context.Context) error {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
 	r.reader.open(source)
-	r.keeper.reader = source
+	r.saver.reader = source
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
-	if settlerOf(r.keeper) != nil && r.keeper.some == nil {
-		r.keeper.some = make(chan struct{}, 1)
+	if settlerOf(r.saver) != nil && r.saver.some == nil {
+		r.saver.some = make(chan struct{}, 1)
 	}
 	return r.waits.begin(source)
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// keeper saves the route's progress: in the checkpoint, in the sink's ledger, and in the source.
-type keeper struct {
+// saver saves the route's progress: in the checkpoint, in the sink's ledger, and in the
+// source.
+type saver struct {
 	*core
-	memory   *memory                  // set by prepare
+	memory   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if acknowledged data is durable
 	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
 	pipe     finishingPipe
@@ -37,16 +38,16 @@ type keeper struct {
 
 	some chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
 
-	gone     []string // partitions to forget; only the checkpoint's goroutine uses these fields
+	deleted  []string // partitions to forget; only the checkpoint's goroutine uses these fields
 	prunable []string // partitions that the sink may drop once the checkpoint has durably forgotten them
 	// By partition: progress saved since the source and the sink were last told; nil if none.
-	untold map[string]stream.Mark
+	unreported map[string]stream.Mark
 
 	finisher []stream.Partition // settled partitions for the source to finish; core.mu guards it
 }
 
 // synced returns the beginning of the last sync that succeeded; zero if there was none.
-func (r *keeper) synced() time.Time {
+func (r *saver) synced() time.Time {
 	if at := r.syncedAt.Load(); at > 0 {
 		return time.Unix(0, at)
 	}
@@ -73,11 +74,11 @@ type finishingPipe interface {
 // growing waits. No data is lost meanwhile, and the replay bound stops deliveries. Any other
 // failure ends the route, which restarts from the checkpoint: after a failed sync, neither the sink
 // nor the log can be trusted.
-func (r *keeper) Run(ctx context.Context) error {
+func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
 	some, waits := r.some, r.waits.changed // nil during the pause
-	rest := time.NewTimer(writeRest)
+	rest := time.NewTimer(writePause)
 	rest.Stop()
 	defer rest.Stop()
 	var state backoff.State
@@ -97,11 +98,11 @@ func (r *keeper) Run(ctx context.Context) error {
 			some, waits = nil, nil
 			var marks int
 			marks, err = r.write()
-			rest.Reset(max(r.memory.rest, time.Duration(marks)*markRest))
+			rest.Reset(max(r.memory.pause, time.Duration(marks)*markPause))
 		case <-waits:
 			some, waits = nil, nil
 			err = r.waits.save()
-			rest.Reset(writeRest)
+			rest.Reset(writePause)
 		case <-r.quarter:
 			if r.assigned != nil || r.hasManyParts() {
 				err = r.assigned.save(ctx, r.sync)
@@ -128,8 +129,8 @@ func (r *keeper) Run(ctx context.Context) error {
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
 		state = next
-		if times, due := r.failures.note("checkpoint", firstLine(err)); due {
-			r.host.log.Error("what has been delivered could not be saved; it is tried again",
+		if times, due := r.failures.recordFailure("checkpoint", firstLine(err)); due {
+			r.host.log.Error("the progress could not be saved; retrying",
 				"times", times, "again_in", wait, "error", err)
 		}
 		if retry.Sleep(ctx, wait) != nil {
@@ -138,17 +139,17 @@ func (r *keeper) Run(ctx context.Context) error {
 	}
 }
 
-// writeRest is the pause after a write of less than a quarter of the replay bound. Apart from
+// writePause is the pause after a write of less than a quarter of the replay bound. Apart from
 // in-flight batches, a kill repeats no more than the batches that settle during the pause. The cost
 // of 200 appends a second does not show in a profile.
-const writeRest = 5 * time.Millisecond
+const writePause = 5 * time.Millisecond
 
-// bucketRest is the pause after a write to the bucket of a cluster, which is a request.
-const bucketRest = 100 * time.Millisecond
+// bucketPause is the pause after a write to the bucket of a cluster, which is a request.
+const bucketPause = 100 * time.Millisecond
 
 // writesSoon reports whether a kill repeats unwritten progress, and a write is only an append to
 // the log.
-func (r *keeper) writesSoon() bool {
+func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
@@ -156,10 +157,10 @@ func (r *keeper) writesSoon() bool {
 // successful write does not reset it: the failure may be the broker's.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markRest lengthens the pause for each mark written. A mark costs some microseconds and up to 200
-// bytes of the log. With a thousand growing files, pauses of writeRest alone would cost 25 % of a
-// core and 15 MB/s. With markRest the cost is 1 % and 1 MB/s.
-const markRest = 200 * time.Microsecond
+// markPause lengthens the pause for each mark written. A mark costs some microseconds and up to 200
+// bytes of the log. With a thousand growing files, pauses of writePause alone would cost 25 % of a
+// core and 15 MB/s. With markPause the cost is 1 % and 1 MB/s.
+const markPause = 200 * time.Microsecond
 
 // A laterError is a failure to save that changed nothing and can be retried.
 type laterError struct{ err error }
@@ -175,19 +176,19 @@ func (e *laterError) Unwrap() error { return e.err }
 const writeOffAfter = 10 * time.Second
 
 // take takes the progress that the checkpoint lacks from the books.
-func (r *keeper) take() saving {
+func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.idle() > writeOffAfter {
-		r.books.writeOffOwed()
+		r.books.dropInherited()
 	}
-	s := r.books.take()
+	s := r.books.takeUnsaved()
 	r.finisher = append(r.finisher, s.finished...)
 	return s
 }
 
 // restore puts progress back after a failed save.
-func (r *keeper) restore(s saving, err error) error {
+func (r *saver) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.books.restore(s)
@@ -201,7 +202,7 @@ func (r *keeper) restore(s saving, err error) error {
 // lastSave writes the progress made since the checkpoint's goroutine ended. It also runs when the
 // route stops with an error, so that delivered data is not delivered again. Nothing settles while
 // it runs.
-func (r *keeper) lastSave(ctx context.Context) error {
+func (r *saver) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
 	if err := r.assigned.save(ctx, r.sync); err != nil {
@@ -217,7 +218,7 @@ func (r *keeper) lastSave(ctx context.Context) error {
 const lastSaveBound = 30 * time.Second
 
 // write makes settled progress safe against kill -9. It returns the number of marks written.
-func (r *keeper) write() (marks int, err error) {
+func (r *saver) write() (marks int, err error) {
 	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
@@ -227,7 +228,7 @@ func (r *keeper) write() (marks int, err error) {
 	return len(s.marks), r.append(s)
 }
 
-func (r *keeper) append(s saving) error {
+func (r *saver) append(s saving) error {
 	if err := r.waits.save(); err != nil { // before the marks that depend on it
 		return r.restore(s, err)
 	}
@@ -235,7 +236,7 @@ func (r *keeper) append(s saving) error {
 	if r.assigned != nil {
 		marks = nil // the source or the sink's ledger stores the marks
 	} else {
-		r.note(marks)
+		r.addMetadata(marks)
 	}
 	if len(marks)+len(s.places) > 0 {
 		if err := r.memory.save(marks, s.places); err != nil {
@@ -243,23 +244,23 @@ func (r *keeper) append(s saving) error {
 		}
 	}
 	for _, m := range s.marks {
-		if r.untold == nil {
-			r.untold = make(map[string]stream.Mark)
+		if r.unreported == nil {
+			r.unreported = make(map[string]stream.Mark)
 		}
-		r.untold[m.Part.ID] = m
+		r.unreported[m.Part.ID] = m
 	}
 	if s.bytes > 0 {
 		r.saved(s.bytes)
 	}
 	if r.resumed == nil && r.assigned == nil { // otherwise the sink reported the marks at the start
 		r.mu.Lock()
-		r.books.rest(s.marks)
+		r.books.closeIdle(s.marks)
 		r.mu.Unlock()
 	}
 	return nil
 }
 
-func (r *keeper) syncSink(ctx context.Context) error {
+func (r *saver) syncSink(ctx context.Context) error {
 	if err := r.syncer.Sync(ctx); err != nil {
 		return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
 	}
@@ -268,7 +269,7 @@ func (r *keeper) syncSink(ctx context.Context) error {
 
 // sync makes settled progress safe against a power loss: it syncs the sink's data, then the
 // checkpoint, and then tells the source.
-func (r *keeper) sync(ctx context.Context) error {
+func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
 	}
@@ -297,7 +298,7 @@ func (r *keeper) sync(ctx context.Context) error {
 	if err := r.memory.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
-	if err := r.tell(ctx); err != nil {
+	if err := r.report(ctx); err != nil {
 		s.bytes = 0 // the bytes are saved; only the marks must be reported again
 		return r.restore(s, err)
 	}
@@ -310,17 +311,17 @@ func (r *keeper) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// tell reports durable progress to the source and the sink: everything saved since the last report,
-// including by write.
-func (r *keeper) tell(ctx context.Context) error {
-	if len(r.untold) == 0 {
+// report reports durable progress to the source and the sink: everything saved since the last
+// report, including by write.
+func (r *saver) report(ctx context.Context) error {
+	if len(r.unreported) == 0 {
 		return nil
 	}
-	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int {
+	marks := slices.SortedFunc(maps.Values(r.unreported), func(a, b stream.Mark) int {
 		return strings.Compare(a.Part.ID, b.Part.ID)
 	})
 	if marks = r.assigned.current(marks); len(marks) == 0 {
-		r.untold = nil
+		r.unreported = nil
 		return nil
 	}
 	for i := range marks {
@@ -334,7 +335,7 @@ func (r *keeper) tell(ctx context.Context) error {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {
 			folded = false
 			if ctx.Err() == nil { // otherwise the route is ending, and its last save folds them
-				r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
+				r.host.log.Warn("the sink could not merge its span rows; retrying", "error", err)
 			}
 		}
 	}
@@ -345,13 +346,13 @@ func (r *keeper) tell(ctx context.Context) error {
 	}
 	r.assigned.stored(marks)
 	if folded {
-		r.untold = nil
+		r.unreported = nil
 	}
 	return nil
 }
 
 // finish asks the source to finish partitions, and records those that it has finished.
-func (r *keeper) finish(ctx context.Context, parts []stream.Partition) {
+func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
@@ -364,7 +365,7 @@ func (r *keeper) finish(ctx context.Context, parts []stream.Partition) {
 const manyParts = 4096
 
 // wake wakes Run when bytes have settled, or new partitions were opened, that are not saved.
-func (r *keeper) wake(unsaved int64, parts int) {
+func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.quarter)
 	} else if unsaved > 0 {
@@ -376,7 +377,7 @@ func (r *keeper) wake(unsaved int64, parts int) {
 }
 
 // hasManyParts reports whether manyParts or more partitions are new since the last save.
-func (r *keeper) hasManyParts() bool {
+func (r *saver) hasManyParts() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.books.unsavedParts >= manyParts
@@ -394,7 +395,7 @@ func wake(c chan<- struct{}) {
 // between the sink's commit and the first save of the checkpoint. The sink then knows the progress
 // in a file, but only the checkpoint knows which file that was. If saving fails here, the
 // checkpoint's goroutine retries or reports it.
-func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
+func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
@@ -406,7 +407,7 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range ahead {
 		ahead[i].Watermark = to[ahead[i].Part.ID]
 	}
-	r.note(ahead) // metadata of the data read
+	r.addMetadata(ahead) // metadata of the data read
 	for i := range met {
 		met[i].Note = ahead[i].Note
 	}
@@ -417,7 +418,7 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 // holds the resume tokens in the checkpoint. Resume tokens of lanes with other names are removed,
 // since the output file and its config may have been renamed. A later start under the old name
 // would otherwise truncate the file to the old offset.
-func (r *keeper) savePlace(saved map[string]string, lanes []stream.Lane) error {
+func (r *saver) savePlace(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}

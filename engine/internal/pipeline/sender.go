@@ -51,7 +51,7 @@ func (r *sender) open() error {
 	}
 	sender, err := flow.New(flow.Options[*stream.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
-		Bisect: r.bisect, Bury: r.letters.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
+		Bisect: r.bisect, Bury: r.letters.writeRefused, Settled: r.settled, Released: r.released, Failed: r.failed,
 		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 		return
 	}
 	if err := sender.SetLanes(lanes); err != nil {
-		r.host.log.Error("the sink's new list of workers was refused; the old one stays", "error", err)
+		r.host.log.Error("the sink's new list of workers was refused; the old one remains in use", "error", err)
 	}
 }
 
@@ -118,7 +118,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
+	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, deadLettered: s.Buried})
 }
 
 // settleUnsent settles a batch without records to send.
@@ -127,11 +127,11 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 	b.Release()
 }
 
-// recordSettled records a settled batch and wakes the checkpoint. The checkpoint is written at once when a
-// quarter of the replay bound has settled, otherwise soon.
+// recordSettled records a settled batch and wakes the checkpoint. The checkpoint is written at once
+// when a quarter of the replay bound has settled, otherwise soon.
 func (r *sender) recordSettled(b *stream.Batch, end ending) {
 	r.progress.Store(int64(r.now()))
-	r.observed.settled(b, end.buried)
+	r.observed.settled(b, end.deadLettered)
 	r.waits.settled(b) // before the ledger, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = r.now()
@@ -176,7 +176,7 @@ func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.F
 
 // released is called by the sender's loop when no attempt of an item is running any more.
 func (r *sender) released(it flow.Item[*stream.Batch]) {
-	r.letters.take(it.Value)
+	r.letters.takeRefuser(it.Value)
 	it.Value.Release()
 }
 

@@ -151,7 +151,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 		case ctx.Err() != nil:
 			return err
 		case ok && r.opens.Load():
-			s.log.Warn("the route closes its output and opens it again", "reason", reopen.Err)
+			s.log.Warn("the route reopens its output", "reason", reopen.Err)
 			r.host.Count("reopened", 1)
 		case !ok && s.inputChanges(ctx, r, err, &pause):
 			s.log.Warn("the input has changed; the route that the guard stopped starts again")
@@ -207,7 +207,7 @@ func (s *slot) begin() (*route, error) {
 	switch {
 	case !first:
 		err = s.again(old)
-	case old.keeper.memory == nil: // it was added to a running engine
+	case old.saver.memory == nil: // it was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
 	if err != nil {

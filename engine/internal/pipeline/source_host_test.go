@@ -28,21 +28,21 @@ type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx
 
-	mu    sync.Mutex
-	diary []string
-	host  stream.SourceHost // of the last instance
+	mu     sync.Mutex
+	events []string
+	host   stream.SourceHost // of the last instance
 }
 
-func (s *hosted) note(what string) {
+func (s *hosted) record(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.diary = append(s.diary, what)
+	s.events = append(s.events, what)
 }
 
-func (s *hosted) noted() string {
+func (s *hosted) recorded() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return strings.Join(s.diary, ", ")
+	return strings.Join(s.events, ", ")
 }
 
 func (s *hosted) use() config.Use {
@@ -51,10 +51,10 @@ func (s *hosted) use() config.Use {
 		s.mu.Lock()
 		s.host = host
 		s.mu.Unlock()
-		s.note("new")
+		s.record("new")
 		host.Go("fake/watch", func(ctx context.Context) error {
-			s.note("started")
-			defer s.note("stopped")
+			s.record("started")
+			defer s.record("stopped")
 			if s.watch != nil {
 				return s.watch(ctx, host)
 			}
@@ -79,7 +79,7 @@ type hostedReader struct {
 
 // Close implements stream.Reader.
 func (r *hostedReader) Close() error {
-	r.s.note("reader closed")
+	r.s.record("reader closed")
 	return r.Reader.Close()
 }
 
@@ -106,7 +106,7 @@ func TestSourceGoroutineOutlivesRoutes(t *testing.T) {
 		sinks := []*fakeSink{{}, {}}
 		e := jobOf(t, vfstest.New(), Options{}, s.use(),
 			config.Route{Sink: flaky(&failing, sinks[0])}, config.Route{Sink: flaky(&failing, sinks[1])})
-		if got := s.noted(); got != "new" {
+		if got := s.recorded(); got != "new" {
 			t.Errorf("before Run: %s", got)
 		}
 		ended := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestSourceGoroutineOutlivesRoutes(t *testing.T) {
 				t.Errorf("route %s is %s after %d starts", r.Name, r.Health, r.Starts)
 			}
 		}
-		if got := s.noted(); got != "new, started" {
+		if got := s.recorded(); got != "new, started" {
 			t.Errorf("while the routes wait: %s", got)
 		}
 		tree := e.Tree()
@@ -137,7 +137,7 @@ func TestSourceGoroutineOutlivesRoutes(t *testing.T) {
 		if len(sinks[0].got) != 10 || len(sinks[1].got) != 10 {
 			t.Errorf("%d and %d records arrived", len(sinks[0].got), len(sinks[1].got))
 		}
-		if got, want := s.noted(), "new, started, reader closed, reader closed, stopped"; got != want {
+		if got, want := s.recorded(), "new, started, reader closed, reader closed, stopped"; got != want {
 			t.Errorf("at the end: %s, want %s", got, want)
 		}
 	})
@@ -179,7 +179,7 @@ func TestSourceGoroutineFails(t *testing.T) {
 				}
 				once := "new, started, "
 				end := "reader closed, stopped"
-				got := strings.ReplaceAll(s.noted(), "stopped, reader closed", end) // a failure ends both at once
+				got := strings.ReplaceAll(s.recorded(), "stopped, reader closed", end) // a failure ends both at once
 				if want := once + end + ", " + once + end + ", " + once + end; got != want {
 					t.Errorf("diary: %s\nwant:  %s", got, want)
 				}
@@ -268,7 +268,7 @@ func TestSourceStopsAfterRoutes(t *testing.T) {
 				file := &config.Config{State: "/state", Pipelines: []config.Pipeline{
 					{Name: "p", Source: s.use(), Routes: []config.Route{route}},
 				}}
-				e, err := New(file, Options{FS: closings{vfstest.New(), s.note}, Log: slog.New(slog.DiscardHandler)})
+				e, err := New(file, Options{FS: closings{vfstest.New(), s.record}, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -289,7 +289,7 @@ func TestSourceStopsAfterRoutes(t *testing.T) {
 				}
 				cancel()
 				want := "new, started, reader closed, stopped, closed /state/sources/p"
-				if got := s.noted(); got != want {
+				if got := s.recorded(); got != want {
 					t.Errorf("diary: %s\nwant:  %s", got, want)
 				}
 				if _, err := s.host.State(); err == nil {
@@ -494,7 +494,7 @@ func TestSourceStaysWhileRoutesChange(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		got := s.noted()
+		got := s.recorded()
 		if strings.Count(got, "new") != 1 || strings.Count(got, "started") != 1 || !strings.HasSuffix(got, "stopped") {
 			t.Errorf("diary: %s", got)
 		}

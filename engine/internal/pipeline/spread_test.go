@@ -101,15 +101,15 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 				go func() { ended <- e.Run(ctx) }()
 				time.Sleep(seconds * time.Second)
 				synctest.Wait()
-				r := e.pipes[0].slots[0].route.keeper
+				r := e.pipes[0].slots[0].route.saver
 				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits",
 					e.picture().Routes[0].Delivered,
-					source.noted.Load(), len(r.untold), source.commits.Load())
+					source.noted.Load(), len(r.unreported), source.commits.Load())
 				if n := source.noted.Load(); n < seconds*parts || n > seconds*marks {
 					t.Errorf("%d marks were written in %d s", n, seconds)
 				}
-				if len(r.untold) > parts {
-					t.Errorf("%d marks of %d partitions wait to be told", len(r.untold), parts)
+				if len(r.unreported) > parts {
+					t.Errorf("%d marks of %d partitions wait to be told", len(r.unreported), parts)
 				}
 				if n := source.commits.Load(); n > test.commits || n == 0 && test.commits > 0 {
 					t.Errorf("%d commits in %d s", n, seconds)

@@ -37,7 +37,7 @@ func (s *state) store() (*checkpoint.Store, error) {
 		if failed == nil {
 			return s.open, nil
 		}
-		s.log.Warn("the checkpoint is opened again", "because", failed)
+		s.log.Warn("the checkpoint is reopened", "because", failed)
 		_ = s.open.Close() // an error repeats the failure that is already known
 		s.open = nil
 	}

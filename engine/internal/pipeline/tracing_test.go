@@ -23,8 +23,9 @@ func traced(file string, most stream.Size) config.Flow {
 	return f
 }
 
-// moody answers each attempt by its number: late, too late, with an error, throttled, refused.
-func moody(ctx context.Context, a stream.Attempt) error {
+// flakyDeliver answers each attempt by its number: late, too late, with an error, throttled,
+// refused.
+func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
 	switch {
 	case strings.Contains(string(a.Value.AppendRaw(nil)), "line 77\n"):
@@ -54,7 +55,7 @@ func TestTraceOfARun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := vfstest.New()
-				sink := &fakeSink{workers: 3, deliver: moody}
+				sink := &fakeSink{workers: 3, deliver: flakyDeliver}
 				source := &fakeSource{lines: numbered(400), size: 3}
 				f := traced("/traces/flow.ndjson", 64<<20)
 				f.Window, f.Size, f.Dispatch = name, 4, dispatches[i%3]
@@ -115,7 +116,7 @@ func TestTraceStopsNobody(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := vfstest.New()
-				sink := &fakeSink{workers: 3, deliver: moody}
+				sink := &fakeSink{workers: 3, deliver: flakyDeliver}
 				e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3000), size: 3},
 					config.Route{Sink: use(stream.SinkRole, sink), Flow: traced("/traces/flow.ndjson", c.max)})
 				if c.fault != nil {

@@ -34,10 +34,10 @@ func (t *trial) next() (stretch, bool) {
 // pop removes the stretch that next has returned.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died records the death of a processor that had b; b has been restored. bury reports that the
-// records of next must be dead-lettered, since they alone have killed mayKill processors. giveUp
-// reports that even finishing the batch kills.
-func (t *trial) died(b *stream.Batch) (bury, giveUp bool) {
+// died records the death of a processor that had b; b has been restored. deadLetter reports that
+// the records of next must be dead-lettered, since they alone have killed mayKill processors.
+// giveUp reports that even finishing the batch kills.
+func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < mayKill {
 			return false, false

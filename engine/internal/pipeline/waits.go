@@ -30,7 +30,7 @@ import (
 type waits struct {
 	*core
 	letters *letterWriter
-	keeper  *keeper
+	saver   *saver
 	reader  *reader
 	sender  *sender
 	boot    string // id of this run of the operating system; "" if unknown
@@ -55,7 +55,7 @@ func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
 	}
-	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() &&
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.memory.layered() &&
 		w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *waits) open(p *pipe) error {
 		return final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
 	}
 	w.dir = dir
-	if w.keeper.resumed != nil {
+	if w.saver.resumed != nil {
 		w.dropSettled()
 	}
 	n, records, size := w.store.Held()
@@ -105,9 +105,9 @@ func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
 	}
-	for m := range w.keeper.memory.marks() {
+	for m := range w.saver.memory.marks() {
 		if m.Waiting {
-			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and "+
+			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
 				"%q has some: put it back, or accept that "+
 				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
 		}
@@ -117,7 +117,7 @@ func (w *waits) check(exists bool, state string) error {
 
 // dropSettled drops the ranges that are in a sink's ledger.
 func (w *waits) dropSettled() {
-	for _, m := range w.keeper.resumed.all() {
+	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
 			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
 			for _, s := range settled {
@@ -406,7 +406,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	line := w.reader.line
 	if line == nil {
-		return w.letters.buryDead(ctx, b)
+		return w.letters.writeMarkedDead(ctx, b)
 	}
 	j := &job{batch: b, done: make(chan struct{})}
 	select {
@@ -456,8 +456,8 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		gone = w.reader.idle() >= missingFor
 	}
 	if !gone {
-		if times, due := w.failures.note("waiting", firstLine(cause)); due {
-			w.host.log.Warn("a batch that waits could not be read again; it is tried again",
+		if times, due := w.failures.recordFailure("waiting", firstLine(cause)); due {
+			w.host.log.Warn("a waiting batch could not be read again; retrying",
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}
 		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
@@ -469,7 +469,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
-	w.host.log.Error("records lost: their data is gone while they waited for a retry",
+	w.host.log.Error("records lost: their data was deleted while they waited for a retry",
 		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
 	w.host.Count("waiting_lost", records)
 	w.mu.Lock()

@@ -325,7 +325,7 @@ func TestWaitsAreGuarded(t *testing.T) {
 			}
 		}
 		err = jobOf(t, m, Options{Once: true}, use(stream.SourceRole, source), route).Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "is gone") {
+		if err == nil || !strings.Contains(err.Error(), "does not exist") {
 			t.Errorf("a start without the waiting batches: %v", err)
 		}
 	})

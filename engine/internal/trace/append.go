@@ -24,10 +24,10 @@ func appendLine(b []byte, e *control.Event, do []control.Command, name string) [
 		b = appendWord(append(b, `,"outcome":`...), outcomes, int(e.Outcome))
 	}
 	b = member(b, `,"lane":`, int64(e.Lane))
-	b = whole(b, `,"seq":`, e.Seq)
-	b = whole(b, `,"id":`, e.ID)
-	b = whole(b, `,"parent":`, e.Parent)
-	b = whole(b, `,"pieces":`, uint64(e.Pieces))
+	b = appendUint(b, `,"seq":`, e.Seq)
+	b = appendUint(b, `,"id":`, e.ID)
+	b = appendUint(b, `,"parent":`, e.Parent)
+	b = appendUint(b, `,"pieces":`, uint64(e.Pieces))
 	if e.Cost != 0 {
 		b = appendFloat(append(b, `,"cost":`...), e.Cost)
 	}
@@ -67,8 +67,8 @@ func appendReport(b []byte, r *control.Report) []byte {
 	}
 	b = append(b, `,"report":{"epoch":`...)
 	b = strconv.AppendUint(b, uint64(r.Epoch), 10)
-	b = whole(b, `,"credit":`, r.Credit)
-	b = whole(b, `,"taken":`, r.Taken)
+	b = appendUint(b, `,"credit":`, r.Credit)
+	b = appendUint(b, `,"taken":`, r.Taken)
 	if r.Batches {
 		b = append(b, `,"batches":true`...)
 	}
@@ -76,7 +76,7 @@ func appendReport(b []byte, r *control.Report) []byte {
 	b = member(b, `,"slots":`, int64(r.Slots))
 	b = member(b, `,"queue_wait":`, int64(r.QueueWait))
 	b = member(b, `,"service":`, int64(r.Service))
-	b = whole(b, `,"cost":`, r.Cost)
+	b = appendUint(b, `,"cost":`, r.Cost)
 	if r.Draining {
 		b = append(b, `,"draining":true`...)
 	}
@@ -91,13 +91,13 @@ func appendCommand(b []byte, c *control.Command) []byte {
 	if c.Why != 0 {
 		b = appendWord(append(b, `,"why":`...), reasons, int(c.Why))
 	}
-	b = whole(b, `,"seq":`, c.Seq)
-	b = whole(b, `,"id":`, c.ID)
+	b = appendUint(b, `,"seq":`, c.Seq)
+	b = appendUint(b, `,"id":`, c.ID)
 	b = member(b, `,"lane":`, int64(c.Lane))
-	b = whole(b, `,"number":`, uint64(c.Number))
-	b = whole(b, `,"count":`, uint64(c.Count))
-	b = whole(b, `,"run":`, uint64(c.Run))
-	b = whole(b, `,"place":`, uint64(c.Place))
+	b = appendUint(b, `,"number":`, uint64(c.Number))
+	b = appendUint(b, `,"count":`, uint64(c.Count))
+	b = appendUint(b, `,"run":`, uint64(c.Run))
+	b = appendUint(b, `,"place":`, uint64(c.Place))
 	b = member(b, `,"expect":`, int64(c.Expect))
 	b = appendHistory(b, &c.History)
 	return append(b, '}')
@@ -109,14 +109,14 @@ func appendHistory(b []byte, h *control.History) []byte {
 	}
 	b = append(b, `,"history":{"attempts":`...)
 	b = strconv.AppendUint(b, uint64(h.Attempts), 10)
-	b = whole(b, `,"failures":`, uint64(h.Failures))
+	b = appendUint(b, `,"failures":`, uint64(h.Failures))
 	if h.Suspect {
 		b = append(b, `,"suspect":true`...)
 	}
 	b = member(b, `,"elapsed":`, int64(h.Elapsed))
 	b = append(b, `,"retry":{"n":`...)
 	b = strconv.AppendUint(b, uint64(h.Retry.N), 10)
-	b = whole(b, `,"step":`, uint64(h.Retry.Step))
+	b = appendUint(b, `,"step":`, uint64(h.Retry.Step))
 	b = member(b, `,"prev":`, int64(h.Retry.Prev))
 	b = member(b, `,"slept":`, int64(h.Retry.Slept))
 	return append(b, "}}"...)
@@ -130,7 +130,7 @@ func member(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(b, name...), n, 10)
 }
 
-func whole(b []byte, name string, n uint64) []byte {
+func appendUint(b []byte, name string, n uint64) []byte {
 	if n == 0 {
 		return b
 	}

@@ -206,7 +206,7 @@ func (t *File) write() {
 		early = err.Error()
 	}
 	if early != "" && t.o.Log != nil {
-		t.o.Log.Warn("the trace of the flow ends here; delivery goes on", "trace", t.path,
+		t.o.Log.Warn("the trace of the flow ends here; delivery continues", "trace", t.path,
 			"why", early)
 	}
 }

@@ -44,7 +44,7 @@ func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 		t.Errorf("Replay = %d events, ended %q, %v", got.Events, got.Ended, err)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 ||
-		!strings.Contains(log.String(), "delivery goes on") {
+		!strings.Contains(log.String(), "delivery continues") {
 		t.Errorf("%d lines were logged: %s", n, &log)
 	}
 }

@@ -196,7 +196,7 @@ func TestWriterRefusesWhatCannotBeReplayed(t *testing.T) {
 	for name, c := range map[string]control.Config{
 		"window":   {Window: peers.Reno{}},
 		"dispatch": {Dispatch: peers.PeakEWMA{}},
-		"retry":    {Retry: stranger{}},
+		"retry":    {Retry: unknownPolicy{}},
 	} {
 		if _, err := trace.NewWriter(io.Discard, c, trace.About{}); err == nil {
 			t.Errorf("%s: a config that cannot be read back was accepted", name)
@@ -204,7 +204,7 @@ func TestWriterRefusesWhatCannotBeReplayed(t *testing.T) {
 	}
 }
 
-type stranger struct{ backoff.Policy }
+type unknownPolicy struct{ backoff.Policy }
 
 type full struct{ left int }
 

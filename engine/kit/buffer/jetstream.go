@@ -110,7 +110,7 @@ func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) erro
 		case errors.Is(other, ErrMissing) && isWrongSequence(err):
 			return fmt.Errorf("the stream does not end at envelope %d: it lost data: %w", number-1, err)
 		case failed == 0:
-			j.log.Warn("the servers of the buffer do not take data; it is sent again", "error", err)
+			j.log.Warn("the servers of the buffer do not accept data; retrying", "error", err)
 		}
 		if retry.Sleep(ctx, remotePause) != nil {
 			return context.Cause(ctx)

@@ -97,7 +97,7 @@ func TestEnds(t *testing.T) {
 		}
 		e, ok := errors.AsType[*child.ExitError](err)
 		if !ok || e.Code != c.code || e.Signalled != c.signal ||
-			!strings.Contains(e.Said, c.said) || e.Killed != nil {
+			!strings.Contains(e.Stderr, c.said) || e.Killed != nil {
 			t.Errorf("%q: %#v", c.script, err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestStandardError(t *testing.T) {
 		t.Errorf("the log: %.2000s", text)
 	}
 	if e, ok := errors.AsType[*child.ExitError](err); !ok ||
-		!strings.HasSuffix(e.Said, "the end") || len(e.Said) > 300 {
+		!strings.HasSuffix(e.Stderr, "the end") || len(e.Stderr) > 300 {
 		t.Errorf("%v", err)
 	}
 }

@@ -30,7 +30,7 @@ var ErrEnded = errors.New("ended by itself, with status 0")
 // number of requests end like this.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
-		return exit.Code == 0 && exit.Talk == nil && errors.Is(exit.Killed, ErrNotReading)
+		return exit.Code == 0 && exit.Protocol == nil && errors.Is(exit.Killed, ErrNotReading)
 	}
 	return errors.Is(err, ErrEnded)
 }
@@ -43,8 +43,8 @@ type ExitError struct {
 	State     string // in words: "exit status 1", "signal: killed"
 	Signalled bool   // by a signal that this process did not send
 	Killed    error  // why this process killed it; nil if it did not
-	Talk      error  // a protocol error found by the session; nil if there is none
-	Said      string // the last 300 bytes of its standard error
+	Protocol  error  // a protocol error found by the session; nil if there is none
+	Stderr    string // the last 300 bytes of its standard error
 }
 
 // Error returns the way the child ended and the end of its standard error.
@@ -54,11 +54,11 @@ func (e *ExitError) Error() string {
 	if e.Killed != nil {
 		fmt.Fprintf(&b, " by penstock: %v", e.Killed)
 	}
-	if e.Talk != nil {
-		fmt.Fprintf(&b, ": %v", e.Talk)
+	if e.Protocol != nil {
+		fmt.Fprintf(&b, ": %v", e.Protocol)
 	}
-	if e.Said != "" {
-		fmt.Fprintf(&b, "; it said: %q", e.Said)
+	if e.Stderr != "" {
+		fmt.Fprintf(&b, "; it said: %q", e.Stderr)
 	}
 	return b.String()
 }
@@ -66,7 +66,7 @@ func (e *ExitError) Error() string {
 // Unwrap returns the reason for the kill and the protocol error, if any.
 func (e *ExitError) Unwrap() []error {
 	var errs []error
-	for _, err := range []error{e.Killed, e.Talk} {
+	for _, err := range []error{e.Killed, e.Protocol} {
 		if err != nil {
 			errs = append(errs, err)
 		}

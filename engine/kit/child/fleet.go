@@ -39,10 +39,10 @@ type Fleet[S Session] struct {
 
 // FleetOptions configure a fleet. All fields are required.
 type FleetOptions[S Session] struct {
-	Name  string   // of the supervisor
-	Names []string // of the slots
-	Spec  func(slot string) Spec
-	Talk  func(p *Process) S // creates the session with a child that has just started
+	Name       string   // of the supervisor
+	Names      []string // of the slots
+	Spec       func(slot string) Spec
+	NewSession func(p *Process) S // creates the session with a child that has just started
 }
 
 // The waits between restarts of a child that ends without completing any work.
@@ -123,7 +123,7 @@ func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
 		children = append(children, supervise.Child{
 			Name:     name,
 			Backoff:  waits[S]{backoff.Exponential(FirstWait, 2, LastWait).Equal(), s},
-			Run:      func(ctx context.Context) error { return s.run(ctx, spec, o.Talk) },
+			Run:      func(ctx context.Context) error { return s.run(ctx, spec, o.NewSession) },
 			Shutdown: spec.grace() + 5*time.Second, // time for SIGKILL to take effect
 		})
 	}

@@ -56,7 +56,7 @@ func TestFleetWaits(t *testing.T) {
 			f, err := child.NewFleet(child.FleetOptions[*echo]{
 				Name: "f", Names: []string{"one"},
 				Spec: func(string) child.Spec { return sh(c.script) },
-				Talk: func(p *child.Process) *echo {
+				NewSession: func(p *child.Process) *echo {
 					return &echo{p: p, busy: c.busy, ended: ended}
 				},
 			})

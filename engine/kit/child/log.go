@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	logBurst   = 20   // lines that may be logged at once
-	logRate    = 5    // lines per second beyond the burst
-	maxLogLine = 1000 // bytes of a line that are logged
-	maxSaid    = 300  // last bytes of the output, which an ExitError quotes
+	logBurst      = 20   // lines that may be logged at once
+	logRate       = 5    // lines per second beyond the burst
+	maxLogLine    = 1000 // bytes of a line that are logged
+	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
 	// logPeriod is the initial age of the token bucket. It is longer than a full burst takes to
 	// refill.
 	logPeriod = time.Hour
@@ -25,24 +25,24 @@ type logWriter struct {
 	log   *slog.Logger
 	attrs []any
 
-	mu    sync.Mutex // guards the fields below
-	line  []byte     // the unfinished line, at most maxLogLine bytes
-	long  bool       // the line was truncated; its rest is discarded
-	tail  []byte
-	room  float64 // tokens: lines that may be logged now
-	at    time.Time
-	muted int
+	mu         sync.Mutex // guards the fields below
+	line       []byte     // the unfinished line, at most maxLogLine bytes
+	long       bool       // the line was truncated; its rest is discarded
+	tail       []byte
+	tokens     float64 // tokens: lines that may be logged now
+	at         time.Time
+	suppressed int
 }
 
 func newLogWriter(log *slog.Logger, attrs []any) *logWriter {
-	return &logWriter{log: log, attrs: attrs, room: logBurst, at: time.Now().Add(-logPeriod)}
+	return &logWriter{log: log, attrs: attrs, tokens: logBurst, at: time.Now().Add(-logPeriod)}
 }
 
 // Write never fails: a log that cannot keep up must not stop the child.
 func (w *logWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
-	w.tail = append(w.tail, p[max(0, len(p)-maxSaid):]...)
-	w.tail = w.tail[max(0, len(w.tail)-maxSaid):]
+	w.tail = append(w.tail, p[max(0, len(p)-maxStderrTail):]...)
+	w.tail = w.tail[max(0, len(w.tail)-maxStderrTail):]
 	var lines []string
 	for rest := p; len(rest) > 0; {
 		text, after, whole := bytes.Cut(rest, []byte("\n"))
@@ -55,7 +55,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 			lines = w.endLocked(lines)
 		}
 	}
-	muted := w.takeMutedLocked(len(lines) > 0)
+	muted := w.takeSuppressedLocked(len(lines) > 0)
 	w.mu.Unlock()
 	w.put(lines, muted)
 	return len(p), nil
@@ -72,22 +72,22 @@ func (w *logWriter) endLocked(lines []string) []string {
 		return lines
 	}
 	now := time.Now()
-	w.room = min(logBurst, w.room+now.Sub(w.at).Seconds()*logRate)
+	w.tokens = min(logBurst, w.tokens+now.Sub(w.at).Seconds()*logRate)
 	w.at = now
-	if w.room < 1 {
-		w.muted++
+	if w.tokens < 1 {
+		w.suppressed++
 		return lines
 	}
-	w.room--
+	w.tokens--
 	return append(lines, text)
 }
 
-func (w *logWriter) takeMutedLocked(take bool) int {
+func (w *logWriter) takeSuppressedLocked(take bool) int {
 	if !take {
 		return 0
 	}
-	n := w.muted
-	w.muted = 0
+	n := w.suppressed
+	w.suppressed = 0
 	return n
 }
 
@@ -111,7 +111,7 @@ func (w *logWriter) flush() {
 	if len(w.line) > 0 {
 		lines = w.endLocked(nil)
 	}
-	muted := w.takeMutedLocked(true)
+	muted := w.takeSuppressedLocked(true)
 	w.mu.Unlock()
 	w.put(lines, muted)
 }

@@ -192,7 +192,7 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 	return errors.Join(p.meaning(state, talkErr), groupErr)
 }
 
-var errPanicked = errors.New("who talked to it panicked")
+var errPanicked = errors.New("the goroutine that uses it panicked")
 
 func start(s Spec) (*Process, error) {
 	p := &Process{name: s.name(), cmd: s.command(), log: newLogWriter(s.Log, s.Attrs),
@@ -320,10 +320,10 @@ func (p *Process) meaning(state, talkErr error) error {
 	}
 	ended := p.cmd.ProcessState
 	e := &ExitError{Program: p.name, Code: ended.ExitCode(), State: ended.String(), Killed: killed,
-		Said: p.log.last()}
+		Stderr: p.log.last()}
 	e.Signalled = killed == nil && e.Code < 0
 	if talkErr != nil && !errors.Is(talkErr, killed) && !isBroken(talkErr) {
-		e.Talk = talkErr
+		e.Protocol = talkErr
 	}
 	return e
 }

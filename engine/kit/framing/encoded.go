@@ -117,10 +117,10 @@ func (e *encoded) Write(dst []byte, ends []int, data []byte,
 // write appends one decoded text.
 func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	dst, at := e.in.decode(dst, text, e.onBad)
-	if at >= 0 && e.onBad >= buryBad {
+	if at >= 0 && e.onBad >= deadLetterBad {
 		bytes := text[at:min(at+4, len(text))]
 		return dst, &lines.TextError{Encoding: e.name, At: at, Bytes: slices.Clone(bytes),
-			Bury: e.onBad == buryBad}
+			Bury: e.onBad == deadLetterBad}
 	}
 	return dst, nil
 }

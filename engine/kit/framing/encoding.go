@@ -89,16 +89,16 @@ func (c charset) unit(data []byte) rune {
 type bad uint8
 
 const (
-	keepBad    bad = iota // bytes that are not UTF-8 are kept; in other encodings they are replaced
-	replaceBad            // by U+FFFD
-	dropBad               // they are omitted
-	buryBad               // the record is dead-lettered
-	failBad               // the file is not read further
+	keepBad       bad = iota // invalid UTF-8 is kept; in other encodings invalid bytes are replaced
+	replaceBad               // by U+FFFD
+	dropBad                  // they are omitted
+	deadLetterBad            // the record is dead-lettered
+	failBad                  // the file is not read further
 )
 
 // bads are the values of the key `decode_error`.
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
-	"dead_letter": buryBad, "fail": failBad}
+	"dead_letter": deadLetterBad, "fail": failBad}
 
 // decode appends data as UTF-8 to dst. at is the offset of the first bytes that are not a
 // character, or -1.

@@ -132,15 +132,15 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	var err error
 	for _, p := range []struct {
 		key, text string
-		glue      func(*regexp.Regexp) glue
+		joinRule  func(*regexp.Regexp) joinRule
 	}{
-		{"start", o.Start, func(re *regexp.Regexp) glue {
+		{"start", o.Start, func(re *regexp.Regexp) joinRule {
 			return func(_, _, line []byte) bool { return !re.Match(line) }
 		}},
-		{"continue", o.Continue, func(re *regexp.Regexp) glue {
+		{"continue", o.Continue, func(re *regexp.Regexp) joinRule {
 			return func(_, _, line []byte) bool { return re.Match(line) }
 		}},
-		{"end", o.End, func(re *regexp.Regexp) glue {
+		{"end", o.End, func(re *regexp.Regexp) joinRule {
 			return func(_, before, _ []byte) bool { return !re.Match(before) }
 		}},
 	} {
@@ -152,7 +152,7 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 			why := strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")
 			return nil, wrong(p.key, fmt.Errorf("%q is not a regular expression: %s", p.text, why))
 		}
-		m.belongs = p.glue(re)
+		m.belongs = p.joinRule(re)
 		m.closes = p.key == "end"
 		if m.closes {
 			m.last = re

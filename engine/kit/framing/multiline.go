@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// glue reports whether line belongs to the record with the given first line and preceding line
+// joinRule reports whether line belongs to the record with the given first line and preceding line
 // (before). Lines are passed without line ends.
-type glue func(first, before, line []byte) bool
+type joinRule func(first, before, line []byte) bool
 
 // multiline joins lines. A record ends before the first line that does not belong to it. If closes
 // is set, it also ends after the first line that matches last.
 type multiline struct {
-	belongs glue
+	belongs joinRule
 	closes  bool
 	last    *regexp.Regexp
 	most    int // lines
@@ -72,7 +72,7 @@ func text(line []byte) []byte {
 }
 
 // presets recognize the stack traces of language runtimes.
-var presets = map[string]glue{"java": javaTrace, "python": pythonTrace, "go": goTrace}
+var presets = map[string]joinRule{"java": javaTrace, "python": pythonTrace, "go": goTrace}
 
 func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
 

@@ -33,9 +33,9 @@ const networkDrift = 1.0 / 256
 // unitRecords is the unit of the sink's costs.
 const unitRecords = "records"
 
-// ask sets the header with the sender's name and the cost of the batch. It adds the network time,
-// which is known once a receiver has advertised its window.
-func (a *advert) ask(h nethttp.Header, records int) {
+// setHeader sets the header with the sender's name and the cost of the batch. It adds the network
+// time, which is known once a receiver has advertised its window.
+func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
 		value += "; network=" + strconv.FormatInt(n.Microseconds(), 10)

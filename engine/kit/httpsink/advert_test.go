@@ -22,7 +22,7 @@ func TestAdvert(t *testing.T) {
 	if r := a.read(h, time.Second); r != (stream.Report{}) {
 		t.Errorf("an answer with nonsense in the header reports %+v", r)
 	}
-	a.ask(h, 7)
+	a.setHeader(h, 7)
 	if got := h.Get(stream.SenderHeader); got != a.sender+"; unit=records; cost=7" {
 		t.Errorf("the request says %q; want the name and the cost before anything was measured",
 			got)
@@ -47,7 +47,7 @@ func TestAdvert(t *testing.T) {
 		t.Errorf("the report is %+v, want %+v", r, want)
 	}
 	a.read(h, 300*time.Millisecond) // the network was slow once
-	a.ask(h, 7)
+	a.setHeader(h, 7)
 	name, network, _ := strings.Cut(h.Get(stream.SenderHeader), "; network=")
 	if name != a.sender+"; unit=records; cost=7" || len(network) != 5 || network[:3] != "100" {
 		t.Errorf("the request says %q; want about 10 ms of network", h.Get(stream.SenderHeader))

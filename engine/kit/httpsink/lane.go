@@ -119,7 +119,7 @@ func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	if key != "" {
 		l.identify(req.Header, b, key)
 	}
-	l.advert.ask(req.Header, b.Kept())
+	l.advert.setHeader(req.Header, b.Kept())
 	l.sink.host.Count("requests", 1)
 	begun := time.Now()
 	out, err := l.roundTrip(ctx, req, data, begun)

@@ -18,7 +18,7 @@ const drainPause = 5 * time.Second
 type lanes struct {
 	sink *Sink
 	set  func([]stream.Lane)
-	wake chan struct{} // buffer of 1; signals that a worker drains
+	wake chan struct{} // buffer of 1; signals that a worker is draining
 
 	mu      sync.Mutex // guards the fields below
 	all     []*lane
@@ -54,7 +54,8 @@ func (ls *lanes) drain(l *lane) {
 	ls.paused[l] = time.Now().Add(drainPause)
 	ls.changed = true
 	ls.sink.host.Count("workers_drained", 1)
-	ls.sink.host.Log().Info("worker drains", "worker", l.endpoint.name, "paused_for", drainPause)
+	ls.sink.host.Log().Info("worker is draining", "worker", l.endpoint.name,
+		"paused_for", drainPause)
 	select {
 	case ls.wake <- struct{}{}:
 	default:
@@ -105,7 +106,8 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	if err != nil {
 		s.host.Count("lookups_failed", 1)
 		if !d.failing && context.Cause(ctx) != context.Canceled {
-			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name,
+			s.host.Log().Warn("lookup failed; the last addresses remain in use",
+				"endpoint", d.base.name,
 				"workers", len(d.found), "error", err)
 		}
 		d.failing = true

@@ -9,11 +9,11 @@ import (
 
 // gate bounds the reserved and held bytes. It is guarded by the mutex of its Intake.
 type gate struct {
-	max      int64
-	held     int64
-	growing  []*waiter    // served before waiting, because they already hold bytes
-	waiting  []*waiter    // in the order of arrival
-	overdraw *Reservation // may grow beyond max; nil if none does
+	max       int64
+	held      int64
+	growing   []*waiter    // served before waiting, because they already hold bytes
+	waiting   []*waiter    // in the order of arrival
+	oversized *Reservation // may grow beyond max; nil if none does
 }
 
 // waiter is a reservation that waits for bytes.
@@ -85,8 +85,8 @@ func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes
 	r.bytes = 0
-	if g.overdraw == r {
-		g.overdraw = nil
+	if g.oversized == r {
+		g.oversized = nil
 	}
 	g.grant()
 }
@@ -145,10 +145,10 @@ func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0
 		if g.held+g.growing[0].bytes > g.max {
-			if g.overdraw == nil {
-				g.overdraw = g.growing[0].r
+			if g.oversized == nil {
+				g.oversized = g.growing[0].r
 			}
-			at = slices.IndexFunc(g.growing, func(w *waiter) bool { return w.r == g.overdraw })
+			at = slices.IndexFunc(g.growing, func(w *waiter) bool { return w.r == g.oversized })
 		}
 		if at < 0 {
 			return // new reservations do not overtake growing ones

@@ -130,17 +130,17 @@ const (
 // of the current batch.
 type Filler struct {
 	Rules
-	buried     []buried
-	records    []stream.Record // with Framing: of the current batch
-	badRecords []badRecord     // of these, ascending
-	text       []byte          // of the current stretch, if it differs from the file's bytes
-	fresh      []byte          // of the current frame
-	ends       []int           // of the current frame
-	seen       seenBytes
+	deadLettered []deadLettered
+	records      []stream.Record // with Framing: of the current batch
+	badRecords   []badRecord     // of these, ascending
+	text         []byte          // of the current stretch, if it differs from the file's bytes
+	fresh        []byte          // of the current frame
+	ends         []int           // of the current frame
+	seen         seenBytes
 }
 
-// buried is a record longer than MaxRecord that becomes a dead letter.
-type buried struct {
+// deadLettered is a record longer than MaxRecord that becomes a dead letter.
+type deadLettered struct {
 	span int
 	size int64
 }
@@ -151,7 +151,7 @@ type buried struct {
 // (io.ErrUnexpectedEOF: f has fewer than Size bytes; ErrOther) b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
-	buried, before := len(l.buried), *c
+	buried, before := len(l.deadLettered), *c
 	last := stream.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
@@ -167,7 +167,7 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 			b.Spans[spans-1] = last
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
-		l.buried, *c = l.buried[:buried], before
+		l.deadLettered, *c = l.deadLettered[:buried], before
 		l.forget(spans)
 		return NoRoom, err
 	}

@@ -49,7 +49,7 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 			next++
 			added = 0
 		}
-		l.buried = append(l.buried, buried{span: len(b.Spans), size: size})
+		l.deadLettered = append(l.deadLettered, deadLettered{span: len(b.Spans), size: size})
 	}
 	b.Data = append(b.Data[:base+l.MaxRecord], '\n')
 	b.Added += added
@@ -89,12 +89,12 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 // the Filler is then ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
 	l.handOver(b)
-	if len(l.buried) == 0 {
+	if len(l.deadLettered) == 0 {
 		return
 	}
 	b.Split()
 	i := 0
-	for _, g := range l.buried {
+	for _, g := range l.deadLettered {
 		for int(b.Records[i].Span) != g.span {
 			i++
 		}
@@ -102,18 +102,18 @@ func (l *Filler) Complete(b *stream.Batch) {
 		b.Bury(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size,
 			Max: l.MaxRecord})
 	}
-	l.buried = l.buried[:0]
+	l.deadLettered = l.deadLettered[:0]
 }
 
 // Undo discards the dead letters of spans that were removed from b.
 func (l *Filler) Undo(b *stream.Batch) {
 	l.forget(len(b.Spans))
-	for len(l.buried) > 0 && l.buried[len(l.buried)-1].span >= len(b.Spans) {
-		l.buried = l.buried[:len(l.buried)-1]
+	for len(l.deadLettered) > 0 && l.deadLettered[len(l.deadLettered)-1].span >= len(b.Spans) {
+		l.deadLettered = l.deadLettered[:len(l.deadLettered)-1]
 	}
 }
 
 // Discard discards the current batch, which will not be handed out.
 func (l *Filler) Discard() {
-	l.buried, l.records, l.badRecords = l.buried[:0], l.records[:0], l.badRecords[:0]
+	l.deadLettered, l.records, l.badRecords = l.deadLettered[:0], l.records[:0], l.badRecords[:0]
 }

@@ -114,7 +114,7 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 			return nil
 		}
 		if err != nil {
-			s.Log.Warn("connection not accepted; it is tried again", "error", err)
+			s.Log.Warn("connection not accepted; retrying", "error", err)
 			timer := time.NewTimer(acceptPause)
 			select {
 			case <-timer.C:

@@ -127,7 +127,7 @@ func (c *certificates) current() *tls.Config {
 	c.stamps = stamps
 	config, err := c.files.load()
 	if err != nil {
-		c.log.Warn("changed certificates cannot be used; the old ones stay", "error", err)
+		c.log.Warn("changed certificates cannot be used; the old ones remain in use", "error", err)
 		return c.config
 	}
 	config.NextProtos = c.protocols

@@ -22,7 +22,7 @@ import (
 // Options selects the added fields. The zero value adds none.
 type Options struct {
 	File   string `yaml:"file" doc:"name of a field for the file's path; empty: none"`
-	Offset string `yaml:"offset" doc:"name of a field for where in the file the record begins, in bytes; empty: none"`
+	Offset string `yaml:"offset" doc:"name of a field for the byte offset of the record in its file; empty: none"`
 	Host   string `yaml:"host" doc:"name of a field for this machine's name; empty: none"`
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }
@@ -228,7 +228,7 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 // the offset.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
-	a.know(part)
+	a.setPartition(part)
 	text := func(k int, value string) {
 		f := stream.Field{Name: names[k], Kind: stream.Null}
 		if value != "" {
@@ -257,8 +257,8 @@ func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	return out
 }
 
-// know determines the values for a partition.
-func (a *Adder) know(part *stream.Partition) {
+// setPartition determines the values for a partition.
+func (a *Adder) setPartition(part *stream.Partition) {
 	if a.part == part {
 		return
 	}

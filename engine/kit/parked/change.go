@@ -136,7 +136,7 @@ func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err
 			if to != nil {
 				moved = append(moved, *to)
 			}
-			if err := t.note(c.To.ID, c.Entries); err != nil {
+			if err := t.insertEntries(c.To.ID, c.Entries); err != nil {
 				return err
 			}
 		}
@@ -211,7 +211,7 @@ func (t *transaction) moveOperation(p Progress, host string) (moved *Host, err e
 	return moved, err
 }
 
-func (t *transaction) note(id int64, entries []Entry) error {
+func (t *transaction) insertEntries(id int64, entries []Entry) error {
 	for _, e := range entries {
 		_, err := t.stmt.entry.ExecContext(
 			t.ctx, id, e.At.UnixMilli(), e.Event, e.Took.Milliseconds(), e.Status, e.Detail, e.Body,
@@ -256,7 +256,7 @@ func (s *Store) operate(ctx context.Context, id int64, e Event, now time.Time) e
 		if _, err := t.advance(d.State, to, d.Host, d.Weight, now); err != nil {
 			return err
 		}
-		return t.note(id, []Entry{{At: now, Event: e.String(), Detail: "by an operator"}})
+		return t.insertEntries(id, []Entry{{At: now, Event: e.String(), Detail: "by an operator"}})
 	})
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Writer and Outcome make diary a sqlspan.Database.
-func (d *diary) Writer() sqlspan.Writer[session] { return d }
+// Writer and Outcome make callLog a sqlspan.Database.
+func (d *callLog) Writer() sqlspan.Writer[session] { return d }
 
-func (d *diary) Outcome(err error) error {
+func (d *callLog) Outcome(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (d *diary) Outcome(err error) error {
 // TestConnections follows a sink from Open to Close, with a lane for each worker and a connection
 // for the ledger.
 func TestConnections(t *testing.T) {
-	d := &diary{}
+	d := &callLog{}
 	s := sqlspan.NewConnections[session](host{}, d, nil)
 	o := stream.SinkOptions{Pipeline: "p", Route: "r"}
 	var lanes []stream.Lane
@@ -90,7 +90,7 @@ func (running) Go(name string, run func(ctx context.Context) error) {
 // TestAhead checks that each lane is connected once even if the setup fails, and that its first
 // batch uses this connection.
 func TestAhead(t *testing.T) {
-	d := &diary{}
+	d := &callLog{}
 	s := sqlspan.NewConnections[session](running{}, d, nil)
 	var lanes []stream.Lane
 	s.Open(stream.SinkOptions{Lanes: func(l []stream.Lane) { lanes = l }}, "diary", "there", 2)
@@ -123,7 +123,7 @@ func TestAhead(t *testing.T) {
 // or after it was dropped, and that waiting callers can be canceled.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := sqlspan.NewConnections[session](host{}, &diary{}, nil).Table
+		m := sqlspan.NewConnections[session](host{}, &callLog{}, nil).Table
 		made := 0
 		for i, fail := range []error{errBroken, nil, nil} {
 			err := m.Once(t.Context(), func() error {

@@ -126,7 +126,7 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 	data := b.Payload
 	if len(data) == 0 && b.Kept() > 0 {
 		if len(b.Records) == 0 {
-			return errors.New("BUG: a batch was delivered that nobody has split")
+			return errors.New("BUG: a batch was delivered without being split")
 		}
 		var refusals []sqltable.Refusal
 		if *scratch, refusals = w.Encode((*scratch)[:0], b); len(refusals) > 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// session is a connection to a diary.
+// session is a connection to a callLog.
 type session struct {
-	*diary
+	*callLog
 	number int
 }
 
@@ -31,10 +31,10 @@ func (s session) Run(_ context.Context, statements ...*sqlspan.Statement) error 
 	return s.run("run", statements)
 }
 
-func (s session) Commit(context.Context) error { return s.note("commit") }
+func (s session) Commit(context.Context) error { return s.record("commit") }
 
-// diary is a database that records its calls and fails on request.
-type diary struct {
+// callLog is a database that records its calls and fails on request.
+type callLog struct {
 	lines    []string
 	presence sqlspan.Presence
 	fail     string // the call to fail
@@ -44,7 +44,7 @@ type diary struct {
 
 var errBroken = errors.New("broken")
 
-func (d *diary) note(what string) error {
+func (d *callLog) record(what string) error {
 	d.lines = append(d.lines, what)
 	if what == d.fail {
 		return errBroken
@@ -53,7 +53,7 @@ func (d *diary) note(what string) error {
 }
 
 // run records statements by their first words, and answers queries for the route.
-func (d *diary) run(verb string, statements []*sqlspan.Statement) error {
+func (d *callLog) run(verb string, statements []*sqlspan.Statement) error {
 	for _, s := range statements {
 		verb += " " + strings.SplitN(s.SQL, " ", 2)[0]
 		s.Affected = 1
@@ -64,38 +64,40 @@ func (d *diary) run(verb string, statements []*sqlspan.Statement) error {
 			})
 		}
 	}
-	return d.note(verb)
+	return d.record(verb)
 }
 
-func (d *diary) Connect(context.Context) (session, error) {
+func (d *callLog) Connect(context.Context) (session, error) {
 	d.made++
-	return session{d, d.made}, d.note("connect")
+	return session{d, d.made}, d.record("connect")
 }
 
-func (d *diary) Find(context.Context, session) error { return d.note("find") }
+func (d *callLog) Find(context.Context, session) error { return d.record("find") }
 
-func (d *diary) Transient(err error) bool { return false }
+func (d *callLog) Transient(err error) bool { return false }
 
-func (d *diary) Restore(ctx context.Context, c session, err error) bool {
-	_ = d.note("restore")
+func (d *callLog) Restore(ctx context.Context, c session, err error) bool {
+	_ = d.record("restore")
 	return !errors.Is(err, errBroken)
 }
 
-func (d *diary) Close(c session) { _ = d.note(fmt.Sprintf("close %d", c.number)) }
+func (d *callLog) Close(c session) { _ = d.record(fmt.Sprintf("close %d", c.number)) }
 
-func (d *diary) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
+func (d *callLog) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return append(dst, "rows"...), nil
 }
 
-func (d *diary) Prepare(context.Context, session, *stream.Batch) error { return d.note("prepare") }
-
-func (d *diary) Enter(_ context.Context, _ session, spans []stream.Span,
-	data bool) (sqlspan.Presence, error) {
-	return d.presence, d.note(fmt.Sprintf("enter %d %v", len(spans), data))
+func (d *callLog) Prepare(context.Context, session, *stream.Batch) error {
+	return d.record("prepare")
 }
 
-func (d *diary) Write(_ context.Context, _ session, _ *stream.Batch, data []byte) error {
-	return d.note("write " + string(data))
+func (d *callLog) Enter(_ context.Context, _ session, spans []stream.Span,
+	data bool) (sqlspan.Presence, error) {
+	return d.presence, d.record(fmt.Sprintf("enter %d %v", len(spans), data))
+}
+
+func (d *callLog) Write(_ context.Context, _ session, _ *stream.Batch, data []byte) error {
+	return d.record("write " + string(data))
 }
 
 // batchOf returns a batch of the given number of records in one span, and an empty span.
@@ -133,7 +135,7 @@ func TestDeliver(t *testing.T) {
 		{2, sqlspan.None, "write rows", "connect, prepare, enter 1 true, write rows, restore"},
 		{2, sqlspan.None, "commit", "connect, prepare, enter 1 true, write rows, commit, restore"},
 	} {
-		d := &diary{presence: c.presence, fail: c.fail}
+		d := &callLog{presence: c.presence, fail: c.fail}
 		lane := sqlspan.NewLane(sqlspan.Server[session](d))
 		var scratch []byte
 		err := lane.Do(t.Context(), 0, func(ctx context.Context, conn session) error {
@@ -146,11 +148,11 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestLane checks that a connection is reused until it is in doubt, by one caller at a time, and
-// not after Close.
+// TestLane checks that one caller at a time uses the connection, and that the connection is reused
+// until an error leaves its state unknown. It is not used after Close.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &diary{}
+		d := &callLog{}
 		lane := sqlspan.NewLane(sqlspan.Server[session](d))
 		var used []int
 		use := func(err error) error {
@@ -253,7 +255,7 @@ func TestFenced(t *testing.T) {
 	if l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own", dialect); l.Name != "own" {
 		t.Errorf("the ledger is %q", l.Name)
 	}
-	d := &diary{epoch: 4}
+	d := &callLog{epoch: 4}
 	s := session{d, 1}
 	if _, err := l.Load(t.Context(), s); err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func (l *Ledger) Await(
 	}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
-			l.host.Log().Warn("the database does not say yet what it holds; it is asked again",
+			l.host.Log().Warn("the ledger cannot be read yet; retrying",
 				"again_in", e.Wait, "error", e.Err)
 		}
 	}

@@ -169,7 +169,7 @@ type PartError struct {
 func (e *PartError) Error() string {
 	return fmt.Sprintf("the ledger %q has a part of the batch that begins with %s %v, "+
 		"and not the rest: its tables were changed "+
-		"by hand; restart penstock to go on from what they say now", e.Ledger, e.Span.Part.ID,
+		"by hand; restart penstock to resume from their current content", e.Ledger, e.Span.Part.ID,
 		e.Span.Range)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// seen collects the kinds of values of one field.
-type seen struct {
+// valueKinds collects the kinds of values of one field.
+type valueKinds struct {
 	column                                 Column
 	text, boolean, integer, number, nested bool
 	declared                               bool // column has the type declared by the source
@@ -31,7 +31,7 @@ type seen struct {
 // If the source declares a type that the dialect supports, the column has that type.
 func Infer(d *Dialect, b *stream.Batch) []Column {
 	at := make(map[string]int)
-	var all []*seen
+	var all []*valueKinds
 	note := func(name, decl string, kind stream.Kind, value []byte) {
 		i, ok := at[name]
 		if !ok {
@@ -70,8 +70,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 }
 
 // first creates the column of a field with a declared type.
-func first(d *Dialect, name, decl string) *seen {
-	s := &seen{column: Column{Name: name}}
+func first(d *Dialect, name, decl string) *valueKinds {
+	s := &valueKinds{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {
 		if c, ok := d.Standard(decl); ok {
 			s.column.Type, s.column.Decl, s.declared = c.Type, c.Decl, true
@@ -80,7 +80,7 @@ func first(d *Dialect, name, decl string) *seen {
 	return s
 }
 
-func taken(d *Dialect, all []*seen, name string) bool {
+func taken(d *Dialect, all []*valueKinds, name string) bool {
 	if d.FoldCase {
 		for _, s := range all {
 			if d.same(s.column.Name, name) {
@@ -91,7 +91,7 @@ func taken(d *Dialect, all []*seen, name string) bool {
 	return false
 }
 
-func (s *seen) note(kind stream.Kind, value []byte) {
+func (s *valueKinds) note(kind stream.Kind, value []byte) {
 	switch {
 	case kind == stream.Text:
 		s.text = true
@@ -107,7 +107,7 @@ func (s *seen) note(kind stream.Kind, value []byte) {
 	}
 }
 
-func (s *seen) of() Type {
+func (s *valueKinds) of() Type {
 	switch {
 	case s.nested:
 		return JSON

@@ -105,7 +105,7 @@ func namePart(text string, schemas bool) (part, after string, err error) {
 			continue
 		}
 		if after = text[i+1:]; after != "" && !strings.HasPrefix(after, ".") {
-			return "", "", fmt.Errorf("%q goes on behind the closing quote", text)
+			return "", "", fmt.Errorf("%q continues after the closing quote", text)
 		}
 		return out.String(), after, nil
 	}

@@ -117,7 +117,8 @@ func (t *Trust) Current() *tls.Config {
 	}
 	if err != nil {
 		if t.file != nil {
-			t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA,
+			t.log.Warn("authorities cannot be read again; the old ones remain in use",
+				"file", t.options.CA,
 				"error", err)
 		}
 		t.file = nil
@@ -126,7 +127,8 @@ func (t *Trust) Current() *tls.Config {
 	t.file = file
 	config, err := t.options.config()
 	if err != nil {
-		t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA,
+		t.log.Warn("authorities cannot be read again; the old ones remain in use",
+			"file", t.options.CA,
 			"error", err)
 		return t.config
 	}

@@ -116,8 +116,8 @@ func (f *File) buffer() []byte {
 	return f.free[len(f.free)-1]
 }
 
-// spare keeps a chunk for reuse.
-func (f *File) spare(b []byte) {
+// recycle keeps a chunk for reuse.
+func (f *File) recycle(b []byte) {
 	if len(f.free) < maxFree {
 		f.free = append(f.free, b)
 	}

@@ -25,13 +25,13 @@ const (
 	maxDecoders = 2
 )
 
-// seen describes the input read so far, to recognise it later.
-type seen struct {
+// inputSeen describes the input read so far, to recognise it later.
+type inputSeen struct {
 	off        int64  // everything before was read
 	head, tail []byte // the first bytes, and the last before off
 }
 
-func (s *seen) add(p []byte) {
+func (s *inputSeen) add(p []byte) {
 	s.off += int64(len(p))
 	if n := min(len(p), evidence-len(s.head)); n > 0 {
 		s.head = append(s.head, p[:n]...)
@@ -47,7 +47,7 @@ func (s *seen) add(p []byte) {
 }
 
 // stand reports whether the input still contains the bytes read so far.
-func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
+func (s *inputSeen) stand(in io.ReaderAt, size int64) (bool, error) {
 	if size < s.off {
 		return false, nil
 	}
@@ -74,8 +74,8 @@ type input struct {
 	in   io.ReaderAt
 	off  int64
 	size int64
-	seen *seen // of the stream that has read furthest
-	err  error // error of reading the input, except io.EOF
+	seen *inputSeen // of the stream that has read furthest
+	err  error      // error of reading the input, except io.EOF
 }
 
 // Read implements io.Reader.

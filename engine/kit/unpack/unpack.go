@@ -83,7 +83,7 @@ type File struct {
 	o    Options
 	in   io.ReaderAt // compressed input; nil if closed
 	size int64       // of it
-	seen seen        // the input read so far
+	seen inputSeen   // the input read so far
 
 	s      *stream // nil: start at the last mark at or before hi
 	a      *ahead  // owns s, if not nil
@@ -141,7 +141,7 @@ func (f *File) Is(in io.ReaderAt, size int64) bool {
 // forget discards all state.
 func (f *File) forget() {
 	f.drop(f.hi)
-	f.chunks, f.lo, f.hi, f.head, f.total, f.err, f.seen = nil, 0, 0, nil, -1, nil, seen{}
+	f.chunks, f.lo, f.hi, f.head, f.total, f.err, f.seen = nil, 0, 0, nil, -1, nil, inputSeen{}
 	f.marks = []mark{{}}
 }
 
@@ -257,7 +257,7 @@ func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))
 		if c := f.chunks[0]; cap(c) == chunkSize {
-			f.spare(c[:0])
+			f.recycle(c[:0])
 		}
 		f.chunks = f.chunks[1:]
 	}
@@ -281,7 +281,7 @@ func (f *File) Rest() {
 		last := f.chunks[0]
 		keep := slices.Clone(last[max(0, len(last)-headSize):])
 		if cap(last) == chunkSize {
-			f.spare(last[:0])
+			f.recycle(last[:0])
 		}
 		f.lo, f.chunks[0] = f.hi-int64(len(keep)), keep
 	}

@@ -50,7 +50,7 @@ const maxStray = 3
 type Processor struct {
 	o     Options
 	host  stream.Host
-	slot  *child.Slot[*talk] // nil before the first start of a child
+	slot  *child.Slot[*session] // nil before the first start of a child
 	rand  rand.Source
 	stray int // consecutive children that wrote stray lines
 }
@@ -75,9 +75,9 @@ func (p *Processor) start() error {
 			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
 		}
 	}
-	fleet, err := child.NewFleet(child.FleetOptions[*talk]{
+	fleet, err := child.NewFleet(child.FleetOptions[*session]{
 		Name: "exec", Names: []string{name}, Spec: func(string) child.Spec { return spec },
-		Talk: func(c *child.Process) *talk { return newTalk(c, &p.o, pids, p.host) },
+		NewSession: func(c *child.Process) *session { return newSession(c, &p.o, pids, p.host) },
 	})
 	if err != nil {
 		return err
@@ -95,11 +95,11 @@ func (p *Processor) start() error {
 
 // state is the progress of one record of the current batch.
 type state struct {
-	index  int // in the batch
-	deaths int
-	done   bool
-	made   []made // the resulting records; none if it is dropped
-	reason error  // why the record is dead-lettered
+	index   int // in the batch
+	deaths  int
+	done    bool
+	results []result // the resulting records; none if it is dropped
+	reason  error    // why the record is dead-lettered
 }
 
 // Process implements stream.Processor.
@@ -144,7 +144,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 		left := len(todo)
 		todo = unfinished(todo)
 		if died == nil && len(todo) == left { // the child failed all of them
-			if pause, err = p.rest(ctx, pause); err != nil {
+			if pause, err = p.pause(ctx, pause); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrSt
 // judge decides whether the child's records are to blame for its death. They are not if the child
 // ended by itself after an answer, or wrote a stray line. The next child then gets them. An error
 // stops the route, because every child writes stray lines.
-func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
+func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0
 		return false, nil
@@ -213,8 +213,8 @@ func unfinished(all []*state) []*state {
 	return left
 }
 
-// rest waits before failed records are given to the child again.
-func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, error) {
+// pause waits before failed records are given to the child again.
+func (p *Processor) pause(ctx context.Context, s backoff.State) (backoff.State, error) {
 	wait, next, ok := backoff.Exponential(firstPause, 2, lastPause).Equal().Next(s, p.rand)
 	if !ok {
 		wait = lastPause
@@ -222,19 +222,20 @@ func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, e
 	return next, retry.Sleep(ctx, wait)
 }
 
-// maxMade is the maximum number of records made from one record.
-const maxMade = 1 << 20
+// maxResults is the maximum number of records made from one record.
+const maxResults = 1 << 20
 
 // apply replaces each record by its results.
 func apply(b *stream.Batch, all []*state) {
 	extra, more := make([]int, len(b.Records)), false
 	for _, s := range all {
-		if len(s.made) > maxMade {
-			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken", len(s.made),
-				maxMade)
+		if len(s.results) > maxResults {
+			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken",
+				len(s.results),
+				maxResults)
 		}
 		if s.reason == nil {
-			extra[s.index] = max(0, len(s.made)-1)
+			extra[s.index] = max(0, len(s.results)-1)
 			more = more || extra[s.index] > 0
 		}
 	}
@@ -251,10 +252,10 @@ func apply(b *stream.Batch, all []*state) {
 			b.Bury(i, s.reason)
 			continue
 		}
-		if len(s.made) == 0 {
+		if len(s.results) == 0 {
 			b.Drop(i)
 		}
-		for n, m := range s.made {
+		for n, m := range s.results {
 			m.put(b, i+n)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AppendValues appends the values of record i of b as a tuple's JSON: those of its fields, in
-// order, or its text alone.
+// AppendValues appends record i of b as the JSON of a tuple: the values of its
+// fields, in order, or only its text if it has none.
 func AppendValues(dst []byte, b *stream.Batch, i int) []byte {
 	r := &b.Records[i]
 	dst = append(dst, '[')

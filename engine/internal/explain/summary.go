@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Story summarizes a trace up to a moment.
-type Story struct {
+// Summary summarizes a trace up to a moment.
+type Summary struct {
 	Route
 	About trace.About
 	At    time.Duration // the moment, since the sender's start
@@ -43,13 +43,13 @@ const Forever = time.Duration(1<<63 - 1)
 
 // FromTrace plays a trace up to a moment. worker is the worker whose steps are kept, by its name in
 // the trace; "" means none.
-func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error) {
-	s := &Story{
+func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
+	s := &Summary{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,
 			Name: p.About.Route},
 		About: p.About, One: -1, Shares: make(map[string]time.Duration),
 	}
-	w := watcher{story: s, name: worker, lane: -1}
+	w := watcher{summary: s, name: worker, lane: -1}
 	for {
 		next, ok := p.Peek()
 		if ok && next.Now > at {
@@ -63,7 +63,7 @@ func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error)
 			s.Over, s.Ended = true, p.Ended
 			break
 		}
-		w.look(p)
+		w.observe(p)
 	}
 	s.At = at
 	if s.Over {
@@ -84,7 +84,7 @@ func nameOf(p *trace.Player, lane int32) string {
 	return strconv.Itoa(int(lane))
 }
 
-func (s *Story) picture(p *trace.Player) {
+func (s *Summary) picture(p *trace.Player) {
 	status := p.Machine.Status()
 	s.Waiting = int64(status.Waiting)
 	for i := range status.Lanes {
@@ -119,14 +119,14 @@ func (s *Story) picture(p *trace.Player) {
 
 // watcher keeps the steps of one worker.
 type watcher struct {
-	story *Story
-	name  string
-	lane  int32 // -1: the worker has not appeared yet
-	now   time.Duration
-	gate  string
+	summary *Summary
+	name    string
+	lane    int32 // -1: the worker has not appeared yet
+	now     time.Duration
+	gate    string
 }
 
-func (w *watcher) look(p *trace.Player) {
+func (w *watcher) observe(p *trace.Player) {
 	now := p.Event.Now
 	passed := now - w.now
 	w.now = now
@@ -134,7 +134,7 @@ func (w *watcher) look(p *trace.Player) {
 		return
 	}
 	if w.gate != "" {
-		w.story.Shares[w.gate] += passed
+		w.summary.Shares[w.gate] += passed
 		w.gate = ""
 	}
 	if p.Event.Kind == control.LaneUp && nameOf(p, p.Event.Lane) == w.name {
@@ -155,7 +155,7 @@ func (w *watcher) look(p *trace.Player) {
 // step adds a step if something has changed. A probe without a change is only counted. Otherwise a
 // worker that is probed for an hour would have no other steps.
 func (w *watcher) step(x Step) {
-	steps := w.story.Steps
+	steps := w.summary.Steps
 	n := len(steps)
 	same := func(i int) bool {
 		return i >= 0 && steps[i].Window == x.Window && steps[i].State == x.State
@@ -172,5 +172,5 @@ func (w *watcher) step(x Step) {
 		}
 		steps = append(steps, x)
 	}
-	w.story.Steps = steps
+	w.summary.Steps = steps
 }

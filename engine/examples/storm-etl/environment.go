@@ -111,7 +111,7 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 // for each.
 type bolt struct {
 	name string
-	w    *world
+	w    *environment
 
 	mu  sync.Mutex // held while a tuple is served
 	rnd *rand.Rand
@@ -140,9 +140,9 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	return b.w.store(parsed, t)
 }
 
-// world is the environment of both algorithms: the day's logs, twelve unequal bolts, and the
+// environment is the environment of both algorithms: the day's logs, twelve unequal bolts, and the
 // database that they store into.
-type world struct {
+type environment struct {
 	dir         string
 	rows, tuple int
 	logs        *source
@@ -155,8 +155,8 @@ type world struct {
 
 const columns = 4
 
-func openWorld(dir, logs string, rows, tuple int, speed float64) (*world, error) {
-	w := &world{dir: dir, rows: rows, tuple: tuple}
+func openEnvironment(dir, logs string, rows, tuple int, speed float64) (*environment, error) {
+	w := &environment{dir: dir, rows: rows, tuple: tuple}
 	db, err := openDB(logs)
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ type mark struct {
 }
 
 // load reads the mark of an earlier process.
-func (w *world) load() (m mark, err error) {
+func (w *environment) load() (m mark, err error) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil // the day begins
@@ -205,7 +205,7 @@ func (w *world) load() (m mark, err error) {
 
 // save writes the mark. If that fails, the previous mark stays valid, and a restart repeats a few
 // more rows.
-func (w *world) save(m mark) {
+func (w *environment) save(m mark) {
 	text, _ := json.Marshal(m)
 	path := filepath.Join(w.dir, "mark.json")
 	if os.WriteFile(path+".new", text, 0o600) == nil {
@@ -213,7 +213,7 @@ func (w *world) save(m mark) {
 	}
 }
 
-func (w *world) failed(_ context.Context, _ flow.Item[*tuple], f flow.Failure) {
+func (w *environment) failed(_ context.Context, _ flow.Item[*tuple], f flow.Failure) {
 	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
 }
 
@@ -226,7 +226,7 @@ type event struct {
 }
 
 // store inserts rows in one transaction, and records that.
-func (w *world) store(parsed []any, t *tuple) error {
+func (w *environment) store(parsed []any, t *tuple) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	tx, err := w.stored.Begin()
@@ -247,11 +247,11 @@ func (w *world) store(parsed []any, t *tuple) error {
 		return err
 	}
 	now := time.Now()
-	return w.note(event{At: now.UnixNano(), Rows: len(t.rows),
+	return w.logEvent(event{At: now.UnixNano(), Rows: len(t.rows),
 		Took: float64(now.Sub(t.packed)) / float64(time.Millisecond)})
 }
 
-func (w *world) note(e event) error {
+func (w *environment) logEvent(e event) error {
 	text, err := json.Marshal(e)
 	if err == nil {
 		_, err = w.log.Write(append(text, '\n'))
@@ -260,7 +260,7 @@ func (w *world) note(e event) error {
 }
 
 // watch records the windows while the sender runs.
-func (w *world) watch(ctx context.Context, s *flow.Sender[*tuple]) {
+func (w *environment) watch(ctx context.Context, s *flow.Sender[*tuple]) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -278,7 +278,7 @@ func (w *world) watch(ctx context.Context, s *flow.Sender[*tuple]) {
 				}
 			}
 			w.mu.Lock()
-			_ = w.note(e) // the plot lacks a point
+			_ = w.logEvent(e) // the plot lacks a point
 			w.mu.Unlock()
 		}
 	}

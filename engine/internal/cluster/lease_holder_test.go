@@ -37,7 +37,7 @@ func newBucket(t *testing.T) *bucket {
 	return &bucket{t: t, url: s.ClientURL()}
 }
 
-// process is a keeper with a connection of its own.
+// process is a LeaseHolder with its own connection.
 type process struct {
 	conn  *natsgo.Conn
 	stop  context.CancelFunc
@@ -94,7 +94,7 @@ func (b *bucket) start(name string, o *owners) *process {
 		b.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
-	k := NewKeeper(&natsRegister{js, kv, "pipeline"}, "pipeline", name, quick, log)
+	k := NewLeaseHolder(&natsRegister{js, kv, "pipeline"}, "pipeline", name, quick, log)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	p := &process{conn: conn, stop: cancel, ended: make(chan error, 1)}
 	go func() {

@@ -43,8 +43,9 @@ func (e *strayError) Error() string {
 		e.line)
 }
 
-// talk is the exchange with one child. It implements child.Session. Only one goroutine calls work.
-type talk struct {
+// session is the exchange with one child. It implements child.Session. Only one goroutine calls
+// work.
+type session struct {
 	o     *Options
 	p     *child.Process
 	host  stream.Host
@@ -61,8 +62,8 @@ type talk struct {
 	err    error
 }
 
-func newTalk(p *child.Process, o *Options, pids string, h stream.Host) *talk {
-	t := &talk{o: o, p: p, host: h, ended: make(chan struct{}), came: make(chan struct{}, 1)}
+func newSession(p *child.Process, o *Options, pids string, h stream.Host) *session {
+	t := &session{o: o, p: p, host: h, ended: make(chan struct{}), came: make(chan struct{}, 1)}
 	if o.Protocol == Storm {
 		conf := make(map[string]any, len(o.Conf))
 		for name, value := range o.Conf {
@@ -78,14 +79,14 @@ func newTalk(p *child.Process, o *Options, pids string, h stream.Host) *talk {
 }
 
 // Serve implements child.Session.
-func (t *talk) Serve(ctx context.Context) error {
+func (t *session) Serve(ctx context.Context) error {
 	if t.bolt != nil {
 		return t.bolt.Serve(ctx)
 	}
-	return child.ServeLines(t.p, maxLine, t.take)
+	return child.ServeLines(t.p, maxLine, t.handleLine)
 }
 
-func (t *talk) take(line []byte) error {
+func (t *session) handleLine(line []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.want == 0 {
@@ -102,7 +103,7 @@ func (t *talk) take(line []byte) error {
 
 // strayLocked counts a stray line. If it comes after a released answer, records may have got the
 // text of others. This is an error of the run.
-func (t *talk) strayLocked(line []byte) error {
+func (t *session) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
 	if t.phase == answered && t.o.Protocol == Lines {
@@ -113,7 +114,7 @@ func (t *talk) strayLocked(line []byte) error {
 }
 
 // End implements child.Session.
-func (t *talk) End(err error) {
+func (t *session) End(err error) {
 	if t.bolt != nil {
 		t.bolt.End(err)
 	}
@@ -124,7 +125,7 @@ func (t *talk) End(err error) {
 }
 
 // Did implements child.Session.
-func (t *talk) Did() (worked, busy bool) {
+func (t *session) Did() (worked, busy bool) {
 	if t.bolt != nil {
 		return t.bolt.Did()
 	}
@@ -135,7 +136,7 @@ func (t *talk) Did() (worked, busy bool) {
 
 // work lets the child process some records of b and stores their results. If the child died, work
 // returns the cause.
-func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
+func (t *session) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
 		return t.workStorm(ctx, b, part)
@@ -145,7 +146,7 @@ func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	return t.workLines(ctx, b, part)
 }
 
-func (t *talk) workLines(ctx context.Context, b *stream.Batch, part []*state) error {
+func (t *session) workLines(ctx context.Context, b *stream.Batch, part []*state) error {
 	var text []byte
 	var asked []*state
 	for _, s := range part {
@@ -167,9 +168,9 @@ func (t *talk) workLines(ctx context.Context, b *stream.Batch, part []*state) er
 	if len(asked) == 0 {
 		return nil
 	}
-	lines, died := t.ask(ctx, text, len(asked))
+	lines, died := t.send(ctx, text, len(asked))
 	for n, line := range lines {
-		asked[n].done, asked[n].made = true, []made{{text: line}}
+		asked[n].done, asked[n].results = true, []result{{text: line}}
 	}
 	return died
 }
@@ -185,7 +186,7 @@ type answer struct {
 	Err string `json:"error"` // no record was processed; try again later
 }
 
-func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) error {
+func (t *session) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) error {
 	t.ids++
 	text := append(strconv.AppendUint([]byte(`{"id":`), t.ids, 10), `,"records":[`...)
 	for n, s := range part {
@@ -194,7 +195,7 @@ func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) e
 		}
 		text = ndjson.AppendRecord(text, b, s.index)
 	}
-	lines, died := t.ask(ctx, append(text, "]}\n"...), 1)
+	lines, died := t.send(ctx, append(text, "]}\n"...), 1)
 	if len(lines) == 0 {
 		return died
 	}
@@ -206,7 +207,7 @@ func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) e
 	return died
 }
 
-func (t *talk) understand(line []byte, part []*state) error {
+func (t *session) understand(line []byte, part []*state) error {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
 		return fmt.Errorf("its answer %q is not one of the protocol ndjson: %w; "+
@@ -222,9 +223,9 @@ func (t *talk) understand(line []byte, part []*state) error {
 		return fmt.Errorf("its answer has %d records, and the batch has %d; "+
 			"one that is dropped is null", len(a.Records), len(part))
 	}
-	all := make([][]made, len(part))
+	all := make([][]result, len(part))
 	for n, value := range a.Records {
-		m, err := madeOf(value)
+		m, err := resultsOf(value)
 		if err != nil {
 			return fmt.Errorf("record %d of its answer: %w", n, err)
 		}
@@ -243,14 +244,14 @@ func (t *talk) understand(line []byte, part []*state) error {
 		reasons[*r.Record] = errors.New(reason)
 	}
 	for n, s := range part {
-		s.done, s.made, s.reason = true, all[n], reasons[n]
+		s.done, s.results, s.reason = true, all[n], reasons[n]
 	}
 	return nil
 }
 
-// ask writes text and returns the n lines of the answer. It returns an error if the child has died,
-// has written a stray line, or was silent for too long and was killed.
-func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
+// send writes text and returns the n lines of the answer. It returns an error if the child has
+// died, has written a stray line, or was silent for too long and was killed.
+func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
 	quiet := t.quietLocked()
 	t.phase, t.want, t.lines = asking, n, nil
@@ -316,7 +317,7 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 
 // release returns the lines of the answer if it is complete. From now on, the answer counts as
 // valid.
-func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
+func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !complete || t.want > 0 {
@@ -336,7 +337,7 @@ const gapsOfQuiet = 2
 
 // quietLocked returns the time for which a complete answer is held back to detect an extra line. An
 // answer of protocol ndjson names its batch and needs no such wait.
-func (t *talk) quietLocked() time.Duration {
+func (t *session) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:
 		return 0
@@ -349,13 +350,13 @@ func (t *talk) quietLocked() time.Duration {
 // writeStep is the number of bytes that a child must read within Timeout.
 const writeStep = 4 << 10
 
-func (t *talk) silent() error {
+func (t *session) silent() error {
 	return fmt.Errorf("it has said nothing for %v, with records in hand", t.o.Timeout)
 }
 
 // workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results.
 // If there are none, the record is dropped. The record of a failed tuple is processed again.
-func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
+func (t *session) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err
 	}
@@ -371,7 +372,7 @@ func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) er
 				s.reason = err
 				continue
 			}
-			s.made = append(s.made, m)
+			s.results = append(s.results, m)
 		}
 	}
 	for n, s := range part {

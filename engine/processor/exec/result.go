@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// made is a record that a child has made: text, or fields.
-type made struct {
+// result is a record that a child has made: text, or fields.
+type result struct {
 	text   []byte
 	fields []field // nil for text
 }
@@ -25,7 +25,7 @@ type field struct {
 }
 
 // put replaces record i by m. Its origin and number stay.
-func (m made) put(b *stream.Batch, i int) {
+func (m result) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
 	if m.fields == nil {
@@ -83,9 +83,9 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// madeOf parses a child's result for one record: an object, a text, null (the record is dropped),
-// or a list of objects and texts.
-func madeOf(value json.RawMessage) ([]made, error) {
+// resultsOf parses a child's result for one record: an object, a text, null (the record is
+// dropped), or a list of objects and texts.
+func resultsOf(value json.RawMessage) ([]result, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
 		return nil, errors.New("nothing stands for a record")
@@ -98,9 +98,9 @@ func madeOf(value json.RawMessage) ([]made, error) {
 		if err := json.Unmarshal(value, &list); err != nil {
 			return nil, err
 		}
-		var all []made
+		var all []result
 		for _, one := range list {
-			m, err := madeOne(bytes.TrimSpace(one))
+			m, err := resultOf(bytes.TrimSpace(one))
 			if err != nil {
 				return nil, err
 			}
@@ -108,27 +108,27 @@ func madeOf(value json.RawMessage) ([]made, error) {
 		}
 		return all, nil
 	}
-	m, err := madeOne(value)
-	return []made{m}, err
+	m, err := resultOf(value)
+	return []result{m}, err
 }
 
-func madeOne(value []byte) (made, error) {
+func resultOf(value []byte) (result, error) {
 	switch value[0] {
 	case '"':
 		var s string
 		err := json.Unmarshal(value, &s)
-		return made{text: []byte(s)}, err
+		return result{text: []byte(s)}, err
 	case '{':
 		fields, err := fieldsOf(value)
 		if err != nil {
-			return made{}, err
+			return result{}, err
 		}
 		if len(fields) == 1 && fields[0].name == "message" && fields[0].value[0] == '"' {
-			return madeOne(fields[0].value)
+			return resultOf(fields[0].value)
 		}
-		return made{fields: fields}, nil
+		return result{fields: fields}, nil
 	}
-	return made{}, fmt.Errorf("%.40q stands for a record; want an object, a text, "+
+	return result{}, fmt.Errorf("%.40q stands for a record; want an object, a text, "+
 		"null or a list of those", value)
 }
 
@@ -161,21 +161,22 @@ func fieldsOf(object []byte) ([]field, error) {
 
 // ofTuple returns the record for an emitted tuple. With names, its values are the fields. Otherwise
 // the record is the single text of the tuple, or the tuple's JSON.
-func ofTuple(names []string, tuple []json.RawMessage) (made, error) {
+func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {
-			return made{}, fmt.Errorf("it has emitted a tuple of %d values, and `fields` names %d",
+			return result{}, fmt.Errorf(
+				"it has emitted a tuple of %d values, and `fields` names %d",
 				len(tuple), len(names))
 		}
 		fields := make([]field, len(tuple))
 		for i, value := range tuple {
 			fields[i] = field{names[i], bytes.TrimSpace(value)}
 		}
-		return made{fields: fields}, nil
+		return result{fields: fields}, nil
 	}
 	if len(tuple) == 1 && bytes.HasPrefix(bytes.TrimSpace(tuple[0]), []byte(`"`)) {
-		return madeOne(bytes.TrimSpace(tuple[0]))
+		return resultOf(bytes.TrimSpace(tuple[0]))
 	}
 	text, err := json.Marshal(tuple)
-	return made{text: text}, err
+	return result{text: text}, err
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// forgets is a folder of logs that finite runs copy to SQLite.
-type forgets struct {
+// prunedLedger is a folder of logs that finite runs copy to SQLite.
+type prunedLedger struct {
 	t           *testing.T
 	dir, config string
 	db          *sql.DB
 }
 
-func newForgets(t *testing.T) *forgets {
+func newPrunedLedger(t *testing.T) *prunedLedger {
 	dir := t.TempDir()
-	f := &forgets{t: t, dir: dir}
+	f := &prunedLedger{t: t, dir: dir}
 	f.config = write(t, filepath.Join(dir, "penstock.yaml"), `
 state: ./state
 pipelines:
@@ -36,10 +36,10 @@ pipelines:
 	return f
 }
 
-func (f *forgets) file(name string) string { return filepath.Join(f.dir, "in", name) }
+func (f *prunedLedger) file(name string) string { return filepath.Join(f.dir, "in", name) }
 
 // write creates a file of lines that all begin with what.
-func (f *forgets) write(name, what string) {
+func (f *prunedLedger) write(name, what string) {
 	f.t.Helper()
 	var text strings.Builder
 	for i := range 100 {
@@ -48,7 +48,7 @@ func (f *forgets) write(name, what string) {
 	write(f.t, f.file(name), text.String())
 }
 
-func (f *forgets) remove(names ...string) {
+func (f *prunedLedger) remove(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
 		if err := os.Remove(f.file(name)); err != nil {
@@ -59,7 +59,7 @@ func (f *forgets) remove(names ...string) {
 
 // has fails the test if the ledger does not have the given number of marks, or the table the given
 // number of lines by prefix.
-func (f *forgets) has(when string, marks int64, lines map[string]int64) {
+func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {
 		f.t.Errorf("%s: %d marks, want %d", when, n, marks)
@@ -80,7 +80,7 @@ func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 // delivered. Such files have the same inode, the same beginning, or come from a backup.
 func TestLedgerForgets(t *testing.T) {
 	t.Parallel()
-	f := newForgets(t)
+	f := newPrunedLedger(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {
 		f.write(name, strings.TrimSuffix(name, ".log"))
 	}
@@ -128,7 +128,7 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 func TestLedgerForgetsKilled(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
-	f := newForgets(t)
+	f := newPrunedLedger(t)
 	want := make(map[string]int64)
 	const rounds, each, kills = 4, 20, 5
 	for round := range rounds {
@@ -152,7 +152,7 @@ func TestLedgerForgetsKilled(t *testing.T) {
 // the state and by the ledger. When the folder returns, only new lines are read.
 func TestLedgerKeepsAway(t *testing.T) {
 	t.Parallel()
-	f := newForgets(t)
+	f := newPrunedLedger(t)
 	f.write("a.log", "a")
 	f.write("b.log", "b")
 	once(t, f.config)

@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Keeper keeps one lease in a Register.
-type Keeper struct {
+// LeaseHolder acquires and renews one lease in a Register.
+type LeaseHolder struct {
 	register Register
 	name     string // of the lease, for messages
 	lease    *Lease // owned by Run
 	clock    func() time.Duration
 	log      *slog.Logger
-	hurry    chan struct{} // buffer of 1; requests an immediate renewal
+	renewNow chan struct{} // buffer of 1; requests an immediate renewal
 	failing  bool          // the last request failed; used by request only, never concurrently
 
 	mu      sync.Mutex // guards the fields below
@@ -39,28 +39,29 @@ type View struct {
 	renewed time.Duration // when the last successful renewal was sent
 }
 
-// NewKeeper returns a keeper that has sent nothing. owner is unique to the process and its start.
-func NewKeeper(r Register, name, owner string, t Times, log *slog.Logger) *Keeper {
-	return newKeeper(r, name, NewLease(owner, t), clock, log)
+// NewLeaseHolder returns a LeaseHolder that has sent nothing. owner is unique to the process and
+// its start.
+func NewLeaseHolder(r Register, name, owner string, t Times, log *slog.Logger) *LeaseHolder {
+	return newLeaseHolder(r, name, NewLease(owner, t), clock, log)
 }
 
-func newKeeper(r Register, name string, l *Lease, now func() time.Duration,
-	log *slog.Logger) *Keeper {
-	return &Keeper{
+func newLeaseHolder(r Register, name string, l *Lease, now func() time.Duration,
+	log *slog.Logger) *LeaseHolder {
+	return &LeaseHolder{
 		register: r, name: name, lease: l, clock: now, log: log,
-		hurry: make(chan struct{}, 1), changed: make(chan struct{}),
+		renewNow: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 }
 
 // View returns the state of the lease as known to this process.
-func (k *Keeper) View() View {
+func (k *LeaseHolder) View() View {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.view
 }
 
 // publish makes the state of the lease visible to others.
-func (k *Keeper) publish(now time.Duration, takeover bool) {
+func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 	held := k.lease.Held()
 	renewed, _ := k.lease.Renewed()
 	k.mu.Lock()
@@ -78,9 +79,9 @@ func (k *Keeper) publish(now time.Duration, takeover bool) {
 }
 
 // answered records a response of the bucket.
-func (k *Keeper) answered(at time.Duration) {
+func (k *LeaseHolder) answered(at time.Duration) {
 	if k.failing {
-		k.log.Info("the lease can be read and written again", "lease", k.name)
+		k.log.Info("the lease is accessible again", "lease", k.name)
 	}
 	k.failing = false
 	k.mu.Lock()
@@ -89,7 +90,7 @@ func (k *Keeper) answered(at time.Duration) {
 }
 
 // failed records a failed request. It logs a warning for the first of consecutive failures.
-func (k *Keeper) failed(ctx context.Context, message string, err error) {
+func (k *LeaseHolder) failed(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil {
 		return // this process is stopping
 	}
@@ -107,17 +108,17 @@ func (k *Keeper) failed(ctx context.Context, message string, err error) {
 // Tenure is one period of ownership.
 type Tenure struct {
 	Epoch  uint64 // higher than that of each earlier owner
-	keeper *Keeper
+	holder *LeaseHolder
 }
 
 // Confirm waits for a successful renewal that was sent after the call. It proves that no other
 // process was the owner at the time of the call. Confirm returns an error when ctx is done; the ctx
 // of the work ends with the ownership.
 func (t Tenure) Confirm(ctx context.Context) error {
-	k := t.keeper
+	k := t.holder
 	asked := k.clock()
 	select {
-	case k.hurry <- struct{}{}:
+	case k.renewNow <- struct{}{}:
 	default:
 	}
 	for {
@@ -153,7 +154,7 @@ type Work func(ctx context.Context, t Tenure) error
 // calls do whenever this process becomes the owner. The ctx of do ends with the ownership; do
 // should then return soon, because the next call waits for it. If do returns by itself, Run returns
 // its error.
-func (k *Keeper) Run(ctx context.Context, do Work) error {
+func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
 	done := make(chan func(), 1) // receives a function that reports a finished request to the lease
@@ -188,8 +189,8 @@ func (k *Keeper) Run(ctx context.Context, do Work) error {
 		case tell := <-done:
 			tell()
 			busy = false
-		case <-k.hurry:
-			k.lease.Hurry()
+		case <-k.renewNow:
+			k.lease.RenewNow()
 		case <-ended:
 			if !now.lost {
 				timer.Stop()
@@ -205,7 +206,7 @@ func (k *Keeper) Run(ctx context.Context, do Work) error {
 }
 
 // finish ends the work, if any, gives the lease back, and returns the error of the work.
-func (k *Keeper) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
+func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
 	var err error
 	if now != nil {
 		now.cancel()
@@ -223,15 +224,15 @@ func (k *Keeper) finish(group *supervise.Group, now *work, done chan func(), bus
 
 // untilLoss returns the time until the lease is lost without a renewal. It returns a long time if
 // the lease is not owned.
-func (k *Keeper) untilLoss(owns bool) time.Duration {
+func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()
 	}
 	return time.Minute
 }
 
-func (k *Keeper) begin(group *supervise.Group, do Work) *work {
-	t := Tenure{Epoch: k.lease.Epoch(), keeper: k}
+func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
+	t := Tenure{Epoch: k.lease.Epoch(), holder: k}
 	k.log.Info("this process owns the lease", "lease", k.name, "epoch", t.Epoch)
 	w := &work{ended: make(chan struct{})}
 	var working context.Context
@@ -256,16 +257,16 @@ func (k *Keeper) begin(group *supervise.Group, do Work) *work {
 }
 
 // request sends the request of c and returns a function that reports its outcome to the lease.
-func (k *Keeper) request(ctx context.Context, c Command) func() {
+func (k *LeaseHolder) request(ctx context.Context, c Command) func() {
 	if c.Kind == Read {
 		e, err := k.read(ctx)
 		if err != nil {
 			k.failed(ctx, "the lease cannot be read", err)
-			return func() { k.lease.Looked(k.clock(), Unknown, Entry{}) }
+			return func() { k.lease.ReadDone(k.clock(), Unknown, Entry{}) }
 		}
 		at := k.clock()
 		k.answered(at)
-		return func() { k.lease.Looked(at, Done, e) }
+		return func() { k.lease.ReadDone(at, Done, e) }
 	}
 	revision, err := k.write(ctx, c)
 	switch {
@@ -280,7 +281,7 @@ func (k *Keeper) request(ctx context.Context, c Command) func() {
 	return func() { k.lease.Wrote(Unknown, 0) }
 }
 
-func (k *Keeper) read(ctx context.Context) (Entry, error) {
+func (k *LeaseHolder) read(ctx context.Context) (Entry, error) {
 	s, err := k.register.Read(ctx)
 	e := Entry{Found: s.Found, Revision: s.Revision}
 	if err != nil || !s.Found {
@@ -293,7 +294,7 @@ func (k *Keeper) read(ctx context.Context) (Entry, error) {
 	return e, nil
 }
 
-func (k *Keeper) write(ctx context.Context, c Command) (uint64, error) {
+func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 	text, err := json.Marshal(c.Value)
 	if err != nil {
 		return 0, err
@@ -303,13 +304,13 @@ func (k *Keeper) write(ctx context.Context, c Command) (uint64, error) {
 
 // release gives the lease back, so that another process need not wait until it expires. If the last
 // request had no response, the owner of the lease is uncertain, and release lets it expire.
-func (k *Keeper) release() {
+func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()
 	if c.Kind == Wait {
 		return
 	}
 	if _, err := k.write(context.Background(), c); err != nil {
-		k.log.Warn("the lease was not given back; it expires", "lease", k.name, "error", err)
+		k.log.Warn("the lease was not released; it will expire", "lease", k.name, "error", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// turn is the time of the next check of the end of a partition, or of the list of tables.
-type turn struct {
+// checkSchedule is the time of the next check of the end of a partition, or of the list of tables.
+type checkSchedule struct {
 	due time.Duration // on the reader's clock
 	// the wait after the last check without a result; 0 if the last check had one
 	interval time.Duration
@@ -29,12 +29,13 @@ func pacing(poll time.Duration) backoff.Adaptive {
 }
 
 // found makes the next check due at once, because more rows may follow.
-func (t *turn) found() { *t = turn{} }
+func (t *checkSchedule) found() { *t = checkSchedule{} }
 
-// nothing schedules the next check after one without a result. waiting means that a row is visible
+// notFound schedules the next check after one without a result. waiting means that a row is visible
 // but does not count yet. left is the rest of its lag, or 0 if other transactions have to end
 // first.
-func (t *turn) nothing(now time.Duration, pace backoff.Adaptive, waiting bool, left time.Duration) {
+func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool,
+	left time.Duration) {
 	t.interval = pace.Next(t.interval, false)
 	d := t.interval
 	switch {
