@@ -50,7 +50,7 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 	v := verdict{unread: k.c.rotation.hasUnreadKin(f, head)}
 	for _, e := range k.kin(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
-		if v.hold && e.file != nil && !e.file.isNeeded() && k.holdBack(f, false) {
+		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, false) {
 			return true, false
 		}
 		if done, read := k.compare(f, e, head, &v); done {

@@ -176,7 +176,7 @@ func (f *file) left() (left int64) {
 }
 
 // isNeeded reports whether a route has not read all of the file, or less than another route.
-func (f *file) isNeeded() bool {
+func isNeeded(f *file) bool {
 	read := f.read()
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
 }

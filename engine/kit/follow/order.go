@@ -17,9 +17,9 @@ func byLabel(a, b *file) int {
 // byNeed orders files that a route has still to read before the others.
 func byNeed(a, b *file) int {
 	switch {
-	case a.isNeeded() == b.isNeeded():
+	case isNeeded(a) == isNeeded(b):
 		return 0
-	case a.isNeeded():
+	case isNeeded(a):
 		return -1
 	}
 	return 1

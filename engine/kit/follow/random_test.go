@@ -387,7 +387,8 @@ func rotations(t *testing.T, seed uint64) *rotating {
 // they are looked at and whenever a process ends. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
 // their number.
 func FuzzRotations(f *testing.F) {
-	for _, seed := range []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833, lateSeed + 402815} { // former failures
+	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833, lateSeed + 402815}
+	for _, seed := range failed {
 		f.Add(seed)
 	}
 	for _, seed := range seeds(f, 40) {
