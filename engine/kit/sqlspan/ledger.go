@@ -194,23 +194,13 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 			return err
 		}
 	}
-	if there {
-		return nil
-	}
-	// where Present finds one table, it must not find it before the others exist
-	inOne := present.SQL != ""
-	if inOne {
-		if err := s.Begin(ctx); err != nil {
-			return err
-		}
-	}
 	for _, text := range texts {
+		if there {
+			break
+		}
 		if err := s.Run(ctx, &Statement{SQL: text}); err != nil {
 			return fmt.Errorf("making the ledger's tables: %w", err)
 		}
-	}
-	if inOne {
-		return s.Commit(ctx)
 	}
 	return nil
 }
