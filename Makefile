@@ -17,15 +17,7 @@ build: ## Build the program into bin/.
 .PHONY: check
 check: export CGO_ENABLED := 0
 check: export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
-check: format vet lint test race slim beside workers-short agree-short files-short faults-short cluster-short notify-load-short dashboard-short terminal-short deploy-check unchanged ## All of CI, from a fresh clone. All stages build like `make dist`, so that each package is compiled once.
-
-.PHONY: beside waiting-stages building-stages
-beside: ## The stages of CI that mostly wait beside those that mostly compile. None of them measures time.
-	@$(MAKE) -s -j2 --output-sync=recurse waiting-stages building-stages
-waiting-stages:
-	@$(MAKE) -s -j1 kills-short kafka-short
-building-stages:
-	@$(MAKE) -s -j1 grpc compare examples quickstart way-back dist-short
+check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short terminal-short way-back deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone. All stages build like `make dist`, so that each package is compiled once.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -53,7 +45,7 @@ test-full: ## The same with all seeds, states and crashes, of which go test trie
 race: export CGO_ENABLED := 1
 race: export GORACE = atexit_sleep_ms=0 # else each child that a test starts sleeps a second before it ends
 race: ## The short tests under the race detector, of packages that use goroutines or locks; but for endtoend, which drives a program that was built without it, and the pure flow/control and its simulator.
-	@go test -race -short $$(go list -f '{{.Dir}} {{.ImportPath}}' work | grep -vE '/(flow/control|internal/endtoend|internal/lab/flowsim)$$' | \
+	@go test -race -short -parallel 2 $$(go list -f '{{.Dir}} {{.ImportPath}}' work | grep -vE '/(flow/control|internal/endtoend|internal/lab/flowsim)$$' | \
 	  while read -r dir path; do if grep -qE '$(CONCURRENT)' "$$dir"/*.go; then echo "$$path"; fi; done)
 CONCURRENT := \<go (func|[a-z.]+\()|"sync(/atomic)?"|"testing/synctest"|"net/http|penstock/(supervise|flow|retry)"
 
@@ -84,7 +76,7 @@ waiting-short: ## The same with 300 (go test has 100).
 
 .PHONY: crash-short
 crash-short: ## The same, 20 times, and waiting-short.
-	cd engine && PENSTOCK_KILLS=20 PENSTOCK_WAITING=short go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
+	cd engine && PENSTOCK_KILLS=20 PENSTOCK_WAITING=short go test -count=1 -timeout 10m -parallel 2 -v -run TestKill ./internal/endtoend
 
 .PHONY: kills-short
 kills-short: ## crash-short, rotation-kill-short and soak-short beside each other: none of them measures time.
@@ -164,17 +156,9 @@ faults-short: ## One case in four of them, without the slow ones: about a minute
 	cd engine && PENSTOCK_FAULTS=short go test -count=1 -timeout 10m -parallel 12 -v -run 'TestFaults|TestTally' ./internal/faults | grep -vE '^(===|PASS|ok| *--- PASS)'
 
 .PHONY: kafka-short
-kafka-short: ## A real Kafka broker: kafka-scenarios-short beside kafka-kills-short.
-	@$(MAKE) -s -j2 --output-sync=target kafka-scenarios-short kafka-kills-short
-
-.PHONY: kafka-scenarios-short
-kafka-scenarios-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-kafka-scenarios-short: ## The scenarios of the connector at a real Kafka broker.
+kafka-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+kafka-short: ## A real Kafka broker: the scenarios of the connector, and three programs that are killed at random (PENSTOCK_KILLS=n).
 	cd engine && PENSTOCK_KAFKA=short go test -count=1 -timeout 10m -v -run 'TestReal' ./connector/kafka
-
-.PHONY: kafka-kills-short
-kafka-kills-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-kafka-kills-short: ## Three programs at a real Kafka broker that are killed at random (PENSTOCK_KILLS=n).
 	cd engine && PENSTOCK_KAFKA=short go test -count=1 -timeout 10m -v -run 'TestKillKafka(Group|Transactions)' ./internal/endtoend
 
 .PHONY: cluster-crash

@@ -6,9 +6,9 @@ import (
 )
 
 // waitingTests is how many tests of RunWaiting run beside each other.
-const waitingTests = "8"
+const waitingTests = "4"
 
-// RunWaiting runs the tests of a package and returns the exit code for TestMain. Up to eight of its
+// RunWaiting runs the tests of a package and returns the exit code for TestMain. Up to four of its
 // parallel tests run beside each other, regardless of the number of processors, because they mostly
 // wait for servers, processes or intervals. The flag -parallel of go test wins.
 func RunWaiting(m *testing.M) int {
