@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"context"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -264,4 +265,47 @@ func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
 		wantLines(t, d, a2, b3)
 		d.wantNoLoss(t)
 	})
+}
+
+// TestRestoredFileIsListedBeforeTheRoutesOpen checks that a file restored under its old name is not
+// delivered again if the source lists it before any route has opened, so that no progress is known.
+// Its modification time shows the copy, and is set before or after the routes open.
+func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
+	for name, early := range map[string]bool{"time set before": true, "time set after": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.remove(t, "a.log")
+				d.put(t, "a.log", three)
+				d.routes = []string{"a", "b"}
+				s := d.set(follow.Growing{})
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- s.Run(ctx) }()
+				time.Sleep(10 * time.Second)
+				if early {
+					d.age(t, "a.log")
+				}
+				open := func(name string, marks map[string]stream.Mark) *route {
+					o := knows(marks)
+					o.Route = name
+					return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+				}
+				a2, b2 := open("a", a.marks), open("b", b.marks)
+				turns(t, 2, time.Second, a2, b2)
+				if !early {
+					d.age(t, "a.log")
+				}
+				turns(t, 2, 2*time.Second, a2, b2)
+				d.put(t, "a.log", "4 four\n")
+				turns(t, 10, time.Second, a2, b2)
+				wantLines(t, d, a2, b2, "4 four")
+				stop(t, a2, b2)
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
