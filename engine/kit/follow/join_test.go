@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,49 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 	})
 }
 
+// TestRestartedRouteIsNotDone checks that a route that restarts before it has saved the end of a
+// deleted file reads that end again, and that both routes keep their progress of the file until
+// then.
+func TestRestartedRouteIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := twoRoutes(t, follow.Growing{})
+		s := d.set(follow.Growing{})
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a, b := openRoute(s, "a", nil), openRoute(s, "b", nil)
+		d.put(t, "a.log", three[:12])
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", three[12:])
+		d.delete(t, "a.log")
+		undelivered, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		for undelivered.Err() == nil {
+			_ = b.Read(undelivered, stream.NewBatch(stream.BatchLimits{})) // its batches are lost
+		}
+		turns(t, 1, 40*time.Second, a)
+		stop(t, b)
+		b2 := openRoute(s, "b", b.marks)
+		turns(t, 1, 2*time.Second, a)
+		if ids := a.Forget(); len(ids) > 0 {
+			t.Errorf("a route drops the progress %q that another route still needs", ids)
+		}
+		turns(t, 2, 40*time.Second, b2, a)
+		b.lines = append(b.lines, b2.lines...)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		if a, b := a.Forget(), b2.Forget(); len(a) != 1 || !slices.Equal(a, b) {
+			t.Errorf("the routes drop the progress %q and %q of a file that both have read", a, b)
+		}
+		stop(t, a, b2)
+	})
+}
+
+// openRoute opens a route with a name and stored marks.
+func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
+	o := knows(stored)
+	o.Route = name
+	return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+}
+
 // forget drops the partitions that the reader reports as deleted.
 func (r *route) forget() {
 	for _, id := range r.Forget() {
@@ -171,14 +215,9 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 		d.put(t, "a.log.1", three)
 		d.routes = []string{"a", "b"}
 		s := d.set(follow.Growing{})
-		open := func(name string, marks map[string]stream.Mark) *route {
-			o := knows(marks)
-			o.Route = name
-			return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-		}
-		a2 := open("a", a.marks)
+		a2 := openRoute(s, "a", a.marks)
 		turns(t, 1, 2*time.Second, a2) // longer than the first listing waits
-		b2 := open("b", b.marks)
+		b2 := openRoute(s, "b", b.marks)
 		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
 		a2.want(t, d)
@@ -199,17 +238,12 @@ func TestFirstListingWaitsForAllRoutes(t *testing.T) {
 			stop(t, a, b)
 			d.routes = []string{"a", "b"}
 			s := d.set(follow.Growing{})
-			open := func(name string, marks map[string]stream.Mark) *route {
-				o := knows(marks)
-				o.Route = name
-				return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-			}
-			a2 := open("a", nil)
+			a2 := openRoute(s, "a", nil)
 			turns(t, 1, late, a2)
 			if read := len(a2.lines) > 0; read == same {
 				t.Errorf("the first route has read %q after %v", a2.lines, late)
 			}
-			b2 := open("b", b.marks)
+			b2 := openRoute(s, "b", b.marks)
 			defer stop(t, a2, b2)
 			turns(t, 5, time.Second, a2, b2)
 			a2.want(t, d, "1 one", "2 two", "3 three")
@@ -286,12 +320,7 @@ func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
 				if early {
 					d.age(t, "a.log")
 				}
-				open := func(name string, marks map[string]stream.Mark) *route {
-					o := knows(marks)
-					o.Route = name
-					return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-				}
-				a2, b2 := open("a", a.marks), open("b", b.marks)
+				a2, b2 := openRoute(s, "a", a.marks), openRoute(s, "b", b.marks)
 				turns(t, 2, time.Second, a2, b2)
 				if !early {
 					d.age(t, "a.log")
