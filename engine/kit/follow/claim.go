@@ -29,7 +29,7 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 				continue
 			}
 			if !isOf(c.ids.idOf(e), f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
-				if f.isProvisional() {
+				if isProvisional(f) {
 					n.withdraw(f, e)
 				}
 				continue
@@ -43,7 +43,7 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 
 // isProvisional reports whether f got its id while no route's progress was known, and nothing was
 // read of it.
-func (f *file) isProvisional() bool {
+func isProvisional(f *file) bool {
 	return f.all(func(cur *cursor) bool {
 		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
 	})
@@ -88,7 +88,7 @@ func (n *identifier) rename(f *file, e *Entry) {
 	if !isOf(c.ids.idOf(e), f.info) {
 		c.ids.move(e, f.seen(nil, false), f.name)
 	}
-	if !f.isProvisional() {
+	if !isProvisional(f) {
 		return
 	}
 	old := f.entry
