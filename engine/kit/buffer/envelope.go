@@ -23,6 +23,7 @@ type envelope struct {
 	keys     []key   // of the requests in data, in the same order; or copies
 	data     []byte  // the records, each with a line end
 	sum      uint32  // of all of the above
+	size     int     // of the stored envelope; set by decode
 }
 
 const (
@@ -80,7 +81,7 @@ func decode(text []byte) (*envelope, error) {
 	if version != magic && version != magicKeys {
 		return nil, fmt.Errorf("it begins with %q, want %q or %q", version, magic, magicKeys)
 	}
-	e := &envelope{id: string(body[len(magic) : len(magic)+idSize]), sum: sum}
+	e := &envelope{id: string(body[len(magic) : len(magic)+idSize]), sum: sum, size: len(text)}
 	rest := body[len(magic)+idSize:]
 	e.number = binary.LittleEndian.Uint64(rest)
 	e.previous = binary.LittleEndian.Uint32(rest[8:])

@@ -29,7 +29,7 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 			b.host.Log().Error(text, "number", n, "error", err)
 			continue
 		}
-		b.keys.found(e, len(e.data)+len(e.keys)*keyRoom)
+		b.keys.found(e)
 		for i := range e.keys {
 			k := &e.keys[i]
 			switch old := known[k.id]; {

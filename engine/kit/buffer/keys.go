@@ -186,11 +186,11 @@ func (r *keyRecord) stored(e *envelope, size int) {
 
 // found counts an envelope of the record during recovery, which reads the record from its
 // beginning.
-func (r *keyRecord) found(e *envelope, size int) {
+func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
-		r.copied += int64(size)
+		r.copied += int64(e.size)
 	} else {
-		r.since += int64(size) // an interrupted copy counts like data
+		r.since += int64(e.size) // an interrupted copy counts like data
 	}
 }
 

@@ -169,7 +169,8 @@ func TestKeysSurvive(t *testing.T) {
 }
 
 // TestKeysAreBounded checks that envelopes are deleted although their keys are remembered, that
-// keys expire, and that copies in several envelopes are read back.
+// keys expire, and that copies in several envelopes are read back. A restart must restore the sizes
+// that decide when keys are copied.
 func TestKeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -188,9 +189,13 @@ func TestKeysAreBounded(t *testing.T) {
 		for i := range 20 {
 			put(p, i*count/20, (i+1)*count/20)
 		}
+		record := p.b.keys
 		p.stop(t)
 		p = start(t, store, DefaultOptions(), intake.Options{Remember: time.Hour})
 		synctest.Wait()
+		if p.b.keys != record {
+			t.Errorf("the record of keys is %+v after a restart, want %+v", p.b.keys, record)
+		}
 		before := store.last
 		put(p, 0, count)
 		if store.last > before+8 { // copies may be due
