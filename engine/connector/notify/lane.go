@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	downAfter  = 3                // consecutive deliveries without a response or with a 5xx
-	firstProbe = 15 * time.Second // wait before the first probe of a down host; doubles up to
-	lastProbe  = 30 * time.Minute // at most 60 probes a day
-	slowAfter  = time.Second      // a longer attempt makes its host slow
+	downAfter  = 3                      // consecutive deliveries without a response or with a 5xx
+	firstProbe = 15 * time.Second       // wait before the first probe of a down host; doubles up to
+	lastProbe  = 30 * time.Minute       // at most 60 probes a day
+	slowAfter  = time.Second            // a longer attempt makes its host slow
+	longAfter  = 300 * time.Millisecond // a longer attempt takes an extra place
 )
 
 // lane is a host with deliveries that are due, in flight, or due later. The dispatcher owns it. Its
@@ -120,75 +121,100 @@ func (l *lane) worth() (n int) {
 type attempt struct {
 	lane  *lane
 	begun time.Time
-	slow  bool // counts toward the share of slow hosts
+	speed speed
 }
 
-// places counts the in-flight attempts. Slow hosts get a limited share of them. If more attempts
-// turn out to be slow than fit into the share, they take extra places. So responsive hosts keep
-// their places.
+// speed classifies in-flight attempts by their age.
 //
-//	attempts 256:  | fast and unknown hosts, at least 192 | slow hosts, at most 64 |
-//	extra 128:     | attempts that turned out to be slow while those 64 were taken |
+//	event                                quick   long   slow
+//	in flight for over longAfter         long    -      -
+//	in flight for over slowAfter         -       slow   -
+type speed uint8
+
+const (
+	quickAttempt speed = iota // of a host that is not known to be slow
+	longAttempt
+	slowAttempt // of a slow host
+)
+
+// places counts the in-flight attempts. Attempts that take long move to extra places, so that hosts
+// that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to their
+// share.
+//
+//	attempts 256:  | quick attempts; others only while no extra place is free |
+//	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
 type places struct {
 	attempts, share, extra int
-	slow                   int        // attempts at slow hosts
-	young                  []*attempt // the other attempts, oldest first; at most attempts
+	slow                   int        // slow attempts
+	recent                 []*attempt // quick and long attempts, oldest first
+	long                   int        // the number of long ones, which are the first of recent
 }
 
 func newPlaces(attempts int) places {
-	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts / 2}
+	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
 }
 
 // isFull reports whether no host may get a further attempt.
 func (p *places) isFull() bool {
-	beyond := min(p.extra, max(0, p.slow-p.share))
-	return len(p.young)+p.slow-beyond >= p.attempts
+	return p.busy()-min(p.extra, p.slow+p.long) >= p.attempts
 }
 
 // isFullFor reports whether a lane may not get a further attempt.
 func (p *places) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
 // busy returns the number of in-flight attempts.
-func (p *places) busy() int { return p.slow + len(p.young) }
+func (p *places) busy() int { return p.slow + len(p.recent) }
 
 // begin records the start of an attempt.
 func (p *places) begin(l *lane, now time.Time) *attempt {
-	a := &attempt{lane: l, begun: now, slow: l.slow}
-	if a.slow {
+	a := &attempt{lane: l, begun: now}
+	if l.slow {
+		a.speed = slowAttempt
 		p.slow++
 	} else {
-		p.young = append(p.young, a)
+		p.recent = append(p.recent, a)
 	}
 	return a
 }
 
-// age marks hosts as slow that have had an attempt in flight for longer than slowAfter. So a silent
-// host is slow long before its first attempt times out.
+// age changes the speed of attempts that have become older, and marks the hosts of slow ones as
+// slow. So a silent host is slow long before its first attempt times out.
 func (p *places) age(now time.Time) {
+	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
+		p.recent[p.long].speed = longAttempt
+	}
 	n := 0
-	for n < len(p.young) && now.Sub(p.young[n].begun) > slowAfter {
-		p.young[n].slow, p.young[n].lane.slow = true, true
+	for n < p.long && now.Sub(p.recent[n].begun) > slowAfter {
+		p.recent[n].speed, p.recent[n].lane.slow = slowAttempt, true
 		n++
 	}
-	p.young = slices.Delete(p.young, 0, n)
+	p.recent = slices.Delete(p.recent, 0, n)
+	p.long -= n
 	p.slow += n
 }
 
-// untilAged returns the time until age may mark a host as slow.
+// untilAged returns the time until age may change the speed of an attempt.
 func (p *places) untilAged(now time.Time) time.Duration {
-	if len(p.young) == 0 {
-		return time.Hour
+	wait := time.Hour
+	if p.long > 0 {
+		wait = p.recent[0].begun.Add(slowAfter + time.Millisecond).Sub(now)
 	}
-	return max(0, p.young[0].begun.Add(slowAfter+time.Millisecond).Sub(now))
+	if p.long < len(p.recent) {
+		wait = min(wait, p.recent[p.long].begun.Add(longAfter+time.Millisecond).Sub(now))
+	}
+	return max(0, wait)
 }
 
 // end records the end of an attempt.
 func (p *places) end(a *attempt) {
-	if a.slow {
+	switch a.speed {
+	case slowAttempt:
 		p.slow--
 		return
+	case longAttempt:
+		p.long--
 	}
-	p.young = slices.DeleteFunc(p.young, func(other *attempt) bool { return other == a })
+	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
 // end records the end of an attempt and returns its outcome for the circuit. A delivery counts only

@@ -10,13 +10,13 @@ import (
 func TestPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	silent, fast := &lane{}, &lane{}
-	s := places{attempts: 8, share: 2}
+	s := places{attempts: 8, share: 2, extra: 2}
 	first := s.begin(silent, start)
 	second := s.begin(silent, start.Add(time.Millisecond))
 	third := s.begin(fast, start.Add(2*time.Millisecond))
 	s.end(third)
 	s.age(start.Add(slowAfter))
-	if silent.slow || s.slow != 0 || len(s.young) != 2 {
+	if silent.slow || s.slow != 0 || len(s.recent) != 2 {
 		t.Fatalf("after %v: slow %v, share %+v", slowAfter, silent.slow, s)
 	}
 	s.age(start.Add(slowAfter + time.Millisecond))
@@ -24,7 +24,7 @@ func TestPlaces(t *testing.T) {
 		t.Fatalf("after one attempt is old: slow %v, share %+v", silent.slow, s)
 	}
 	s.age(start.Add(2 * slowAfter))
-	if fast.slow || s.slow != 2 || !s.isFullFor(silent) || s.isFullFor(fast) || len(s.young) != 0 {
+	if fast.slow || s.slow != 2 || !s.isFullFor(silent) || s.isFullFor(fast) || len(s.recent) != 0 {
 		t.Fatalf("after both are old: fast one slow %v, share %+v", fast.slow, s)
 	}
 	s.end(first)
@@ -34,47 +34,51 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("an attempt at a host that is known as slow does not count: %+v", s)
 	}
 	s.end(fourth)
-	if s.slow != 0 || len(s.young) != 0 {
+	if s.slow != 0 || len(s.recent) != 0 {
 		t.Errorf("nothing is in flight, share %+v", s)
 	}
 }
 
-// TestExtraPlaces checks that slow attempts beyond the share of slow hosts free their places, up to
-// the number of extra places.
+// TestExtraPlaces checks that long and slow attempts take extra places, so that quick attempts keep
+// theirs.
 func TestExtraPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, c := range []struct{ unknown, free int }{
-		{unknown: 2, free: 6}, // within the share of slow hosts
-		{unknown: 4, free: 6}, // two of them exceed it
-		{unknown: 6, free: 6}, // all extra places taken
-		{unknown: 7, free: 5},
-		{unknown: 8, free: 4},
+		{unknown: 1, free: 8},
+		{unknown: 6, free: 8}, // all extra places taken
+		{unknown: 7, free: 7},
+		{unknown: 8, free: 6},
 	} {
-		p := newPlaces(8)
-		var attempts []*attempt
-		for n := range c.unknown {
-			if p.isFull() {
-				t.Fatalf("full after %d attempts at unknown hosts", n)
+		for _, after := range []time.Duration{longAfter, slowAfter} {
+			p := newPlaces(8)
+			var attempts []*attempt
+			for n := range c.unknown {
+				if p.isFull() {
+					t.Fatalf("full after %d attempts at unknown hosts", n)
+				}
+				attempts = append(attempts, p.begin(&lane{}, start))
 			}
-			attempts = append(attempts, p.begin(&lane{}, start))
-		}
-		now := start.Add(slowAfter + time.Millisecond)
-		if wait := p.untilAged(start); wait != now.Sub(start) {
-			t.Errorf("the oldest attempt turns slow after %v", wait)
-		}
-		p.age(now)
-		free := 0
-		for ; !p.isFull(); free++ {
-			attempts = append(attempts, p.begin(&lane{}, now))
-		}
-		if free != c.free || p.busy() != c.unknown+c.free || p.untilAged(now) == time.Hour {
-			t.Errorf("%d slow attempts leave %d places, want %d", c.unknown, free, c.free)
-		}
-		for _, a := range attempts {
-			p.end(a)
-		}
-		if p.busy() != 0 || p.isFull() || p.untilAged(now) != time.Hour {
-			t.Errorf("nothing is in flight, places %+v", p)
+			if wait := p.untilAged(start); wait != longAfter+time.Millisecond {
+				t.Errorf("the oldest attempt is long after %v", wait)
+			}
+			now := start.Add(after + time.Millisecond)
+			p.age(now)
+			if wait := p.untilAged(now); after == longAfter && wait != slowAfter-longAfter {
+				t.Errorf("the oldest attempt is slow after another %v", wait)
+			}
+			free := 0
+			for ; !p.isFull(); free++ {
+				attempts = append(attempts, p.begin(&lane{}, now))
+			}
+			if free != c.free || p.busy() != c.unknown+c.free {
+				t.Errorf("%d of %v leave %d places, want %d", c.unknown, after, free, c.free)
+			}
+			for _, a := range attempts {
+				p.end(a)
+			}
+			if p.busy() != 0 || p.long != 0 || p.isFull() || p.untilAged(now) != time.Hour {
+				t.Errorf("nothing is in flight, places %+v", p)
+			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Options struct {
 
 	Timeout        time.Duration `yaml:"timeout" doc:"for one attempt"`
 	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
-	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"attempts at once; slow and failing hosts get a quarter of them"`
+	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"attempts at once; long ones may use 3/4 as many more"`
 	PerHost        int           `yaml:"per_host" min:"1" max:"1000" doc:"attempts at once at one host; fewer if it slows down"`
 	Hosts          int           `yaml:"hosts" min:"1" max:"1000000" doc:"hosts in memory at once"`
 	Limit          HostLimit     `yaml:"limit" doc:"of requests to each host, polls included"`
