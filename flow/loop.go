@@ -76,7 +76,8 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.claims.Store(1)
 	l.crew.produce(p, l)
 	l.items.away.begin(l)
-	done := ctx.Done()
+	// base, not ctx: the Done of ctx may close before the error of base is set.
+	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
 		mine := false
 		select {
