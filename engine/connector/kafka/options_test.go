@@ -197,7 +197,7 @@ func TestRefusedByBrokers(t *testing.T) {
 			cl.t = t
 			started := time.Now()
 			n, err := cl.tryAt(newArrivals(), c.brokers,
-				route{source: ", connect_timeout: 1s, " + c.options, once: true})
+				route{source: ", connect_timeout: 10s, " + c.options, once: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,14 +36,15 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		Arrays: true,
 		Present: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`,
 			Args: []any{s.name.Beside(sqlspan.RoutesTable).String()}},
-		Create: []string{
-			`CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY, format integer NOT ` +
-				`NULL, epoch bigint NOT NULL)`,
-			`CREATE TABLE IF NOT EXISTS $marks (route text, part text, name text NOT NULL, num bigint NOT NULL, key bytea NOT NULL,
-				PRIMARY KEY (route, part))`,
-			`CREATE TABLE IF NOT EXISTS $spans (route text, part text, from_num bigint, from_key bytea, to_num bigint NOT NULL,
-				to_key bytea NOT NULL, PRIMARY KEY (route, part, from_num, from_key))`,
-		},
+		// one statement: Present must not find one table without the others
+		Create: []string{`DO $create$ BEGIN
+			CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY,
+				format integer NOT NULL, epoch bigint NOT NULL);
+			CREATE TABLE IF NOT EXISTS $marks (route text, part text, name text NOT NULL, num bigint NOT NULL, key bytea NOT NULL,
+				PRIMARY KEY (route, part));
+			CREATE TABLE IF NOT EXISTS $spans (route text, part text, from_num bigint, from_key bytea, to_num bigint NOT NULL,
+				to_key bytea NOT NULL, PRIMARY KEY (route, part, from_num, from_key));
+			END $create$`},
 		Alone: []sqlspan.Statement{
 			{SQL: `SET LOCAL lock_timeout = '` + fenceWait + `'`},
 			{SQL: `SELECT pg_advisory_xact_lock($1)`, Args: fence},

@@ -14,7 +14,8 @@ type Dialect struct {
 	Place string
 	// Names replaces the tables' names in a text; see [Beside].
 	Names func(text string) string
-	// Present asks whether the tables exist. Without SQL Create runs always.
+	// Present asks whether the tables exist. Create must then create all of them or none. Without
+	// SQL Create runs always.
 	Present Statement
 	Create  []string
 
