@@ -80,7 +80,7 @@ func (c *Catalogue) stop() {
 func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.meetRoutes()
+	c.updateRoutes()
 	if len(c.readers) == 0 {
 		c.warnClose("", c.closeAll())
 		return
@@ -110,9 +110,9 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 	}
 }
 
-// meetRoutes gives each route of the source a reader, and drops those of routes that the source no
-// longer has.
-func (c *Catalogue) meetRoutes() {
+// updateRoutes gives each route of the source a reader, and drops those of routes that the source
+// no longer has.
+func (c *Catalogue) updateRoutes() {
 	h, ok := c.h.(stream.SourceHost)
 	if !ok {
 		return
@@ -134,8 +134,8 @@ func (c *Catalogue) meetRoutes() {
 	}
 }
 
-// missesRoute reports whether a route of the source has not opened yet, or waits for its restart, so
-// that its marks are not known.
+// missesRoute reports whether a route of the source has not opened yet, or waits for its restart,
+// so that its marks are not known.
 func (c *Catalogue) missesRoute() bool {
 	h, ok := c.h.(stream.SourceHost)
 	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
@@ -171,7 +171,7 @@ func (c *Catalogue) lookAt(f *file) {
 		return
 	}
 	for _, cur := range slices.Clone(f.cursors) {
-		if cur.f == f && cur.changed() && !c.stillStands(cur) {
+		if cur.f == f && cur.changed() && !c.isStillIntact(cur) {
 			return
 		}
 	}
@@ -187,7 +187,7 @@ func (f *file) look() {
 	if f.readFull(head, 0) != nil || f.readFull(before, f.info.Size-int64(len(before))) != nil {
 		return // the next look reports the reason
 	}
-	p := fileid.Proof{}.WithHead(head).WithPlace(f.info.Size, before)
+	p := fileid.Fingerprint{}.WithHead(head).WithPlace(f.info.Size, before)
 	p.ModTime = int64(f.info.ModTime)
-	f.rare().glimpse = p
+	f.ensureExtras().unreadFingerprint = p
 }

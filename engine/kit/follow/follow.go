@@ -43,9 +43,9 @@ type Place interface {
 	List(found func(Sight), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Sight)) error
-	// Beside calls found with every regular file in the directory of a label, whether the source
+	// Siblings calls found with every regular file in the directory of a label, whether the source
 	// reads it or not. A missing directory counts as empty.
-	Beside(label string, found func(Sight)) error
+	Siblings(label string, found func(Sight)) error
 }
 
 // Options of a Catalogue. Zero values are not replaced by defaults: the source's options have

@@ -16,11 +16,11 @@ const lookSpacing = 5 * time.Millisecond
 // handles are the open files of a source, once for all routes. The least recently used ones are
 // closed to make room.
 type handles struct {
-	c    *Catalogue
-	open []*file
-	uses uint64
-	shut []*file // growing: closed to make room for others
-	keep *file   // being compared with others, must stay open; nil: none
+	c             *Catalogue
+	open          []*file
+	uses          uint64
+	closedForRoom []*file // growing: closed to make room for others
+	keep          *file   // being compared with others, must stay open; nil: none
 }
 
 // look opens f if necessary, and stats it by its handle unless the recorded stat is recent enough.
@@ -144,7 +144,7 @@ func (h *handles) closeOldest(lose bool) bool {
 		return true
 	}
 	h.close(oldest)
-	h.shut = append(h.shut, oldest)
+	h.closedForRoom = append(h.closedForRoom, oldest)
 	if oldest.byHandle() {
 		h.c.lose(oldest, "too many files without a name are open; raise open_files")
 	}

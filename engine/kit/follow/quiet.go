@@ -124,7 +124,7 @@ func (q *quiet) rewritten(old *file, why string) {
 		c.count("files_replaced", 1)
 	}
 	for _, cur := range old.cursors {
-		cur.r.ghosts = append(cur.r.ghosts, cur)
+		cur.r.lostCursors = append(cur.r.lostCursors, cur)
 	}
 	c.release(old)
 }
@@ -152,8 +152,8 @@ func (q *quiet) sealed(cur *cursor) {
 }
 
 func (q *quiet) listed(time.Duration) {
-	if q.c.lister.unmet {
-		q.c.lister.unmet = false
+	if q.c.lister.searchStored {
+		q.c.lister.searchStored = false
 		q.c.renumber()
 		q.relocate()
 	}

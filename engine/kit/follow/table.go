@@ -82,8 +82,8 @@ func (t *table) meet(s Sight, info stat, now time.Duration) change {
 	c := change{kind: isNew}
 	c.f = &file{
 		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
-		scan: t.scans, met: t.scans,
-		metEmpty: info.Size == 0,
+		scan: t.scans, firstScan: t.scans,
+		foundEmpty: info.Size == 0,
 	}
 	t.byLabel[s.Label] = c.f
 	if f != nil { // its inode was used again before its name was seen to be gone
