@@ -129,7 +129,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 		}
 		return err
 	}
-	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0, s.o.mode())
+	file, at, err := openAt(s.dir, name, o.ResumeToken, s.o.Rotate.Bytes > 0, s.o.mode())
 	if err != nil {
 		return err
 	}
@@ -141,8 +141,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// StartPlace implements stream.AppendSink.
-func (s *Sink) StartPlace() string { return s.start }
+// StartToken implements stream.AppendSink.
+func (s *Sink) StartToken() string { return s.start }
 
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }

@@ -194,7 +194,7 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	}
 	c.Marks = append(c.Marks, stream.Mark{
 		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
-		Watermark: stream.Position{Num: at}, Finished: finished, Note: proof.String(),
+		Watermark: stream.Position{Num: at}, Finished: finished, Metadata: proof.String(),
 	})
 	return nil
 }

@@ -118,7 +118,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, deadLettered: s.DeadLettered})
+	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.ResumeToken, deadLettered: s.DeadLettered})
 }
 
 // settleUnsent settles a batch without records to send.

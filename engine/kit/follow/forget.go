@@ -41,8 +41,8 @@ func (g *forgets) publish() {
 	g.ended = nil
 }
 
-// Forget implements stream.PartitionTracker.
-func (r *Reader) Forget() []string {
+// Deleted implements stream.PartitionTracker.
+func (r *Reader) Deleted() []string {
 	r.forgets.mu.Lock()
 	list := r.forgets.list
 	r.forgets.list = nil

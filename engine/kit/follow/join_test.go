@@ -27,7 +27,7 @@ func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 				stop(t, a, b)
 				for id, m := range a.marks {
 					if !how.noted {
-						m.Note = ""
+						m.Metadata = ""
 						a.marks[id] = m
 					}
 				}
@@ -113,7 +113,7 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 		wantLines(t, d, a2, b2)
 		turns(t, 1, 2*time.Second, a2, b2)
 		for _, r := range []*route{a2, b2} {
-			if r.marks = a.marks; len(r.Forget()) != 1 {
+			if r.marks = a.marks; len(r.Deleted()) != 1 {
 				t.Error("a route keeps progress of a file that both have read")
 			}
 		}
@@ -122,7 +122,7 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 
 // forget drops the partitions that the reader reports as deleted.
 func (r *route) forget() {
-	for _, id := range r.Forget() {
+	for _, id := range r.Deleted() {
 		delete(r.marks, id)
 	}
 }

@@ -68,7 +68,7 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
 // Any other copy has a modification time before its creation.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
-	proof, err := fileid.ParseProof(m.Note)
+	proof, err := fileid.ParseProof(m.Metadata)
 	if err != nil || proof.At == 0 || f.info.Size == 0 {
 		return false
 	}

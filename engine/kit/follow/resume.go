@@ -37,7 +37,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 // proofOf returns the proof in a stored note. An invalid proof is empty; it was logged when the
 // marks were read.
 func proofOf(m stream.Mark) fileid.Proof {
-	proof, _ := fileid.ParseProof(m.Note)
+	proof, _ := fileid.ParseProof(m.Metadata)
 	return proof
 }
 

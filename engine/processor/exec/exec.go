@@ -249,7 +249,7 @@ func apply(b *stream.Batch, all []*state) {
 			i = index[s.index]
 		}
 		if s.reason != nil {
-			b.Bury(i, s.reason)
+			b.DeadLetter(i, s.reason)
 			continue
 		}
 		if len(s.results) == 0 {
