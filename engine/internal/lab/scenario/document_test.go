@@ -42,7 +42,7 @@ func TestFormErrors(t *testing.T) {
 		{"NaN", "duration: 1s\nload: saturated\nworkers: [ { rate: NaN } ]",
 			`"NaN" is not a number`},
 		{"a wrong service", good + "service: quick",
-			`there is no "quick"; it is exponential, deterministic or hyper`},
+			`there is no "quick"; want exponential, deterministic or hyper`},
 		{"a wrong load", "duration: 1s\nload: heavy\nworkers: [ { rate: 10 } ]",
 			`scenario.load: "heavy" is no load`},
 		{"two loads", "duration: 1s\nload: { poisson: 0.5, every: 1s }\nworkers: [ { rate: 10 } ]",
@@ -82,7 +82,7 @@ func TestFormErrors(t *testing.T) {
 			"all, rate: x2 } ]", "only forward"},
 		{"a link's action", "duration: 1s\nload: saturated\nlink: { delay: 1ms, rate: { limit: " +
 			"1, action: wait } }",
-			`there is no "wait"; it is defer or drop`},
+			`there is no "wait"; want defer or drop`},
 		{"a link without delay", "duration: 1s\nload: saturated\nlink: { jitter: 1 }",
 			"link.delay is missing"},
 		{"an unknown figure", good + "expect:\n  linear: { speed: \"> 1\" }",
