@@ -56,7 +56,7 @@ func TestFormErrors(t *testing.T) {
 		{"a wrong range", good + "size: { uniform: [9, 1] }",
 			"two whole numbers, the smaller first"},
 		{"more joins than senders", good + "joins: [0s, 1s]", "2 joins for 1 senders"},
-		{"a phase", good + "pauses: { every: 1s, for: 10ms, phase: same }", "it is random"},
+		{"a phase", good + "pauses: { every: 1s, for: 10ms, phase: same }", "want random"},
 		{"pauses without end", good + "pauses: { every: 1s, for: 1s, phase: random }",
 			"a shorter for"},
 		{"an event of nothing", good + "events: [ { at: 1s, workers: all } ]", "this does 0"},
