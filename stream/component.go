@@ -89,6 +89,18 @@ type Component struct {
 	New func(options any, h Host) (any, error)
 }
 
+// NewComponent returns a component with options of type O. defaults returns new options, which hold
+// the defaults; create is [Component.New] for decoded options.
+func NewComponent[O, C any](role Role, name string, defaults func() *O,
+	create func(O, Host) (C, error)) Component {
+	return Component{
+		Role:    role,
+		Name:    name,
+		Options: func() any { return defaults() },
+		New:     func(o any, h Host) (any, error) { return create(*o.(*O), h) },
+	}
+}
+
 // OptionError is an error of one option, with its key, so that the config reader can show its
 // position.
 type OptionError struct {

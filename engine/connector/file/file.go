@@ -81,12 +81,7 @@ func (o *Options) Validate() error {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "file",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "file", DefaultOptions, New)
 }
 
 // Sink appends to one file. It implements stream.Sink, Encoder and AppendSink.

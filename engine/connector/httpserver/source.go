@@ -28,12 +28,7 @@ import (
 
 // Source returns the component http_server.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "http_server",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "http_server", DefaultOptions, New)
 }
 
 // Server is the source.

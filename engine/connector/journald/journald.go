@@ -23,12 +23,7 @@ import (
 
 // Source returns the component journald.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "journald",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "journald", DefaultOptions, New)
 }
 
 // Journal is the source.

@@ -30,12 +30,7 @@ import (
 
 // Source returns the component otlp.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "otlp",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "otlp", DefaultOptions, New)
 }
 
 // Server is the source.

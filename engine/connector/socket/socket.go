@@ -75,12 +75,7 @@ func (o *Options) Validate() error {
 
 // Source returns the component socket.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "socket",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "socket", DefaultOptions, New)
 }
 
 // Server is the source.

@@ -84,12 +84,7 @@ func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 // Source returns the component syslog.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "syslog",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "syslog", DefaultOptions, New)
 }
 
 // Server is the source.
