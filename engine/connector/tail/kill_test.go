@@ -102,7 +102,8 @@ const (
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// time without progress after which missing lines are assumed to wait for gone_wait
+	// time without new lines after which the missing lines of a case with waits are assumed to wait
+	// for gone_wait
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax

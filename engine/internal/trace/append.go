@@ -88,8 +88,8 @@ func appendReport(b []byte, r *control.Report) []byte {
 
 func appendCommand(b []byte, c *control.Command) []byte {
 	b = appendWord(append(b, `{"do":`...), deeds, int(c.Kind))
-	if c.Why != 0 {
-		b = appendWord(append(b, `,"why":`...), reasons, int(c.Why))
+	if c.Reason != 0 {
+		b = appendWord(append(b, `,"why":`...), reasons, int(c.Reason))
 	}
 	b = appendUint(b, `,"seq":`, c.Seq)
 	b = appendUint(b, `,"id":`, c.ID)

@@ -142,7 +142,7 @@ func commandsOf(to []command, do []control.Command) []command {
 		c := &do[i]
 		to = append(to, command{
 			Kind: string(appendKind(nil, deeds, int(c.Kind))),
-			Why:  string(appendKind(nil, reasons, int(c.Why))),
+			Why:  string(appendKind(nil, reasons, int(c.Reason))),
 			Seq:  c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
 			Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
 			History: historyOf(&c.History),

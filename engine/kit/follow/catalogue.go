@@ -164,7 +164,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	for m := range r.o.Known {
 		r.marked = true
 		given, moved, ok := c.placeOf(m)
-		if !ok || c.completions.rejoin(r, m.Part.ID) {
+		if !ok || c.completions.rejoin(r, m) {
 			continue
 		}
 		r.forgets.stored[m.Part.ID] = true

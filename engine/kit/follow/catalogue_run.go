@@ -85,7 +85,7 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 		c.warnClose("", c.closeAll())
 		return
 	}
-	if c.now() < c.pace.listed+max(least, idleSpacing*c.pace.took) {
+	if c.now() < max(c.lister.notBefore(), c.pace.listed+max(least, idleSpacing*c.pace.took)) {
 		return
 	}
 	working := false

@@ -25,12 +25,38 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 			if f.entry == nil || f.state == awaiting || f.by(r) != nil || !n.holds(f, e, m) {
 				continue
 			}
-			if _, other := r.resume(f.entry.text); !other {
-				n.rename(f, e)
-				r.begin(f, e)
-				break
+			if _, other := r.resume(f.entry.text); other {
+				continue
 			}
+			if !isOf(c.ids.idOf(e), f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
+				if isProvisional(f) {
+					n.withdraw(f, e)
+				}
+				continue
+			}
+			n.rename(f, e)
+			r.begin(f, e)
+			break
 		}
+	}
+}
+
+// isProvisional reports whether f got its id while no route's progress was known, and nothing was
+// read of it.
+func isProvisional(f *file) bool {
+	return f.all(func(cur *cursor) bool {
+		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
+	})
+}
+
+// withdraw takes its provisional id from f, which may be a restored copy of e's file. e awaits its
+// successor, and f is identified again, as if no listing had come before the route.
+func (n *identifier) withdraw(f *file, e *Entry) {
+	c := n.c
+	c.release(f)
+	f.held = c.now() + c.o.Growing.CopyWait
+	if e.file == nil && !e.liesAt(func(id fileid.ID) bool { return n.isMet(e, id) }) {
+		c.rotation.awaitStored(e, "a file of an earlier run is gone")
 	}
 }
 
@@ -39,8 +65,7 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := c.ids.idOf(e)
 	same := isOf(id, f.info)
-	successor := c.rotation.isKin(f, m.Part.Name) && c.copies.mayInherit(f, &file{label: m.Part.Name})
-	if !same && !successor || !c.handles.look(f) {
+	if !same && !c.rotation.isKin(f, m.Part.Name) || !c.handles.look(f) {
 		return false
 	}
 	head, err := f.readHead(c.head[:])
@@ -63,7 +88,7 @@ func (n *identifier) rename(f *file, e *Entry) {
 	if !isOf(c.ids.idOf(e), f.info) {
 		c.ids.move(e, f.seen(nil, false), f.name)
 	}
-	if !f.all(func(cur *cursor) bool { return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry }) {
+	if !isProvisional(f) {
 		return
 	}
 	old := f.entry

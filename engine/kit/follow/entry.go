@@ -110,6 +110,14 @@ func (s *identities) end(e *Entry) {
 	s.unkeyLocked(e)
 }
 
+// isOver reports whether the file of an id was read to its end or given up, so that no file gets
+// the id again.
+func (s *identities) isOver(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.past[text]
+}
+
 // forget removes an id when its progress is dropped.
 func (s *identities) forget(text string) {
 	s.mu.Lock()

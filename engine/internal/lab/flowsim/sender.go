@@ -123,8 +123,8 @@ func (x *sim) step(d *sender, e control.Event) {
 		case control.Bisect:
 			// items here cannot be cut
 			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq})
-		case control.Bury:
-			d.refused = append(d.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
+		case control.DeadLetter:
+			d.refused = append(d.refused, control.Event{Kind: control.DeadLettered, Seq: c.Seq})
 		}
 	}
 	for len(d.refused) > 0 {
