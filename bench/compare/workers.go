@@ -70,7 +70,7 @@ func oursWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	if err != nil {
 		return err
 	}
-	progress, _ := book.Mark()
+	progress, _ := book.Progress()
 	return book.Run(ctx, lines(file, progress.Num))
 }
 

@@ -42,7 +42,8 @@ type auditResult struct {
 	Expected    int64  `json:"expected"`
 	Dead        int64  `json:"dead"`
 	Dropped     int64  `json:"dropped"`
-	SinkAsked   bool   `json:"sink_asked"`
+	Compared    bool   `json:"sink_compared"`
+	SinkAsked   bool   `json:"sink_asked"` // former name of Compared, until 1.0
 	Differences int64  `json:"differences"`
 }
 
@@ -54,14 +55,14 @@ func auditCommand(p *program) *cobra.Command {
 		Long: `Audit reads the source of a route from its beginning, sends it through the
 processors, and looks in the sink for every record that the checkpoint, or the sink's
 ledger, counts as delivered. It prints each difference: a record that the sink lacks
-(missing) or holds too often (extra), a range of the source that was not delivered
-although no process runs (undelivered), and a range that the checkpoint has and the
-sink's ledger lacks (unknown).
+(missing) or contains too often (extra), a range of the source that is not delivered
+while no process is running (undelivered), and a range that is in the checkpoint but
+not in the sink's ledger (unknown).
 
 It works for the sources spool_dir, tail and table, and counts in the sinks file, sqlite,
 postgres and mysql, and in http if audit.url is set. With any other sink only the source
 is compared with the checkpoint.
-Audit changes nothing, and may run beside the route.
+Audit changes nothing, and may run while the route is running.
 
 Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,
 		Example: `  penstock audit penstock.yaml
@@ -79,7 +80,7 @@ Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,
 // auditArgs requires a config and accepts a route.
 func auditArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 2 {
-		return usagef("audit takes a config and a route, and %q is one too many", args[2])
+		return usagef("audit takes a config and a route; remove %q", args[2])
 	}
 	return needs("a config")(cmd, args[:min(1, len(args))])
 }
@@ -191,7 +192,8 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 				r.Differences == 0, Route: a.route, Running: r.Running, Partitions: r.Partitions,
 			NotInSource: r.NotInSource, Records: r.Records, Unsettled: r.Unsettled,
 			Expected: r.Expected, Dead: r.Dead,
-			Dropped: r.Dropped, SinkAsked: !r.SinkSilent, Differences: r.Differences,
+			Dropped: r.Dropped, Compared: !r.SinkUnreadable, SinkAsked: !r.SinkUnreadable,
+			Differences: r.Differences,
 		}
 		if failed != nil {
 			out.Error = failed.Error()
@@ -223,15 +225,15 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	}
 	fmt.Fprintf(&b, "\n  %s not delivered yet, %s dropped by processors, %s dead letters\n",
 		thousands(r.Unsettled), thousands(r.Dropped), thousands(r.Dead))
-	if r.SinkSilent {
+	if r.SinkUnreadable {
 		fmt.Fprintf(
 			&b,
-			"  %s must be in the sink; sink %s cannot be asked\n",
+			"  %s must be in the sink (not compared: sink %s cannot be read)\n",
 			thousands(r.Expected),
 			sink,
 		)
 	} else {
-		fmt.Fprintf(&b, "  %s must be in the sink, which was asked\n", thousands(r.Expected))
+		fmt.Fprintf(&b, "  %s must be in the sink (compared)\n", thousands(r.Expected))
 	}
 	if r.NotInSource > 0 {
 		fmt.Fprintf(

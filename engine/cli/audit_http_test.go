@@ -112,10 +112,10 @@ pipelines:
 		want string
 	}{
 		{"sound", "whole", nil, exitOK,
-			"49 must be in the sink, which was asked\n  0 differences\n"},
-		{"sound, by ids", "ids", nil, exitOK, "which was asked\n  0 differences\n"},
-		{"sound, as they were read", "raw", nil, exitOK, "which was asked\n  0 differences\n"},
-		{"without options", "silent", nil, exitOK, "sink http cannot be asked"},
+			"49 must be in the sink (compared)\n  0 differences\n"},
+		{"sound, by ids", "ids", nil, exitOK, "(compared)\n  0 differences\n"},
+		{"sound, as they were read", "raw", nil, exitOK, "(compared)\n  0 differences\n"},
+		{"without options", "silent", nil, exitOK, "sink http cannot be read"},
 		{"lost", "whole", func(l []string) []string { return append(l[:5], l[6:]...) },
 			exitUnfinished, "missing      p/main  logs/a.log: record f1."},
 		{"lost, by ids", "ids", func(l []string) []string { return append(l[:5], l[6:]...) },

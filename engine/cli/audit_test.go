@@ -124,9 +124,9 @@ func TestAudit(t *testing.T) {
 		{"sound", nil, "", exitOK, []string{
 			"rows/main: read 101 records in 1 partition\n" +
 				"  0 not delivered yet, 1 dropped by processors, 1 dead letters\n" +
-				"  99 must be in the sink, which was asked\n  0 differences\n",
+				"  99 must be in the sink (compared)\n  0 differences\n",
 			"lines/main: read 100 records", "copies/main: read 50 records",
-			"silent/main: read 100 records", "100 must be in the sink; sink drop cannot be asked",
+			"silent/main: read 100 records", "100 must be in the sink (not compared: sink drop cannot be read)",
 			"objects/main: read 100 records",
 		}},
 		{"row deleted", sql("rows.db", "DELETE FROM t WHERE n = 5"),

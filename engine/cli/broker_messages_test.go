@@ -64,7 +64,7 @@ func TestBrokerMessages(t *testing.T) {
 			"password: hunter2}"), "drop",
 			"kafka.sasl.mechanism: plain sends the password in the clear; set tls, or insecure: true"},
 		{validate, "", source("a:1", "topics: [t], sasl: {mechanism: gssapi}"), "drop",
-			`kafka.sasl.mechanism: there is no "gssapi"; it is plain, scram_sha_256, scram_sha_512 ` +
+			`kafka.sasl.mechanism: there is no "gssapi"; want plain, scram_sha_256, scram_sha_512 ` +
 				`or oauthbearer`},
 		{validate, "", "stdin", into(""), "needs source kafka: its offsets are part of the transaction"},
 		{validate, "", source("b:1", "topics: [t]"), into(""), "their brokers have none in common"},

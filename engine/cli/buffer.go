@@ -66,9 +66,9 @@ func (c bufferCommands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list CONFIG",
 		Short: "Print the stored envelopes",
-		Long: `List reads each stored envelope and prints a line for it: its number, its time, and
-the number of its records, or its damage. The exit code is 1 if one is corrupt and not
-skipped.`,
+		Long: `List reads each stored envelope and prints a line with its number, its time, and the
+number of its records or a description of its damage. The exit code is 1 if an envelope
+is corrupt and not skipped.`,
 		Example:               "  penstock buffer list penstock.yaml",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config"),
@@ -143,7 +143,8 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	first, err = strconv.ParseUint(from, 10, 38)
 	last, lastErr := strconv.ParseUint(to, 10, 38)
 	if err != nil || lastErr != nil || first == 0 || last < first {
-		const form = "buffer: %q is no envelope; write a number such as 17, or a range such as 17-19"
+		const form = "buffer: %q is not an envelope; write a number such as 17, or a range such " +
+			"as 17-19"
 		return 0, 0, usagef(form, text)
 	}
 	return first, last, nil
@@ -242,8 +243,8 @@ func (c bufferCommands) list(
 			plural(end.Envelopes, " envelope", " envelopes"), thousands(end.Corrupt))
 	}
 	if err == nil && !end.OK {
-		err = errors.New("envelopes are corrupt; restore the state from a backup, or give them up with " +
-			"`penstock buffer skip`")
+		err = errors.New("envelopes are corrupt; restore the state from a backup, or skip them " +
+			"with `penstock buffer skip`")
 	}
 	return err
 }
@@ -298,13 +299,13 @@ func (c bufferCommands) one(
 	}
 	switch len(names) {
 	case 0:
-		return fmt.Errorf("buffer %s: nothing was stored yet", command)
+		return fmt.Errorf("buffer %s: nothing has been stored yet", command)
 	case 1:
 		only := *f
 		only.pipeline = names[0]
 		return c.each(ctx, config, &only, take)
 	}
-	return usagef("buffer %s: several pipelines have a buffer: %s; name one with --pipeline",
+	return usagef("buffer %s: several pipelines have a buffer: %s; select one with --pipeline",
 		command, strings.Join(names, ", "))
 }
 
@@ -327,8 +328,8 @@ func (c bufferCommands) skip(
 		for n := first; n <= last && !f.intact; n++ {
 			e, err := b.Envelope(ctx, n)
 			if err == nil && e.Corrupt == "" {
-				err = fmt.Errorf("envelope %d is intact, and its %d records would be lost; "+
-					"name only corrupt ones, or add --intact", n, len(e.Records))
+				err = fmt.Errorf("envelope %d is intact, and its %d records would be lost; give "+
+					"only corrupt ones, or add --intact", n, len(e.Records))
 			}
 			if err != nil {
 				return err

@@ -151,10 +151,10 @@ func TestBufferRefuses(t *testing.T) {
 		"buffer list delivered.yaml":                 "no source of delivered.yaml has ack: buffered",
 		"buffer list --pipeline other buffered.yaml": `no pipeline "other" of buffered.yaml`,
 		"buffer show buffered.yaml":                  "needs a config and an envelope's number",
-		"buffer show buffered.yaml x":                `"x" is no envelope; write a number such as 17`,
+		"buffer show buffered.yaml x":                `"x" is not an envelope; write a number such as 17`,
 		"buffer show buffered.yaml 1-2":              `"1-2" is a range; show prints one envelope`,
-		"buffer skip buffered.yaml 3-2":              `"3-2" is no envelope`,
-		"buffer skip buffered.yaml 0":                `"0" is no envelope`,
+		"buffer skip buffered.yaml 3-2":              `"3-2" is not an envelope`,
+		"buffer skip buffered.yaml 0":                `"0" is not an envelope`,
 	} {
 		got := realProgram().try(t, strings.Fields(args)...)
 		if got.code != 2 || !strings.Contains(got.stderr, want) {
@@ -162,7 +162,7 @@ func TestBufferRefuses(t *testing.T) {
 		}
 	}
 	got := realProgram().try(t, "buffer", "skip", "buffered.yaml", "3")
-	if want := "nothing was stored yet"; got.code != 1 || !strings.Contains(got.stderr, want) {
+	if want := "nothing has been stored yet"; got.code != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("exit code %d, want 1 with %q\n%s", got.code, want, got.stderr)
 	}
 }

@@ -76,8 +76,8 @@ table). It is stored in the state directory. A start resumes from it.`,
 		Long: `Show prints for each route and partition the watermark (everything up to it is
 settled), the number of settled ranges above it, and whether the source has finished
 it. For each ordered worker it prints the position up to which the receiver has
-accepted the data. "survives" tells whether an entry survives only a kill, until the
-sink has synced, or a power loss as well. Show only reads, also during a run.
+accepted the data. "survives" is the worst event that an entry survives: a kill, or,
+after the sink has synced, a power loss. Show only reads, and may run beside penstock.
 
 With --json it prints one object per partition or position, then one with "ok".`,
 		Example: `  penstock checkpoint show penstock.yaml
@@ -113,8 +113,8 @@ func (p *program) openState(path string) (dir vfs.Dir, state string, err error) 
 	}
 	dir, err = osfs.New().OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("state directory %s does not exist: nothing was delivered "+
-			"from this config yet", state)
+		return nil, "", fmt.Errorf("state directory %s does not exist: nothing has been "+
+			"delivered with this config yet", state)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("state directory %s: %w", state, err)
@@ -130,8 +130,8 @@ func (p *program) readCheckpoint(path string) (snap *checkpoint.Snapshot, report
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	snap, report, err = checkpoint.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("state directory %s holds no checkpoint: nothing was "+
-			"delivered from there yet", state)
+		return nil, nil, fmt.Errorf("state directory %s has no checkpoint: no route has saved "+
+			"progress in it yet", state)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
@@ -151,7 +151,8 @@ func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) error {
 	}
 	if err == nil && report.Damage != "" {
 		err = fmt.Errorf(
-			"%s is damaged: %s; what it had settled after that will be delivered again", report.File, report.Damage)
+			"%s is damaged: %s; data settled after the damaged entry will be delivered "+
+				"again", report.File, report.Damage)
 	}
 	return err
 }

@@ -23,8 +23,8 @@ func (p *program) checkpointVerify() *cobra.Command {
 		Use:   "verify CONFIG|STATE",
 		Short: "Read a checkpoint to its end and report damage",
 		Long: `Verify checks every entry's checksum and prints the content of the file. It only
-reads, also during a run. The exit code is 1 if anything is damaged. A start resumes
-from the entries before the damage, and keeps a copy of the file.`,
+reads, and may run beside penstock. The exit code is 1 if anything is damaged. The next
+start resumes from the entries before the damage, and keeps a copy of the file.`,
 		Example:               "  penstock checkpoint verify ./state",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config or a state directory"),
@@ -61,12 +61,13 @@ func (p *program) checkpointReset() *cobra.Command {
 	var c change
 	cmd := &cobra.Command{
 		Use:   "reset CONFIG|STATE PIPELINE/ROUTE [--partition ID|NAME]...",
-		Short: "Forget how far a route has come, so that it starts from the beginning",
-		Long: `Reset drops the marks of a route, or of the partitions given by id or name: their
-data is delivered again. Without --partition the places of its workers go, too. No
-run may be under way. A copy of the checkpoint is kept beside it. What a SQL sink
-knows by its own ledger stays: it still takes nothing twice. Where the ledger was
-lost, reset accepts that everything is delivered again.`,
+		Short: "Delete a route's progress, so that it starts from the beginning",
+		Long: `Reset deletes the progress of a route, or only that of the partitions given by id or
+name. Their data is delivered again. Without --partition, the resume tokens of the
+route's workers are deleted, too. Stop the running penstock first. A copy of the
+checkpoint is kept beside it. Reset does not change the ledger of a SQL sink, so the
+sink still stores no record twice. If the ledger was lost, reset accepts that
+everything is delivered again.`,
 		Example:               "  penstock checkpoint reset ./state access/main --partition /var/log/app.log",
 		DisableFlagsInUseLine: true,
 		Args:                  resetArgs,
@@ -96,15 +97,15 @@ func (p *program) checkpointSet() *cobra.Command {
 	var c change
 	cmd := &cobra.Command{
 		Use:   "set CONFIG|STATE --route PIPELINE/ROUTE [--partition ID|NAME --watermark N] [--accept-output]",
-		Short: "Set how far a route has come in a partition",
-		Long: `Set moves the watermark of partitions: everything up to it counts as delivered,
-everything behind it is delivered again. For files it is an offset in bytes, and has to be
+		Short: "Set a route's position in a partition",
+		Long: `Set moves the watermark of partitions: everything before it counts as delivered,
+everything after it is delivered again. For files it is an offset in bytes, and must be
 the beginning of a record.
 
-With --accept-output the next start takes the output of sink file as it finds it, also a
-missing, replaced or shortened one: it keeps all that it holds and appends to it.
+With --accept-output, the next start accepts the output of a sink file in its current
+state, even if it is missing, replaced or shorter. It keeps the content and appends to it.
 
-No run may be under way. A copy of the checkpoint is kept.`,
+Stop the running penstock first. A copy of the checkpoint is kept.`,
 		Example: "  penstock checkpoint set ./state --route access/main " +
 			"--partition /var/log/app.log --watermark 1048576",
 		DisableFlagsInUseLine: true,
@@ -119,13 +120,13 @@ No run may be under way. A copy of the checkpoint is kept.`,
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().Int64Var(&c.to, "watermark", 0, "everything up to here counts as delivered")
-	cmd.Flags().BoolVar(&c.found, "accept-output", false, "of sink file: take the output as the next start finds it")
+	cmd.Flags().Int64Var(&c.to, "watermark", 0, "position before which everything counts as delivered")
+	cmd.Flags().BoolVar(&c.found, "accept-output", false, "sink file: accept the output in its current state")
 	return cmd
 }
 
 func (c *change) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; main is the name of an only one")
+	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; a single route without a name is called main")
 	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show "+
 		"--json prints it; may be repeated")
 }
@@ -155,7 +156,7 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if _, err := dir.Stat(checkpoint.Name); err != nil {
-		return fmt.Errorf("state directory %s holds no checkpoint: %w", state, err)
+		return fmt.Errorf("state directory %s has no checkpoint: %w", state, err)
 	}
 	return use(dir)
 }
@@ -210,12 +211,13 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		total = 0
 	}
 	if waited > 0 {
-		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n",
+		if _, err := fmt.Fprintf(w, "%s: removed %d records that were waiting for a retry\n",
 			c.route, waited); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%s: %d marks changed; the checkpoint as it was is kept as %s\n", c.route, total, copied)
+	_, err = fmt.Fprintf(w, "%s: changed the progress of %d partitions; the previous checkpoint "+
+		"is kept as %s\n", c.route, total, copied)
 	return err
 }
 

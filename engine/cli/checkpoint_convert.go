@@ -16,19 +16,19 @@ func checkpointConvert(p *program) *cobra.Command {
 		Use:   "convert CONFIG|STATE --format N",
 		Short: "Write the checkpoint for an earlier penstock",
 		Long: fmt.Sprintf(`Convert rewrites the checkpoint in an older format, so that an earlier
-penstock continues from it. A program reads its own format and all older ones, so the way to a
-newer program needs no conversion. The earlier program names the format that it reads
-in its error message. This program writes the formats %d to %d.
+penstock can continue from it. A program reads its own format and all older ones, so an
+upgrade needs no conversion. The earlier program names the format that it reads in its
+error message. This program writes the formats %d to %d.
 
-It refuses a checkpoint that the format cannot represent. No run may be under way. A copy
-of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.Format),
+It refuses a checkpoint that the format cannot represent. Stop the running penstock
+first. A copy of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.Format),
 		Example:               "  penstock checkpoint convert --format 2 ./state",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("format") {
 				return usagef("checkpoint convert needs --format; the error message of the " +
-					"earlier program names the number")
+					"earlier program has the number")
 			}
 			return withLockedState(p, args[0], func(dir vfs.Dir) error {
 				aside, err := checkpoint.Convert(dir, format)
@@ -36,7 +36,7 @@ of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.Format),
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(),
-					"the checkpoint has format %d now; as it was, it is kept as %s\n",
+					"the checkpoint now has format %d; the previous one is kept as %s\n",
 					format, aside)
 				return err
 			})

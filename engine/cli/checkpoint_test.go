@@ -63,7 +63,7 @@ func TestCheckpointShowDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := p.try(t, "checkpoint", "show", "state")
-	want := "penstock: state directory state holds no checkpoint: nothing was delivered from there yet\n"
+	want := "penstock: state directory state has no checkpoint: no route has saved progress in it yet\n"
 	if none.code != exitUnfinished || none.stderr != want {
 		t.Errorf("without a checkpoint: %+v", none)
 	}
@@ -96,8 +96,8 @@ func TestCheckpointChange(t *testing.T) {
 	}{
 		{[]string{"verify", "state"}, exitOK, "4 marks of 1 route "},
 		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark",
-			"77"}, exitOK, "2 marks changed"},
-		{[]string{"reset", "state", "--route", "access/main", "--partition", "f2"}, exitOK, "1 marks changed"},
+			"77"}, exitOK, "progress of 2 partitions"},
+		{[]string{"reset", "state", "--route", "access/main", "--partition", "f2"}, exitOK, "progress of 1 partitions"},
 		{[]string{"reset", "state", "--route", "access/other"}, exitUnfinished, `it has ["access/main"]`},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "x"}, exitUnfinished, "no partition"},
 		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished,
@@ -106,7 +106,7 @@ func TestCheckpointChange(t *testing.T) {
 		{[]string{"convert", "state", "--format", "9"}, exitUnfinished,
 			"writes the formats 2 to 3, not 9"},
 		{[]string{"convert", "state", "--format", "2"}, exitOK,
-			"has format 2 now; as it was, it is kept as checkpoint.log.v3-1"},
+			"now has format 2; the previous one is kept as checkpoint.log.v3-1"},
 	} {
 		got := p.try(t, append([]string{"checkpoint"}, tt.args...)...)
 		if got.code != tt.code || !strings.Contains(got.out+got.stderr, tt.want) {

@@ -45,7 +45,7 @@ pipelines:
 func clusterCommand(p *program) *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "cluster",
-		Short: "Try a cluster out on this machine",
+		Short: "Run a cluster on this machine, to try it",
 		Long: `Processes with the same config and state.nats share the work: one of them runs each
 pipeline, and another one takes over if it dies. On real machines, each process is
 started with penstock run, and status --cluster shows the owners.`,
@@ -62,8 +62,8 @@ into a SQLite file. If that process is killed, another one takes over after abou
 The command prints the owner of the pipeline, and counts the rows.
 
 It runs until it is interrupted. Then it waits until each message is delivered, and
-fails unless each is in the table once. With --dir, the config, the logs of the
-processes and the table stay for a look.`,
+fails unless the table contains each message exactly once. With --dir, the config, the
+logs of the processes and the table are kept.`,
 		Example: `  penstock cluster dev
   penstock cluster dev --kill-every 20s --dir ./dev`,
 		DisableFlagsInUseLine: true,
@@ -84,7 +84,7 @@ processes and the table stay for a look.`,
 	}
 	dev.Flags().StringVar(&dir, "dir", "",
 		"empty or new `DIR` for config, logs and data; default: removed at the end")
-	dev.Flags().DurationVar(&kill, "kill-every", 0, "kill the owner again and again; 0: never")
+	dev.Flags().DurationVar(&kill, "kill-every", 0, "interval between kills of the owner; 0: never")
 	cmd.AddCommand(dev)
 	return cmd
 }
@@ -144,7 +144,7 @@ func (d *dev) prepare() error {
 		return err
 	}
 	if len(old) > 0 {
-		return usagef("cluster dev: %s is not empty: name a new directory", d.dir)
+		return usagef("cluster dev: %s is not empty: give a new directory", d.dir)
 	}
 	return os.WriteFile(d.config(), []byte(devConfig), 0o600)
 }
@@ -165,7 +165,7 @@ func (d *dev) keep(ctx context.Context, node string) error {
 		if ctx.Err() != nil {
 			break
 		}
-		d.say("%s has ended (%s); it starts again in %v", node, reasonOf(err), devRestartAfter)
+		d.say("%s has ended (%s); it restarts in %v", node, reasonOf(err), devRestartAfter)
 		timer := time.NewTimer(devRestartAfter)
 		select {
 		case <-timer.C:
@@ -257,9 +257,9 @@ func (d *dev) sayOwner(owner string) {
 	d.mu.Unlock()
 	switch {
 	case owner == "":
-		d.say("nobody owns the pipeline orders")
+		d.say("no process owns the pipeline orders")
 	case process == nil:
-		d.say("%s owns the pipeline orders and has ended; %q stand by", owner, running)
+		d.say("%s owns the pipeline orders and has ended; standby: %q", owner, running)
 	default:
 		d.say("%s owns the pipeline orders; to kill it: kill -9 %d", owner, process.Pid)
 	}
@@ -295,8 +295,8 @@ func (d *dev) finish(ctx context.Context, published int) error {
 			d.say("%s published, %s in the table, %d twice", thousands(int64(published)),
 				thousands(rows), rows-distinct)
 			if rows != int64(published) || distinct != rows {
-				return fmt.Errorf("the table has %d rows, %d of them different, "+
-					"want each of %d once", rows, distinct, published)
+				return fmt.Errorf("the table has %d rows, %d of them distinct; want each of %d "+
+					"once", rows, distinct, published)
 			}
 			return nil
 		}

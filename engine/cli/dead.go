@@ -68,25 +68,25 @@ replay delivers it again, through the route from which it came.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(
-		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of "+
+		p.deadSub("list CONFIG", "Print the dead letters of a config, and their number for "+
 			"each reason", p.deadList,
-			`List prints a line for each letter that was not replayed, newest last, and then how
-many there are of each reason. It only reads, also while a run is under way.
+			`List prints a line for each letter that was not replayed, newest last, and then the
+number of letters for each reason. It only reads, and may run beside penstock.
 
-With --json it prints one object a letter, then one with "ok".`),
-		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records", p.deadShow,
-			`Show prints letters with all that is known of them, and the record. Control bytes are
-escaped, so that a record cannot steer the terminal. Without an ID: all of them.
+With --json it prints one object per letter, then one with "ok".`),
+		p.deadSub("show CONFIG ID...", "Print dead letters in full, with their records", p.deadShow,
+			`Show prints letters with all of their metadata and their records. Control bytes are
+escaped, so that a record cannot control the terminal. Without an ID, it prints all
+letters.
 
-With --json it prints one object a letter, with the record, then one with "ok".`),
+With --json it prints one object per letter, with the record, then one with "ok".`),
 		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
-			`Replay delivers the letters once more, through the processors and the sink of the
-route from which they came. Each is delivered once: the route's checkpoint notes which
-are settled, so a second replay sends none, and one that was killed goes on where it
-was, repeating at most the route's checkpoint.replay. What is refused again becomes a
-new letter.
+			`Replay delivers the letters again, through the processors and the sink of the route
+from which they came. The route's checkpoint records the settled letters, so a second
+replay sends none. After a kill, the next replay resumes, and repeats at most the
+route's checkpoint.replay. A record that is refused again becomes a new letter.
 
-It needs the state directory for itself: stop the running penstock first.`))
+Stop the running penstock first: replay needs the state directory to itself.`))
 	return cmd
 }
 
@@ -102,19 +102,19 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd, args, &f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object a line")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "letters whose reason holds this, in any case")
-	cmd.Flags().StringVar(&f.since, "since", "", "letters from then on: a time, or how long ago, such as 90m")
-	cmd.Flags().StringVar(&f.until, "until", "", "letters before then")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "letters with this text in their reason, ignoring case")
+	cmd.Flags().StringVar(&f.since, "since", "", "letters since a time, or since a duration ago, such as 90m")
+	cmd.Flags().StringVar(&f.until, "until", "", "letters before a time, or before a duration ago")
 	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or "+
 		"PIPELINE for all of its routes")
 	switch name {
 	case "replay":
-		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after so long without "+
-			"a delivery while letters wait")
+		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after this time "+
+			"without a delivery while letters wait")
 		cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 		cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	default:
-		cmd.Flags().BoolVar(&f.all, "all", false, "replayed letters, too")
+		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
 	}
 	if name == "show" {
 		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
@@ -338,7 +338,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	})
 	for _, id := range args[1:] {
 		if err == nil && !shown[id] {
-			err = fmt.Errorf("there is no dead letter %s; `penstock dead list --all` prints their ids", escaped(id))
+			err = fmt.Errorf("there is no dead letter %s; `penstock dead list --all` prints all "+
+				"ids", escaped(id))
 		}
 	}
 	switch {
@@ -346,8 +347,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	case f.json:
 		err = writeResult(w, res)
 	case len(shown) == 0:
-		_, err = fmt.Fprintln(w, "no dead letter, or none that was asked for; `penstock dead "+
-			"list --all` prints all of them")
+		_, err = fmt.Fprintln(w, "no dead letter matches; `penstock dead list --all` prints all "+
+			"of them")
 	}
 	return err
 }

@@ -59,18 +59,19 @@ func (p *program) demoCommand() *cobra.Command {
 		Use:   "demo [--json]",
 		Short: "Show delivery to slow and dying receivers, in under a minute",
 		Long: `Demo starts two HTTP receivers on this machine, one of them slow, and delivers 60,000
-log lines to them. After 5 seconds it kills the fast one, after 10 it revives it. It
-shows the window and the state of each worker as it goes, and then how many records
-were lost and how many were taken twice, counted at the receivers. Those know a request
-that comes again, because its answer was lost, by its Idempotency-Key.
+log lines to them. It kills the fast one after 5 seconds, and restarts it after 10.
+Meanwhile it shows the window and the state of each worker. At the end it prints the
+number of records that were lost, and of records that were stored twice, counted at the
+receivers. They recognise a request that is repeated after a lost response by its
+Idempotency-Key.
 
-It needs no network and no config, and leaves nothing behind.`,
+It needs no network and no config, and removes its files.`,
 		Example:               "  penstock demo\n  penstock demo --json",
 		DisableFlagsInUseLine: true,
 		Args:                  nothing,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, asJSON) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON at the end, and nothing else")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print only one line of JSON at the end")
 	return cmd
 }
 
@@ -97,8 +98,8 @@ func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
 		d.out, d.screen = io.Discard, nil
 	}
 	d.fast, d.slow = demo.NewReceiver(demoFast, d.tally), demo.NewReceiver(demoSlow, d.tally)
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoBound, errors.New("the demo took "+
-		"too long; is the machine very busy?"))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoBound, errors.New("the demo did "+
+		"not end in time; is the machine very busy?"))
 	defer cancel()
 	for _, r := range []*demo.Receiver{d.fast, d.slow} {
 		if err := r.Revive(context.WithoutCancel(ctx)); err != nil {
@@ -177,7 +178,7 @@ func (d *play) run(ctx context.Context) error {
 				group.Stop(err)
 			}
 		case <-revive.C:
-			d.act = "the fast receiver was revived"
+			d.act = "the fast receiver was restarted"
 			if err := d.fast.Revive(context.WithoutCancel(ctx)); err != nil {
 				group.Stop(err)
 			}
@@ -262,8 +263,9 @@ func (d *play) result(err error) demoResult {
 
 func (d *play) end() string {
 	out := d.result(nil)
-	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n" +
-		"(%.0f s, one of them slow, one dead for 5 s; %s requests came again and were known by their Idempotency-Key)\n"
+	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n(%.0f s, one " +
+		"of them slow, one down for 5 s; %s requests were repeated, and recognised by their " +
+		"Idempotency-Key)\n"
 	return fmt.Sprintf(form, thousands(int64(out.Lost)), thousands(int64(out.Repeated)),
 		thousands(demoRecords), out.Seconds, thousands(int64(out.Again)))
 }

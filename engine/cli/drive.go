@@ -104,7 +104,8 @@ func (s *stopper) signal(sig os.Signal) {
 		s.late.Reset(s.p.stopping)
 		return
 	}
-	line := fmt.Sprintf("penstock: %v: finishing what is in flight; once more stops at once", sig)
+	line := fmt.Sprintf("penstock: %v: finishing in-flight batches; a second signal stops at "+
+		"once", sig)
 	s.con.notice(line, "draining", "signal", sig.String())
 	s.manager.stopping()
 	s.e.Drain()

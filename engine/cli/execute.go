@@ -180,7 +180,7 @@ func needs(what string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return usagef("%sneeds %s: %s", named(cmd), what, cmd.UseLine())
 		case len(args) > 1:
-			return usagef("%stakes one argument, %s, and %q is one too many", named(cmd), what, args[1])
+			return usagef("%stakes one argument, %s; remove %q", named(cmd), what, args[1])
 		}
 		return nil
 	}
@@ -188,7 +188,7 @@ func needs(what string) cobra.PositionalArgs {
 
 func nothing(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%stakes no arguments, and %q is one", named(cmd), args[0])
+		return usagef("%stakes no arguments; remove %q", named(cmd), args[0])
 	}
 	return nil
 }
@@ -215,7 +215,8 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	if near := config.Nearest(word, names); near != "" {
 		return usagef("there is no command %q; did you mean %q?", named(cmd)+word, named(cmd)+near)
 	}
-	return usagef("there is no command %q; there is: %s", named(cmd)+word, strings.Join(names, ", "))
+	return usagef("there is no command %q; the commands are "+
+		"%s", named(cmd)+word, strings.Join(names, ", "))
 }
 
 // flagError returns an error that names the nearest flag, or the wrong value.

@@ -43,12 +43,12 @@ It reads a trace, for any moment of a run:
     penstock explain flow.ndjson                   # all workers, at the end
     penstock explain flow.ndjson --worker a:8080 --at 90s
 
-or asks the process that runs with a config for the current state (at the config's ` + "`admin:`" + `,
+or asks the process that runs a config for its current state (at the config's ` + "`admin:`" + `,
 or at an address, host:port, with the token in ` + tokenVariable + `):
 
     penstock explain penstock.yaml --worker a:8080
 
-W is a worker's name, or a part of it that no other has; in a trace of ` + "`sim flow`" + ` workers
+W is a worker's name, or a unique part of it; in a trace of ` + "`sim flow`" + ` workers
 are numbers from 0. TIME is how long after the start, or a moment as in a log. How the
 words come about: docs/flow-control.md.`,
 		Example: `  penstock explain flow.ndjson
@@ -58,11 +58,11 @@ words come about: docs/flow-control.md.`,
 		Args:                  needs("a trace, a config or an address"),
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0], &f) },
 	}
-	cmd.Flags().StringVar(&f.worker, "worker", "", "one worker: its name, or a part of it that no other has")
+	cmd.Flags().StringVar(&f.worker, "worker", "", "one worker: its name, or a unique part of it")
 	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or "+
 		"2026-11-21T14:03:05Z; default: its end")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one object a line")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer of a process may take")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's response")
 	return cmd
 }
 
@@ -77,7 +77,8 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 	case isTrace:
 		return f.explainTrace(cmd.OutOrStdout(), what)
 	case f.at != "":
-		return usagef("explain: --at is a moment of a trace, and %s is none; a process tells only how it is now", what)
+		return usagef("explain: --at is a moment of a trace, but %s is not a trace; a process "+
+			"reports only its current state", what)
 	}
 	return p.explainProcess(cmd, what, f)
 }
@@ -86,8 +87,8 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
-		const text = "explain: there is no file %s; `flow: {trace: FILE}` in a config writes " +
-			"one, `penstock sim flow --trace` too"
+		const text = "explain: there is no file %s; write one with `flow: {trace: FILE}` in a " +
+			"config, or with `penstock sim flow --trace`"
 		return false, usagef(text, what)
 	}
 	if err != nil { // an address, or a config, whose reader reports errors
@@ -104,7 +105,8 @@ func looksLikeTrace(what string) (bool, error) {
 	case trace.Begins(begin):
 		return true, nil
 	case strings.HasSuffix(what, ".ndjson") || bytes.HasPrefix(begin, []byte("{")) && !strings.HasSuffix(what, ".yaml"):
-		return false, usagef("explain: %s is no trace: its first line does not say penstock_trace", what)
+		return false, usagef("explain: %s is not a trace: its first line has no "+
+			"penstock_trace", what)
 	}
 	return false, nil
 }
@@ -130,8 +132,8 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	case f.worker == "":
 		return explainAllText(out, &s.Route, moment(s))
 	case s.One < 0:
-		return usagef("explain: worker %s is not there %s after the start; it came or went at "+
-			"another time (--at)", f.worker, after(s.At))
+		return usagef("explain: worker %s did not exist %s after the start; use another "+
+			"--at", f.worker, after(s.At))
 	case f.json:
 		return writeResult(out, oneJSON(s, &s.Workers[s.One]))
 	}
@@ -178,8 +180,8 @@ func instant(text string, started time.Time) (time.Duration, error) {
 		const want = "neither a time after the start, such as 90s, nor a moment, such as 2026-11-21T14:03:05Z"
 		return 0, usagef("explain: --at: %q is %s", text, want)
 	case started.IsZero():
-		return 0, usagef("explain: --at: the trace does not say when it began; give the time " +
-			"after its start, such as 90s")
+		return 0, usagef("explain: --at: the trace has no start time; give the time after its " +
+			"start, such as 90s")
 	case when.Before(started):
 		return 0, usagef("explain: --at is before the trace begins, at %s", started.Format(time.RFC3339))
 	}
@@ -201,15 +203,16 @@ func theOne(part string, names []string, where string) (string, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return "", usagef("explain: %q is a part of several workers' names: %s", part, listed(found))
+		return "", usagef("explain: %q matches several workers: %s", part, listed(found))
 	case len(names) == 0:
-		return "", usagef("explain: %s knows no worker yet", where)
+		return "", usagef("explain: %s has no workers yet", where)
 	}
 	meant := ""
 	if near := config.Nearest(part, names); near != "" {
 		meant = fmt.Sprintf("; did you mean %q?", near)
 	}
-	return "", usagef("explain: there is no worker %q in %s; there is: %s%s", part, where, listed(names), meant)
+	return "", usagef("explain: there is no worker %q in %s; the workers are "+
+		"%s%s", part, where, listed(names), meant)
 }
 
 // listed joins names up to a limit, and adds the number of the others.

@@ -25,7 +25,8 @@ func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	}
 	switch {
 	case node.State == "waiting":
-		fmt.Fprintf(&b, "the route has failed and starts again in %s: %s\n", seconds(node.Next), printable(node.Reason))
+		fmt.Fprintf(&b, "the route has failed and restarts in %s: "+
+			"%s\n", seconds(node.Next), printable(node.Reason))
 	case node.Restarts > 0:
 		fmt.Fprintf(&b, "the route %s\n", again(node))
 	}
@@ -46,7 +47,8 @@ func partLines(b *strings.Builder, c *status.Child, path, worker string) {
 
 func again(c *status.Child) string {
 	times := fmt.Sprintf("%d %s", c.Restarts, plural(int64(c.Restarts), "time", "times"))
-	return fmt.Sprintf("was started again %s, last %s ago: %s", times, seconds(c.Seconds), printable(c.Reason))
+	return fmt.Sprintf("was restarted %s, last %s ago: "+
+		"%s", times, seconds(c.Seconds), printable(c.Reason))
 }
 
 func firstLineOf(text string) string {

@@ -45,7 +45,7 @@ func told() []*explain.Summary {
 		switch gate {
 		case "breaker":
 			w.State, w.Reason, w.Failed, w.Opens = "OPEN",
-				"failures in a row: left alone between tries", 3, 700*time.Millisecond
+				"failures in a row: paused between attempts", 3, 700*time.Millisecond
 			s.LastFault = "worker http://a:8080/in: 500 Internal Server Error"
 			s.Shares = map[string]time.Duration{"window": 11 * time.Second,
 				"breaker": 1300 * time.Millisecond, "none": time.Millisecond}
@@ -136,7 +136,7 @@ func TestExplainTrace(t *testing.T) {
 	p := newProgram(newFake(), nil)
 	all := p.try(t, "explain", record)
 	for _, part := range []string{"where the trace ends", "worker",
-		"what holds the route back: the workers: 2 of 2 have as many"} {
+		"the limit of the route: the workers: 2 of 2 have as many"} {
 		if all.code != exitOK || !strings.Contains(all.out, part) {
 			t.Errorf("explain: exit code %d, no %q in\n%s%s", all.code, part, all.out, all.stderr)
 		}
@@ -144,7 +144,7 @@ func TestExplainTrace(t *testing.T) {
 	one := p.try(t, "explain", record, "--worker", "1", "--at", "2.5s")
 	for _, part := range []string{
 		"worker 1 of", "2.5 s after its start", "(queue)", "gate        window: ",
-		"what would change it", "how it came here",
+		"changes that would open the gate", "recent states",
 	} {
 		if one.code != exitOK || !strings.Contains(one.out, part) {
 			t.Errorf("explain --worker: exit code %d, no %q in\n%s%s", one.code, part, one.out, one.stderr)
@@ -188,17 +188,17 @@ func TestExplainRefusals(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"explain", "needs a trace, a config or an address"},
 		{"explain two.ndjson --worker c",
-			`there is no worker "c" in two.ndjson; there is: http://a:1/in, http://b:1/in`},
+			`there is no worker "c" in two.ndjson; the workers are http://a:1/in, http://b:1/in`},
 		{"explain two.ndjson --worker http",
-			`"http" is a part of several workers' names: http://a:1/in, http://b:1/in`},
+			`"http" matches several workers: http://a:1/in, http://b:1/in`},
 		{"explain two.ndjson --worker http://a:2/in", `did you mean "http://a:1/in"?`},
-		{"explain two.ndjson --worker b:1", "worker http://b:1/in is not there 5 s after the start"},
+		{"explain two.ndjson --worker b:1", "worker http://b:1/in did not exist 5 s after the start"},
 		{"explain two.ndjson --at noon", `"noon" is neither a time after the start`},
 		{"explain two.ndjson --at -3s", "the trace begins at 0s"},
 		{"explain two.ndjson --at 2026-11-21T14:03:04Z", "--at is before the trace begins"},
-		{"explain old.ndjson --at 2026-11-21T14:03:04Z", "does not say when it began"},
-		{"explain old.ndjson --worker a", "knows no worker yet"},
-		{"explain other.ndjson", "other.ndjson is no trace"},
+		{"explain old.ndjson --at 2026-11-21T14:03:04Z", "the trace has no start time"},
+		{"explain old.ndjson --worker a", "has no workers yet"},
+		{"explain other.ndjson", "other.ndjson is not a trace"},
 		{"explain missing.ndjson", "there is no file missing.ndjson"},
 		{"explain penstock.yaml --at 3s", "--at is a moment of a trace"},
 		{"explain penstock.yaml --timeout 0s", "--timeout is 0s"},
@@ -221,7 +221,7 @@ func TestExplainProcess(t *testing.T) {
 			Workers: []status.Worker{
 				{Name: "http://a:1/in", State: "NORMAL", Gate: "window", Window: 4, InFlight: 4, Delivered: 9},
 				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1,
-					Reason: "failures in a row: left alone between tries"},
+					Reason: "failures in a row: paused between attempts"},
 			},
 		}}}
 		s.Judge()

@@ -129,7 +129,7 @@ func explainAllText(out io.Writer, r *explain.Route, when string) error {
 			fmt.Fprintf(&b, "  %s: %s\n", printable(w.Name), reasonText(w.Reason))
 		}
 	}
-	fmt.Fprintf(&b, "what holds the route back: %s\n", r.HeldWords())
+	fmt.Fprintf(&b, "the limit of the route: %s\n", r.HeldWords())
 	if r.LastFault != "" {
 		fmt.Fprintf(&b, "the latest failure: %s\n", printable(r.LastFault))
 	}
@@ -177,19 +177,20 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 	}
 	row("gate", "%s: %s", w.Gate, s.GateWords(w))
 	if shares := sharesText(s.Shares); shares != "" {
-		row("", "since the start: %s of the time", shares)
+		row("", "since startup: %s of the time", shares)
 	}
 	row("round trip", "%s; %s when nothing queues; an attempt is overdue after %s",
 		spell(w.RoundTrip), spell(w.Base), spell(w.Timeout))
-	row("so far", "%s delivered, %s failed, %s overdue (%s answered late), %s throttled", thousands(int64(w.Delivered)),
+	row("so far", "%s delivered, %s failed, %s overdue (%s completed late), %s "+
+		"throttled", thousands(int64(w.Delivered)),
 		thousands(int64(w.Failed)), thousands(int64(w.TimedOut)), thousands(int64(w.Late)),
 		thousands(int64(w.Throttled)))
-	b.WriteString("\nwhat would change it\n")
+	b.WriteString("\nchanges that would open the gate\n")
 	for _, c := range s.Changes(w) {
 		fmt.Fprintf(&b, "  - %s\n", c)
 	}
 	if len(s.Steps) > 0 {
-		b.WriteString("\nhow it came here\n")
+		b.WriteString("\nrecent states\n")
 		rows := [][]string{}
 		for _, x := range s.Steps {
 			reason := reasonText(x.Reason)

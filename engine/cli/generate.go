@@ -31,14 +31,13 @@ func generateCommand() *cobra.Command {
 	var f generateFlags
 	cmd := &cobra.Command{
 		Use:   "generate [--format FORMAT] [--lines N]",
-		Short: "Write log lines for trials",
-		Long: `Generate writes log lines as a busy web shop would: visitors that come back, pages
-of unequal popularity, missing items, timeouts, bots. The formats are combined and
-common, as Apache writes them, and json, nested objects one a line.
+		Short: "Write log lines for tests",
+		Long: `Generate writes log lines like those of a busy web shop: returning visitors, pages of
+unequal popularity, missing items, timeouts, bots. The formats are combined and common,
+as Apache writes them, and json: one nested object per line.
 
-The same seed gives the same bytes, on every machine and in every version of the
-program that does not say otherwise in its changelog. The lines' own time starts
-on 5 January 2026; no clock is read.
+The same seed gives the same bytes on every machine. A version that changes them says
+so in its changelog. Times in the lines start on 5 January 2026, regardless of the clock.
 
 With --rate it writes that many lines per second, to test programs that follow a
 growing file.`,
@@ -125,7 +124,8 @@ func parseRate(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSuffix(s, "/s"), 10, 64)
 	if err != nil || n < 1 || n > maxRate {
-		return 0, usagef("generate: --rate is %q; write lines a second, such as 1000/s, up to %d/s", s, maxRate)
+		return 0, usagef("generate: --rate is %q; write lines per second, such as 1000/s, up to "+
+			"%d/s", s, maxRate)
 	}
 	return n, nil
 }

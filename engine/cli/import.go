@@ -26,14 +26,16 @@ type importResult struct {
 	Out      string `json:"out,omitempty"`
 	Lost     int    `json:"lost"`
 	Differs  int    `json:"differs"`
-	Needless int    `json:"needless"`
-	Carried  int    `json:"carried"` // files that resume at a stored position, or were finished
+	Unneeded int    `json:"unneeded"`
+	Needless int    `json:"needless"` // former name of Unneeded, until 1.0
+	Carried  int    `json:"carried"`  // files that resume at a stored position, or were finished
 }
 
 type importNote struct {
 	Line   int    `json:"line"` // 0: not known, or the whole file
 	Key    string `json:"key"`
-	Weight string `json:"weight"`
+	Kind   string `json:"kind"`
+	Weight string `json:"weight"` // former name of Kind, with "needless" for "unneeded", until 1.0
 	Text   string `json:"text"`
 }
 
@@ -56,16 +58,16 @@ type importFlags struct {
 func importCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "import",
-		Short: "Make a config from one of Flume, Filebeat, Fluent Bit or Vector",
-		Long: `Import reads another program's configuration and prints one of penstock that does the
-same. What cannot be carried over is named with its place, and nothing is guessed:
-what does not exist here is left out, so that the config does not pass validate until
-a person has decided.
+		Short: "Convert a configuration of Flume, Filebeat, Fluent Bit or Vector",
+		Long: `Import converts another program's configuration into a penstock config with the same
+effect. It reports each setting that it cannot convert, with its place, and never
+guesses: a component that penstock does not have is left out, so that the config fails
+to validate until you have replaced it.
 
-With --out, and where no checkpoint is yet, one is made beside the config, of the
-positions that the other program has stored, so that each file goes on where it stood.
-What comes twice all the same is said. Run it on that program's machine, after it has
-stopped.`,
+With --out, and if no checkpoint exists, import also converts the positions that the
+other program has stored into a checkpoint beside the config, so that each file resumes
+at its position. It reports files that are read twice nevertheless. Run it on that
+program's machine, after that program has stopped.`,
 		Example: `  penstock import flume /etc/flume/agent.conf > penstock.yaml
   penstock import filebeat /etc/filebeat/filebeat.yml --out penstock.yaml`,
 	})
@@ -75,27 +77,29 @@ stopped.`,
 	return cmd
 }
 
-const weightsExplained = `What cannot be carried over is named on stderr, with its place: "lost" is not there,
-"differs" works in another way, "needless" has the same effect unsaid. A route whose
-source or sink does not exist here is left without one, and the exit code is 1.
+const kindsExplained = `It reports settings that it does not convert on stderr, with their places: "lost" has no
+equivalent, "differs" works in a different way, "unneeded" has the same effect without a setting.
+If penstock has no equivalent of a source or sink, the route has none, and the
+exit code is 1.
 `
 
 var importers = []importer{
 	{
 		command: "flume", argument: "AGENT.conf",
 		needs: "the path of a Flume agent's properties file",
-		short: "Make a config of a Flume agent's",
+		short: "Convert the configuration of a Flume agent",
 		long: `Import flume reads the properties file of a Flume 1.11 agent and prints a config that
-does the same: sources spooldir and TAILDIR (and exec with tail -F), channels memory
+has the same effect: sources spooldir and TAILDIR (and exec with tail -F), channels memory
 and file, sinks http, file_roll and null, sink groups, the interceptor regex_filter.
 
-` + weightsExplained + `
-With --out, and where no checkpoint is yet, one is made beside the config, of the position
-files and tracker directories that Flume has left, so that each file goes on where Flume
-stood. What comes twice all the same is said. Run it where the agent ran, in its folder.
+` + kindsExplained + `
+With --out, and if no checkpoint exists, one is created beside the config, from Flume's
+position files and tracker directories. Each file resumes at the position of Flume.
+Import reports files that are read twice nevertheless. Run it in the agent's working
+directory.
 
-How to move without losing a record: stop the agent's sources, let its channels run
-empty, stop the agent, import, read the config, ` + "`penstock validate`" + ` it, start.`,
+To migrate without losing a record: stop the agent's sources, wait until its channels
+are empty, stop the agent, import, read the config, ` + "`penstock validate`" + ` it, start.`,
 		example: `  penstock import flume /etc/flume/agent.conf > penstock.yaml
   penstock import flume agent.conf --agent a1 --out penstock.yaml`,
 		convert: func(text, _ string, f *importFlags) (migrate.Result, error) {
@@ -106,12 +110,12 @@ empty, stop the agent, import, read the config, ` + "`penstock validate`" + ` it
 		command:  "filebeat",
 		argument: "FILEBEAT.yml",
 		needs:    "the path of filebeat.yml",
-		short:    "Make a config of Filebeat's",
+		short:    "Convert a Filebeat configuration",
 		long: `Import filebeat reads a filebeat.yml (7.9 and newer) and prints a config that does the
 same: inputs filestream, log and container, outputs Elasticsearch, Kafka, file and
 console.
 
-` + weightsExplained + `
+` + kindsExplained + `
 With --out, and if no checkpoint exists, one is created beside the config, from the
 registry in path.data or --data. Each file resumes at the position of Filebeat, by
 inode or fingerprint. Stop Filebeat first.`,
@@ -131,7 +135,7 @@ and prints a config that does the same: the input tail, the filters grep, modify
 record_modifier, outputs es, opensearch, loki, http, kafka, file, stdout and null.
 Outputs become the routes of the inputs whose tag they match.
 
-` + weightsExplained + `
+` + kindsExplained + `
 With --out, and if no checkpoint exists, one is created beside the config, from the
 input's DB. Each file resumes at the position of Fluent Bit. Stop Fluent Bit first.`,
 		example: `  penstock import fluent-bit /etc/fluent-bit/fluent-bit.conf --out penstock.yaml`,
@@ -143,16 +147,16 @@ input's DB. Each file resumes at the position of Fluent Bit. Stop Fluent Bit fir
 		command:  "vector",
 		argument: "VECTOR.yaml",
 		needs:    "the path of a Vector configuration, .yaml, .yml or .toml",
-		short:    "Make a config of Vector's",
+		short:    "Convert a Vector configuration",
 		long: `Import vector reads a configuration of Vector (0.20 and newer), .yaml, .yml or .toml, and
 prints a config that does the same: the source file, sinks elasticsearch, loki, http,
 kafka, clickhouse, file, console and blackhole. Of the transforms, a remap that only
 parses JSON is carried over.
 
-` + weightsExplained + `
-With --out, and where no checkpoint is yet, one is made beside the config, of the
-checkpoints beneath data_dir or --data: each file goes on where Vector stood, known by
-the checksum of its first line. Stop Vector before.`,
+` + kindsExplained + `
+With --out, and if no checkpoint exists, one is created beside the config, from the
+checkpoints in data_dir or --data. Each file resumes at the position of Vector, by the
+checksum of its first line. Stop Vector first.`,
 		example: `  penstock import vector /etc/vector/vector.yaml --out penstock.yaml`,
 		convert: func(text, path string, f *importFlags) (migrate.Result, error) {
 			return vector.Convert(text, strings.HasSuffix(path, ".toml"), f.data)
@@ -216,7 +220,7 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 	}
 	if !r.Runnable {
 		return fmt.Errorf(
-			"%s: %s: a source or sink in it does not exist here (see above): complete the "+
+			"%s: %s: penstock has no equivalent of a source or sink in it (see above): complete the "+
 				"config, then run penstock validate on it",
 			f.name(),
 			path,
@@ -271,18 +275,18 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
 	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
 	for _, n := range r.Notes {
-		switch n.Weight {
+		switch n.Kind {
 		case migrate.Lost:
 			result.Lost++
 		case migrate.Differs:
 			result.Differs++
-		case migrate.Needless:
-			result.Needless++
+		case migrate.Unneeded:
+			result.Unneeded++
 		}
 		if f.json {
 			if err := writeResult(
 				cmd.OutOrStdout(),
-				importNote{n.Line, n.Key, string(n.Weight), n.Text},
+				importNote{n.Line, n.Key, string(n.Kind), formerKind(n.Kind), n.Text},
 			); err != nil {
 				return err
 			}
@@ -290,19 +294,28 @@ func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) err
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), n)
 	}
+	result.Needless = result.Unneeded
 	if f.json {
 		return writeResult(cmd.OutOrStdout(), result)
 	}
 	fmt.Fprintf(
 		cmd.ErrOrStderr(),
-		"%s: %d lost, %d differ, %d needless; %d files go on where they stood\n",
+		"%s: %d lost, %d differ, %d unneeded; %d files resume at their positions\n",
 		r.Name,
 		result.Lost,
 		result.Differs,
-		result.Needless,
+		result.Unneeded,
 		carried,
 	)
 	return nil
+}
+
+// formerKind returns the former name of k.
+func formerKind(k migrate.Kind) string {
+	if k == migrate.Unneeded {
+		return "needless"
+	}
+	return string(k)
 }
 
 // agentOf returns the name of a Flume agent, or "".

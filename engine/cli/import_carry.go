@@ -19,8 +19,8 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil
 	}
-	add := func(p migrate.Progress, w migrate.Weight, text string) {
-		r.Notes = append(r.Notes, migrate.Note{Key: p.Pipeline, Weight: w, Text: text})
+	add := func(p migrate.Progress, w migrate.Kind, text string) {
+		r.Notes = append(r.Notes, migrate.Note{Key: p.Pipeline, Kind: w, Text: text})
 	}
 	defer func() { migrate.Sort(r.Notes) }()
 	if f.out == "" {
@@ -28,7 +28,8 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 			add(
 				p,
 				migrate.Differs,
-				"the stored positions are carried over with --out only, as a checkpoint beside the config",
+				"the stored positions are imported with --out only, into a checkpoint beside "+
+					"the config",
 			)
 		}
 		return 0, nil
@@ -43,7 +44,8 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 			add(
 				p,
 				migrate.Differs,
-				"there is a checkpoint in "+state+" already: the stored positions are not carried over into it",
+				"the checkpoint in "+state+" already exists: the stored positions are "+
+					"not imported",
 			)
 		}
 		return 0, nil

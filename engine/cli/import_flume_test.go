@@ -77,10 +77,10 @@ func TestImportFlumeSays(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"foreign.conf"}, exitUnfinished, `lost: line 8: a1.sinks.k.type: a sink "hdfs" does not exist here`},
-		{[]string{"two.conf"}, exitUsage, "several agents are declared here (a1, a2): name one with --agent"},
-		{[]string{"two.conf", "--agent", "a3"}, exitUsage, `no agent "a3" is declared here, only a1, a2`},
-		{[]string{"none.conf"}, exitUsage, "none.conf: no agent is declared here"},
+		{[]string{"foreign.conf"}, exitUnfinished, `lost: line 8: a1.sinks.k.type: penstock has no sink `},
+		{[]string{"two.conf"}, exitUsage, "the file declares several agents (a1, a2): select one with --agent"},
+		{[]string{"two.conf", "--agent", "a3"}, exitUsage, `the file declares no agent "a3", only a1, a2`},
+		{[]string{"none.conf"}, exitUsage, "none.conf: the file declares no agent"},
 		{[]string{"absent.conf"}, exitUsage, "absent.conf"},
 		{[]string{"two.conf", "--agent", "a1", "--json"}, exitUsage, "needs --out FILE"},
 		{nil, exitUsage, "the path of a Flume agent's properties file"},
@@ -91,8 +91,8 @@ func TestImportFlumeSays(t *testing.T) {
 		}
 	}
 	got := p.try(t, "import", "flume", "foreign.conf", "--json", "--out", "made.yaml")
-	want := `{"ok":false,"agent":"a1","out":"made.yaml","lost":1,"differs":3,"needless":1,"carried":0}` + "\n"
-	if got.code != exitUnfinished || !strings.Contains(got.out, `"weight":"lost"`) ||
+	want := `{"ok":false,"agent":"a1","out":"made.yaml","lost":1,"differs":3,"unneeded":1,"needless":1,"carried":0}` + "\n"
+	if got.code != exitUnfinished || !strings.Contains(got.out, `"kind":"lost","weight":"lost"`) ||
 		!strings.HasSuffix(got.out, want) {
 		t.Errorf("json: %+v", got)
 	}

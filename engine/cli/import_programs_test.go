@@ -147,8 +147,8 @@ func TestImportFilebeatLog(t *testing.T) {
 	))
 	got, said := imported(t, 3, "filebeat", "filebeat.yml")
 	wantNew(t, got, 5)
-	for _, want := range []string{"3 of 3 files go on where",
-		"app.log\",\"weight\":\"differs\",\"text\":\"is app.log.1 by now"} {
+	for _, want := range []string{"3 of 3 files resume at their positions",
+		"app.log\",\"kind\":\"differs\",\"weight\":\"differs\",\"text\":\"is now app.log.1"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no note says %q in %s", want, said)
 		}
@@ -180,7 +180,7 @@ func TestImportFilestream(t *testing.T) {
 	)
 	got, said := imported(t, 4, "filebeat", "filebeat.yml", "--data", "beats")
 	wantNew(t, got, 6)
-	if !strings.Contains(said, "4 of 4 files go on where") {
+	if !strings.Contains(said, "4 of 4 files resume at their positions") {
 		t.Error(said)
 	}
 }
@@ -226,7 +226,7 @@ func TestImportFluentBit(t *testing.T) {
 	}
 	got, said := imported(t, 3, "fluent-bit", "fluent-bit.conf") // while the log is not merged
 	wantNew(t, got, 5)
-	if !strings.Contains(said, "3 of 3 files go on where") ||
+	if !strings.Contains(said, "3 of 3 files resume at their positions") ||
 		!strings.Contains(got, `{"log":"new 1"}`) {
 		t.Errorf("%s\n%s", said, got)
 	}
@@ -254,7 +254,7 @@ encoding.codec = "text"
 		device(t, "logs/app.log.1"), inode(t, "logs/app.log.1")))
 	got, said := imported(t, 3, "vector", "vector.toml")
 	wantNew(t, got, 5)
-	if !strings.Contains(said, "3 files go on where") || !strings.Contains(said, "which has 4") {
+	if !strings.Contains(said, "3 files resume at their positions") || !strings.Contains(said, "which has 4") {
 		t.Error(said)
 	}
 }
@@ -288,7 +288,7 @@ func TestCheckValue(t *testing.T) {
 // everything is delivered.
 func TestImportWithoutPositions(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
-		{"none", "", "", "registry/filebeat is not here: every file is read from its beginning"},
+		{"none", "", "", "registry/filebeat does not exist: every file is read from its beginning"},
 		{"no snapshot", "data/registry/filebeat/active.dat", "7.json", "which active.dat names: is not there"},
 		{"torn snapshot", "data/registry/filebeat/active.dat", "x", "which active.dat names"},
 	} {
@@ -325,24 +325,24 @@ func TestImportSays(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"filebeat", "list.yml"}, exitUsage, "import filebeat: list.yml: line 1: not a mapping at the top"},
+		{[]string{"filebeat", "list.yml"}, exitUsage, "import filebeat: list.yml: line 1: the top level is not a mapping"},
 		{[]string{"filebeat", "broken.yml"}, exitUsage, "import filebeat: broken.yml: "},
 		{[]string{"filebeat", "absent.yml"}, exitUsage, "import filebeat: open absent.yml"},
 		{[]string{"filebeat", "big.yml"}, exitUsage, "is larger than 4194304 bytes: want the path of filebeat.yml"},
-		{[]string{"filebeat", "udp.yml"}, exitUnfinished, `an input "udp" does not exist here`},
-		{[]string{"filebeat", "empty.yml"}, exitUnfinished, "a source or sink in it does not exist here"},
+		{[]string{"filebeat", "udp.yml"}, exitUnfinished, `penstock has no input `},
+		{[]string{"filebeat", "empty.yml"}, exitUnfinished, "penstock has no equivalent of a source or sink in it"},
 		{[]string{"filebeat", "udp.yml", "--out", "taken.yaml"}, exitUsage, "import filebeat: --out: open taken.yaml"},
 		{[]string{"filebeat", "udp.yml", "--json"}, exitUsage, "needs --out FILE"},
 		{[]string{"filebeat"}, exitUsage, "the path of filebeat.yml"},
 		{[]string{"fluent-bit", "section.conf"}, exitUsage, `line 1: "[INPUT" is not a section: want [NAME]`},
-		{[]string{"fluent-bit", "before.conf"}, exitUsage, `"Name tail" stands before the first section`},
+		{[]string{"fluent-bit", "before.conf"}, exitUsage, `"Name tail" is before the first section`},
 		{[]string{"fluent-bit", "other.yaml"}, exitUsage, "it is not a configuration of Fluent Bit"},
-		{[]string{"fluent-bit", "cpu.conf"}, exitUnfinished, `lost: line 1: INPUT: an input "cpu" does not exist here`},
+		{[]string{"fluent-bit", "cpu.conf"}, exitUnfinished, `lost: line 1: INPUT: penstock has no input `},
 		{[]string{"fluent-bit"}, exitUsage, "the path of a Fluent Bit configuration"},
 		{[]string{"fluent-bit", "cpu.conf", "--data", "x"}, exitUsage, "import fluent-bit has no flag --data"},
 		{[]string{"vector", "broken.toml"}, exitUsage, "import vector: broken.toml: toml: "},
-		{[]string{"vector", "metrics.yaml"}, exitUnfinished, `a source "host_metrics" does not exist here`},
-		{[]string{"vector", "s3.yaml"}, exitUnfinished, `lost: line 2: sinks.b: a sink "aws_s3" does not exist here`},
+		{[]string{"vector", "metrics.yaml"}, exitUnfinished, `penstock has no source `},
+		{[]string{"vector", "s3.yaml"}, exitUnfinished, `lost: line 2: sinks.b: penstock has no sink `},
 		{[]string{"vector"}, exitUsage, "the path of a Vector configuration"},
 		{[]string{"logstash", "x"}, exitUsage, "logstash"},
 	} {

@@ -34,7 +34,7 @@ func TestOperatorMessages(t *testing.T) {
 		want string
 	}{
 		{"audit", exitUsage, "audit needs a config"},
-		{"audit plain.yaml p/main x", exitUsage, `"x" is one too many`},
+		{"audit plain.yaml p/main x", exitUsage, `remove "x"`},
 		{"audit plain.yaml p/mian", exitUsage, `no route "p/mian"; it has p/main`},
 		{"audit nothing.yaml", exitUsage, "nothing.yaml"},
 		{"audit stdin.yaml", exitUnfinished, "source stdin cannot be read a second time"},
@@ -58,11 +58,11 @@ func TestOperatorMessages(t *testing.T) {
 		{"dead list --route q plain.yaml", exitUsage, `no route "q"; it has p/main`},
 		{"dead show", exitUsage, "dead show needs a config"},
 		{"parked list plain.yaml", exitUsage, "a sink http with url: does"},
-		{"checkpoint show state", exitUnfinished, "holds no checkpoint"},
+		{"checkpoint show state", exitUnfinished, "has no checkpoint"},
 		{"checkpoint set state --route p/main", exitUnfinished, "needs --partition"},
 		{"checkpoint reset state p/main --route p/main", exitUsage, "the route is given twice"},
 		{"validate otlp.yaml", exitUsage, "write http://127.0.0.1:4318"},
-		{"validate traces.yaml", exitUsage, "it is a share, 0 to 1"},
+		{"validate traces.yaml", exitUsage, "want a share, 0 to 1"},
 		{"validate pushes.yaml", exitUsage, `did you mean "otlp"?`},
 		{"validate split", exitUsage, "admin"},
 		{"worker two.yaml", exitUsage, "--listen"},

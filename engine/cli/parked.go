@@ -52,15 +52,15 @@ func (p *program) parkedCommand() *cobra.Command {
 		Use:   "parked",
 		Short: "List, retry or cancel deliveries that wait for their next attempt",
 		Long: `A sink http with url: parks each record until its receiver has accepted it. These
-commands read and change the parked deliveries of a config, beside a running
-process or without one.`,
+commands read and change the parked deliveries of a config, whether or not a process
+is running with it.`,
 		Example: "  penstock parked list --state waiting penstock.yaml",
 	})
 	c := parkedCommands{p}
 	for _, sub := range []parkedSub{
 		{
 			"list CONFIG", "Print parked deliveries", c.list,
-			"List prints a line for each delivery, in the order in which they were parked.",
+			"List prints a line for each delivery, in the order of parking.",
 		},
 		{
 			"show CONFIG KEY...", "Print deliveries with their histories",
@@ -69,12 +69,12 @@ process or without one.`,
 		},
 		{
 			"retry CONFIG KEY...", "Make an attempt now", c.operate(stream.DeliveryStore.Retry),
-			`Retry makes the next attempt or poll of a waiting or exhausted delivery due now, as
-an extra one: the schedule then continues. Dead ones are delivered again by
+			`Retry makes an extra attempt or poll of a waiting or exhausted delivery now. Then the
+schedule continues. To deliver dead ones again, use
 ` + "`penstock dead replay`.",
 		},
 		{
-			"cancel CONFIG KEY...", "End deliveries", c.operate(stream.DeliveryStore.Cancel),
+			"cancel CONFIG KEY...", "End deliveries without another attempt", c.operate(stream.DeliveryStore.Cancel),
 			"Cancel ends waiting and exhausted deliveries. An attempt in flight may still arrive.",
 		},
 		{
@@ -169,7 +169,7 @@ func (p parkedCommands) each(
 	case len(parking) == 0:
 		return usagef("parked: no route of %s parks deliveries; a sink http with url: does", config)
 	case f.route != "" && !slices.Contains(parking, f.route):
-		return usagef("parked: no route %q parks deliveries; these do: %s",
+		return usagef("parked: no route %q parks deliveries; the routes that do are %s",
 			f.route, strings.Join(parking, ", "))
 	}
 	return nil
@@ -251,7 +251,7 @@ func (p parkedCommands) operate(
 			return err
 		case len(left) > 0:
 			return fmt.Errorf(
-				"there is no delivery with the key %s; `penstock parked list` prints them",
+				"there is no delivery with the key %s; `penstock parked list` prints all keys",
 				escaped(left[0]),
 			)
 		case f.json:
@@ -287,7 +287,7 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 	}
 	err := p.each(cmd.Context(), args[0], f, count)
 	if err == nil && routes == 0 && !f.json {
-		_, err = fmt.Fprintln(w, "nothing was parked yet")
+		_, err = fmt.Fprintln(w, "nothing has been parked yet")
 	}
 	if err == nil && f.json {
 		err = writeResult(w, parkedEnd{OK: true})

@@ -59,7 +59,7 @@ func TestParked(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"parked stats penstock.yaml", "nothing was parked yet", 0},
+		{"parked stats penstock.yaml", "nothing has been parked yet", 0},
 		{"parked list penstock.yaml", "0 deliveries", 0},
 		{"run --once --json penstock.yaml", `"delivered":1,` + rest + `,"parked":4`, 0},
 		{"parked stats penstock.yaml", "paid/main: 4 parked (1 exhausted); 1 done, 0 dead, 0 cancelled", 0},
@@ -82,7 +82,7 @@ func TestParked(t *testing.T) {
 		{"parked retry penstock.yaml good", "has ended", 1},
 		{"parked show penstock.yaml none", `there is no delivery with the key none`, 1},
 		{"parked show penstock.yaml", "at least one key", 2},
-		{"parked list --route paid/other penstock.yaml", "these do: paid/main", 2},
+		{"parked list --route paid/other penstock.yaml", "the routes that do are paid/main", 2},
 		{"run --once --json penstock.yaml", `"delivered":0,` + rest + `,"parked":1`, 0},
 	} {
 		got := realProgram().try(t, strings.Fields(x.args)...)

@@ -34,8 +34,8 @@ func (p *program) testCommand() *cobra.Command {
 through the processors of a route and compares the results with the expected
 records and dead letters. It reads no source, opens no sink and keeps no state.
 
-It prints the differences of each failed test, and the processors that no test has
-changed a record with. Exit code 1: a test has failed, or there is none.`,
+It prints the differences of each failed test, and the processors that changed no record
+in any test. Exit code 1: a test has failed, or there is none.`,
 		Example: `  penstock test penstock.yaml
   penstock test --junit report.xml penstock.yaml`,
 		DisableFlagsInUseLine: true,
@@ -72,7 +72,7 @@ func runTests(p *program, cmd *cobra.Command, path string, f testFlags) error {
 		return err
 	}
 	if len(c.Tests) == 0 {
-		return fmt.Errorf("%s has no tests; add `tests:` with a name, input and expect each", path)
+		return fmt.Errorf("%s has no tests; add `tests:`, each with a name, input and expect", path)
 	}
 	used := coverage{}
 	results := make([]testResult, len(c.Tests))

@@ -37,11 +37,11 @@ func (p *program) reloadCommand() *cobra.Command {
 result. Routes whose configuration is unchanged keep running. Changed and removed
 routes drain, each within its ` + "`drain:`" + `, and new ones start from their checkpoints.
 
-An invalid config changes nothing: the earlier one keeps running, and reload prints
-the reason and ends with exit code 1 (2 if the config is found invalid before the process
-is asked). A reload cannot change the state directory, ` + "`admin:` and `telemetry:`" + `.
+An invalid config changes nothing: the current one keeps running, and reload prints the
+reason and ends with exit code 1, or 2 if this command itself finds the config invalid.
+A reload cannot change the state directory, ` + "`admin:` and `telemetry:`" + `.
 
-The process is asked at the config's ` + "`admin:`" + `, or at an address, host:port; there the
+The command connects to the config's ` + "`admin:`" + `, or at an address, host:port; there the
 token is taken from ` + tokenVariable + `.`,
 		Example: `  penstock reload /etc/penstock.yaml
   penstock reload 127.0.0.1:7070`,
@@ -50,7 +50,7 @@ token is taken from ` + tokenVariable + `.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.reload(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long the reload may take")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit for the reload")
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "reloaded in %s\n", seconds(r.Seconds))
 	}
 	if err == nil && !r.OK {
-		err = fmt.Errorf("not reloaded, the earlier config is still running: %s", r.Error)
+		err = fmt.Errorf("not reloaded, the current config keeps running: %s", r.Error)
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func summary(s engine.Status, err error) string {
 		return ""
 	}
 	if read == 0 {
-		b.WriteString("nothing new: no record was read that had not been delivered before\n")
+		b.WriteString("nothing new: all records have already been delivered\n")
 	} else {
 		b.WriteString(table.Text(rows, 2))
 	}
@@ -108,7 +108,7 @@ func summary(s engine.Status, err error) string {
 		}
 	}
 	b.WriteString(parkedText(s.Routes))
-	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n",
+	fmt.Fprintf(&b, "a kill now would repeat at most %s; at any moment at most %s\n",
 		bytesText(repeat), bytesText(bound))
 	return b.String()
 }

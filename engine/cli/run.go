@@ -22,7 +22,7 @@ import (
 const progressEvery = 5 * time.Second
 
 // errStoppedAtOnce is the cause of a run that two signals ended.
-var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in flight will " +
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; in-flight batches will " +
 	"be delivered again at the next start")
 
 type runFlags struct {
@@ -39,20 +39,20 @@ func (p *program) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--once] [--json] CONFIG|-c TEXT",
 		Short: "Run the pipelines of a config",
-		Long: `Run reads the config, refuses it whole if anything in it is wrong, and then
-delivers until it is told to stop. With --once it ends when everything that is
-there now has been delivered.
+		Long: `Run reads the config, and starts nothing if any part of it is invalid. Then it
+delivers until it is stopped. With --once it ends when all data that exists now has
+been delivered.
 
-SIGINT (Ctrl-C) or SIGTERM stops it: it reads nothing more, finishes what is in
-flight (each route within its ` + "`drain:`" + `, 30s by default) and leaves a checkpoint. A
+SIGINT (Ctrl-C) or SIGTERM stops it: it stops reading, finishes the in-flight
+batches (each route within its ` + "`drain:`" + `, 30s by default) and leaves a checkpoint. A
 second signal stops it at once. SIGHUP reloads the config, as ` + "`penstock reload`" + `
 does; with --watch, so does a change of its file. With --once or -c there is nothing
-to reload, and SIGHUP stops it. Whatever ends it, kill -9 and a power cut included,
-the next start goes on from the checkpoint.
+to reload, and SIGHUP stops it. After any end, including kill -9 and power loss, the
+next start resumes from the checkpoint.
 
 Progress and logs go to stderr, the summary to stdout. With --json the summary
-is one line of JSON instead; docs/cli.md explains its fields. A config with the
-sink stdout has stdout for itself: the summary then goes to stderr, too.`,
+is one line of JSON instead; docs/cli.md explains its fields. With the sink stdout,
+only records go to stdout, and the summary goes to stderr.`,
 		Example: `  penstock run --once examples/quickstart/penstock.yaml
   seq 3 | penstock run -c 'pipelines: {p: {source: stdin, sink: stdout}}'
   penstock run --once --json penstock.yaml | tail -1
@@ -63,22 +63,22 @@ sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 				return needs("the path of a config")(cmd, args)
 			}
 			if len(args) > 0 {
-				return usagef("run: takes a config by -c or by its path, not both; take out %q", args[0])
+				return usagef("run: give a config either with -c or as a path; remove %q", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, f) },
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "`TEXT` of the config, in place of a file")
-	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
+	cmd.Flags().BoolVar(&f.once, "once", false, "end when all data that exists now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after this "+
 		"time without a delivery while data waits")
 	cmd.Flags().StringVar(&f.admin, "admin", "", "address of the admin pages, in place of the "+
 		"config: `HOST:PORT` on loopback, or off")
-	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each "+
-		"file, with hashes, into this file")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write the ranges read from "+
+		"each file, with hashes, into this file")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -90,11 +90,11 @@ func (f *runFlags) check(stallGiven, hasPath bool) error {
 	case f.stall <= 0:
 		return usagef("run: --stall is %v; it must be above zero", f.stall)
 	case stallGiven && !f.once:
-		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
+		return usagef("run: --stall needs --once; without it a run waits without limit")
 	case f.watch && f.once:
-		return usagef("run: --watch does not go with --once, which keeps its config")
+		return usagef("run: --watch cannot be combined with --once, which keeps its config")
 	case f.watch && !hasPath:
-		return usagef("run: --watch needs the path of a config, and -c has none")
+		return usagef("run: --watch needs the path of a config; -c has none")
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	var file *manifest.File
 	if f.manifest != "" {
 		if !f.once {
-			return usagef("run: --manifest belongs to --once; a run without an end has none")
+			return usagef("run: --manifest needs --once; a continuous run has no manifest")
 		}
 		o.Manifest = new(manifest.Totals)
 	}
@@ -228,8 +228,8 @@ func finalError(ctx context.Context, err error, interrupted bool, e runner) erro
 	}
 	for _, r := range e.Status().Routes {
 		if r.Health != "finished" {
-			return errors.New("stopped by a signal before everything was delivered; the next run " +
-				"goes on from the checkpoint")
+			return errors.New("stopped by a signal before everything was delivered; the next " +
+				"run resumes from the checkpoint")
 		}
 	}
 	return nil
@@ -244,7 +244,7 @@ func logger(w io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, er
 			return nil, nil, usagef("run: --log-level: %v", err)
 		}
 	default:
-		return nil, nil, usagef("run: --log-level is %q; it is debug, info, warn or error", level)
+		return nil, nil, usagef("run: --log-level is %q; want debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch format {
@@ -253,5 +253,5 @@ func logger(w io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, er
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), l, nil
 	}
-	return nil, nil, usagef("run: --log-format is %q; it is text or json", format)
+	return nil, nil, usagef("run: --log-format is %q; want text or json", format)
 }

@@ -114,13 +114,13 @@ func TestSignals(t *testing.T) {
 		stderr  string
 	}{
 		{"a run is drained", false, false, []os.Signal{syscall.SIGTERM}, "finished", exitOK,
-			"finishing what is in flight"},
+			"finishing in-flight batches"},
 		{"a second signal stops it", false, true, []os.Signal{os.Interrupt, os.Interrupt},
 			"stopped", exitUnfinished, "stopped at once"},
 		{"finite work is not done when interrupted", true, true, []os.Signal{os.Interrupt}, "draining", exitUnfinished,
 			"stopped by a signal before everything was delivered"},
 		{"unless it was just finished", true, true, []os.Signal{os.Interrupt}, "finished", exitOK,
-			"finishing what is in flight"},
+			"finishing in-flight batches"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,11 +176,11 @@ func TestHangup(t *testing.T) {
 		{"reloads a file", []string{"penstock.yaml"},
 			[]os.Signal{syscall.SIGHUP, syscall.SIGHUP, os.Interrupt}, 2, "reloading the config"},
 		{"drains a text", []string{"-c", "pipelines: {p: {source: {folder: {path: x}}, sink: drop}}"},
-			[]os.Signal{syscall.SIGHUP}, 0, "finishing what is in flight"},
+			[]os.Signal{syscall.SIGHUP}, 0, "finishing in-flight batches"},
 		{"drains a finite run", []string{"--once", "penstock.yaml"},
-			[]os.Signal{syscall.SIGHUP}, 0, "finishing what is in flight"},
+			[]os.Signal{syscall.SIGHUP}, 0, "finishing in-flight batches"},
 		{"is no second signal", []string{"penstock.yaml"},
-			[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGHUP}, 0, "finishing what is in flight"},
+			[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGHUP}, 0, "finishing in-flight batches"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inFolder(t)

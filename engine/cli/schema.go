@@ -13,8 +13,8 @@ func (p *program) schemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of configs",
 		Long: `Schema prints the JSON Schema (draft 2020-12) of the config, made from the options of
-every component that this program contains. An editor that knows YAML completes and
-checks a config by it: begin the config with the line
+every component that this program contains. Editors with YAML support use it to complete
+and check a config that begins with this line:
 
     # yaml-language-server: $schema=penstock.schema.json
 

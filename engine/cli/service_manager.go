@@ -28,7 +28,7 @@ const (
 )
 
 // errNoSignOfLife is the cause of a ping that was not answered in time.
-var errNoSignOfLife = errors.New("no answer in a third of WatchdogSec=")
+var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
 // serviceManager reports the state of a run to systemd, in the protocol of sd_notify(3). A nil
 // pointer reports nothing. Its methods are safe for concurrent use.

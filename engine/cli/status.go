@@ -35,8 +35,8 @@ func (p *program) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--json] [--tree] [--cluster] CONFIG|ADDRESS",
 		Short: "Print the state of a running penstock",
-		Long: `Status prints the progress of each route of a running process, and the window, the
-in-flight batches, the state and its reason of each worker. It asks the process at the
+		Long: `Status prints the progress of each route of a running process, and for each worker the
+window, the in-flight batches, and the state with its reason. It connects to the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
 ` + tokenVariable + `. With --tree it shows every part of the process by its name: the time in
 its state, the number of restarts, and the last failure.
@@ -53,11 +53,11 @@ disk). Then it prints the reason.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and "+
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print the supervised parts of the process, with restarts and "+
 		"their reasons, as a tree")
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false,
 		"print which process of the cluster runs each pipeline")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's response")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	case f.json:
 		err = writeResult(cmd.OutOrStdout(), s)
 	case f.cluster && s.Cluster == nil:
-		err = errors.New("it belongs to no cluster: its config has no `state.nats`")
+		err = errors.New("the process is not in a cluster: its config has no `state.nats`")
 	case f.cluster:
 		_, err = io.WriteString(cmd.OutOrStdout(), clusterText(s))
 	case f.tree:
@@ -109,8 +109,8 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 		return "", "", err
 	}
 	if !f.Admin.On() {
-		return "", "", fmt.Errorf("%s has no `admin:`, so its process cannot be asked; add "+
-			"`admin: 127.0.0.1:7070` and start it again", what)
+		return "", "", fmt.Errorf("%s has no `admin:`, so its process cannot be reached; add "+
+			"`admin: 127.0.0.1:7070` and restart it", what)
 	}
 	return f.Admin.Address, f.Admin.Token, nil
 }
@@ -156,7 +156,8 @@ func statusText(s *status.Status) string {
 	}
 	for _, src := range s.Sources {
 		if h := src.Held; h != nil && h.Files > 0 {
-			fmt.Fprintf(&b, "%s: %s deleted files hold %s bytes until they are read", src.Pipeline,
+			fmt.Fprintf(&b, "%s: %s deleted files take %s bytes on disk until they are "+
+				"read", src.Pipeline,
 				thousands(int64(h.Files)), thousands(h.Bytes))
 			fmt.Fprintf(&b, "; the oldest, %s, for %s: %s/%s has not read it\n",
 				printable(h.Oldest), runTime(h.Age), src.Pipeline, h.Route)

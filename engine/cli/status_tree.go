@@ -13,7 +13,7 @@ import (
 // characters; 0 means no limit.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
-		return statusHead(s) + "this process is of a version that does not tell what it keeps running\n"
+		return statusHead(s) + "this version of the process does not report its supervised parts\n"
 	}
 	rows := [][]string{{"", "state", "for", "restarts", "last reason"}}
 	treeRows(&rows, s.Tree, "", "")

@@ -41,7 +41,7 @@ penstock    running   1m1s         -
 		}
 	}
 	s.Tree = nil
-	if got := statusTree(s, 0); !strings.Contains(got, "does not tell") {
+	if got := statusTree(s, 0); !strings.Contains(got, "does not report its supervised parts") {
 		t.Errorf("an older process: %s", got)
 	}
 }
@@ -64,12 +64,12 @@ func TestExplainParts(t *testing.T) {
 			{Name: "p", Children: []status.Child{route, late, {Name: "over", State: "done"}}},
 		}},
 	}
-	const worker1 = "children/worker-1 was started again 6 times, last 3.7s ago: sh: exit status 3\n"
+	const worker1 = "children/worker-1 was restarted 6 times, last 3.7s ago: sh: exit status 3\n"
 	for _, c := range []struct{ route, worker, want string }{
-		{"p/main", "", "the route was started again 1 time, last 1m30s ago: sink x: gone\n" + worker1 +
-			"children/worker-2 was started again 1 time, last 1m0s ago: sh: signal: killed\n"},
-		{"p/main", "worker-1", "the route was started again 1 time, last 1m30s ago: sink x: gone\n" + worker1},
-		{"p/late", "", "the route has failed and starts again in 2s: sink y: no such table\n"},
+		{"p/main", "", "the route was restarted 1 time, last 1m30s ago: sink x: gone\n" + worker1 +
+			"children/worker-2 was restarted 1 time, last 1m0s ago: sh: signal: killed\n"},
+		{"p/main", "worker-1", "the route was restarted 1 time, last 1m30s ago: sink x: gone\n" + worker1},
+		{"p/late", "", "the route has failed and restarts in 2s: sink y: no such table\n"},
 		{"p/over", "", "the route has stopped: stopped by the guard\n"},
 		{"q/main", "", ""},
 	} {

@@ -51,7 +51,7 @@ process.`,
 	cmd.Flags().IntVar(&f.rate, "rate", 10, "samples per second at each stage, at most 1000")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many samples; 0: no limit")
 	cmd.Flags().DurationVar(&f.duration, "for", 0, "end after this time; 0: no limit")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the first answer of the process may take")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's first response")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ var errEnough = errors.New("enough samples")
 func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {
 	switch {
 	case f.rate < 1 || f.rate > tap.MaxRate:
-		return usagef("tap: --rate is %d; it is from 1 to %d", f.rate, tap.MaxRate)
+		return usagef("tap: --rate is %d; want 1 to %d", f.rate, tap.MaxRate)
 	case f.count < 0:
 		return usagef("tap: --count is %d; it must not be negative", f.count)
 	case f.duration < 0:
@@ -125,9 +125,10 @@ func tapRoute(ctx context.Context, address, token, name string, timeout time.Dur
 	case len(found) == 1:
 		return found[0], nil
 	case name == "":
-		return "", usagef("tap: name one of the routes: %s", strings.Join(all, ", "))
+		return "", usagef("tap: select one of the routes: %s", strings.Join(all, ", "))
 	case len(found) == 0:
-		return "", usagef("tap: there is no route %q; there is %s", name, strings.Join(all, ", "))
+		return "", usagef("tap: there is no route %q; the routes are "+
+			"%s", name, strings.Join(all, ", "))
 	}
 	return "", usagef("tap: %s has several routes: %s", name, strings.Join(found, ", "))
 }

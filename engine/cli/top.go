@@ -28,8 +28,8 @@ func topCommand(p *program) *cobra.Command {
 		Use:   "top CONFIG|ADDRESS",
 		Short: "Watch the routes and workers of a running process",
 		Long: `Top shows the routes and workers of a running process, once a second: rates, backlog,
-and for each worker its state, the gate that binds, window and round trip. Workers in
-trouble stand first. Enter shows the gate in words.
+and for each worker its state, the gate that limits it, its window and its round trip.
+Workers with problems come first. Enter explains the gate.
 
 Keys: j k or arrows select, s and S change the order, r reverses it, / filters by route,
 worker, state or gate, enter shows details, ? shows the keys, q quits.

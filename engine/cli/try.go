@@ -34,7 +34,7 @@ func (p *program) tryCommand() *cobra.Command {
 		Long: `Try reads lines from standard input, sends each through the processors of a route,
 and prints the record after each processor that changed it, with the fields that it
 added (+), removed (-) or changed (~). It reads no source, opens no sink and keeps no
-state. Without a pipe it answers each line that you type; Ctrl-D ends it.
+state. In a terminal it prints the result of each line that you type; Ctrl-D ends it.
 
 Exit code 1: a processor failed as a whole. Dead letters are results.`,
 		Example: `  penstock try penstock.yaml < access.log

@@ -37,9 +37,9 @@ func (p *program) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate CONFIG",
 		Short: "Check a config and print it with all defaults",
-		Long: `Validate reads a config as ` + "`run`" + ` would, and prints it as it was understood: every
-pipeline and route with all options, defaults included, variables replaced, paths
-resolved, secrets masked. The output is a config again, but for the secrets.
+		Long: `Validate reads a config like ` + "`run`" + `, and prints every pipeline and route with all options:
+defaults are filled in, variables replaced, paths resolved and secrets masked. Apart
+from the secrets, the output is a config again.
 
 It starts nothing, creates no file and opens no port. For an invalid config it prints
 all errors with their lines and columns, and ends with exit code 2.

@@ -24,14 +24,14 @@ func workerCommand(p *program) *cobra.Command {
 		Use:   "worker --listen ADDR CONFIG",
 		Short: "Run processors and sinks for penstock on other machines",
 		Long: `Worker runs a pipeline without a source. Its records come from penstock processes on
-other machines, whose sink http names this one as an endpoint. A batch is answered
-when every route has delivered it, and each answer advertises how much the worker
-can take. It is short for a config with the source
+other machines, which list this one as an endpoint of their sink http. The worker
+responds to a batch when every route has delivered it. Each response advertises the
+number of batches that the worker can accept. Worker is short for a config with the source
 
     http_server: { listen: ADDR, ack: delivered }
 
-It is stopped as ` + "`penstock run`" + ` is. While it drains, its answers tell the senders to
-deliver elsewhere.`,
+Stop it like ` + "`penstock run`" + `. While it drains, its responses tell the senders to deliver
+elsewhere.`,
 		Example: `  penstock worker --listen 127.0.0.1:8080 worker.yaml
   penstock worker --listen 10.0.0.7:8080 --insecure --format ndjson worker.yaml
   penstock worker --listen 10.0.0.7:8080 --insecure --registry nats://nats:4222 worker.yaml`,

@@ -45,7 +45,8 @@ func (a *Admin) Check() error {
 		return nil
 	}
 	if a.DeliveryTokens != "" && a.Token == "" {
-		return errors.New("delivery_tokens needs token: without it everyone sees all deliveries")
+		return errors.New("delivery_tokens needs token: without it everyone can read all " +
+			"deliveries")
 	}
 	return CheckAddress(a.Address, a.Token != "")
 }
@@ -58,13 +59,13 @@ func CheckAddress(address string, token bool) error {
 		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:7070, or off", address)
 	}
 	if n, err := net.LookupPort("tcp", port); err != nil || port != fmt.Sprint(n) {
-		return fmt.Errorf("%q is no port; write a number from 0 to 65535", port)
+		return fmt.Errorf("%q is not a port; write a number from 0 to 65535", port)
 	}
 	ip := net.ParseIP(host)
 	switch {
 	case host != "" && ip == nil && host != "localhost":
-		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean "+
-			"another machine", host)
+		return fmt.Errorf("%q is neither an IP address nor localhost; a name could later "+
+			"resolve to another machine", host)
 	case !token && host != "localhost" && (ip == nil || !ip.IsLoopback()):
 		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on "+
 			"127.0.0.1", address)

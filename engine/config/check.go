@@ -42,8 +42,8 @@ func (c check) all() {
 func (c check) composite() {
 	_, ok := c.route.Sink.Options.(stream.Composite)
 	if ok && c.route.Flow.Dispatch == "hash" {
-		c.wrong("flow", "dispatch", "flow.dispatch is hash, which has one worker for a batch, "+
-			"and sink %s has workers that are not used; take it out", c.route.Sink.Component.Name)
+		c.wrong("flow", "dispatch", "flow.dispatch is hash, which assigns each batch to one "+
+			"worker, but sink %s has standby workers; remove it", c.route.Sink.Component.Name)
 	}
 }
 
@@ -59,7 +59,7 @@ func (c check) guard() {
 	}
 	for _, key := range []string{"share", "records"} {
 		if g.Off && c.given("guard", key) {
-			c.wrong("guard", key, "guard.%s has no meaning with off: true; take one of them out",
+			c.wrong("guard", key, "guard.%s has no effect with off: true; remove one of them",
 				key)
 		}
 	}
@@ -75,18 +75,18 @@ func (c check) batch() {
 			maxBatchRecords)
 	}
 	if b.Linger > time.Hour {
-		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be "+
-			"at most 1h", short(b.Linger))
+		c.wrong("batch", "linger", "batch.linger is %v; it may be at most 1h, because data "+
+			"waits that long", short(b.Linger))
 	}
 	switch k := c.route.Checkpoint; {
 	case k.Replay >= b.Bytes:
 	case c.given("checkpoint", "replay"):
 		c.wrong("checkpoint", "replay",
-			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that "+
-				"nothing could be sent", k.Replay, b.Bytes)
+			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that no "+
+				"batch could be sent", k.Replay, b.Bytes)
 	default:
 		c.wrong("batch", "bytes", "batch.bytes (%v) is more than checkpoint.replay (%v by "+
-			"default), so that nothing could be sent",
+			"default), so that no batch could be sent",
 			b.Bytes, k.Replay)
 	}
 	if c.given("memory", "") && c.route.Memory < b.Bytes {
@@ -115,16 +115,16 @@ func (c check) flow() {
 		case err != nil:
 			c.wrong("flow", v.key, "flow.%s: %v, or auto", v.key, err)
 		case d == 0:
-			c.wrong("flow", v.key, "flow.%s is 0; no worker could ever be in time", v.key)
+			c.wrong("flow", v.key, "flow.%s is 0; every worker would be too slow", v.key)
 		case v.key == "timeout" && d >= f.Abandon:
 			c.wrong("flow", v.key,
-				"flow.timeout (%v) must be shorter than flow.abandon (%v): first another worker "+
-					"is tried, then the delivery is ended",
+				"flow.timeout (%v) must be shorter than flow.abandon (%v): a batch first goes "+
+					"to another worker, and later its attempt is ended",
 				short(d), short(f.Abandon))
 		}
 	}
 	if f.Abandon <= 0 {
-		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
+		c.wrong("flow", "abandon", "flow.abandon is 0; every attempt would end before it began")
 	}
 	c.trace()
 	c.composite()
@@ -133,8 +133,7 @@ func (c check) flow() {
 		c.wrong("flow", "tie_band",
 			"flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
 	case f.TieBand > 0 && f.Dispatch != "least_completion":
-		c.wrong("flow", "tie_band", "flow.tie_band belongs to dispatch: least_completion; take "+
-			"it out")
+		c.wrong("flow", "tie_band", "flow.tie_band needs dispatch: least_completion; remove it")
 	}
 	c.repeats()
 }
@@ -145,19 +144,19 @@ func (c check) repeats() {
 	switch {
 	case !f.Hedge:
 	case f.Order == "partition":
-		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no "+
-			"batch is at two workers; take one of them out")
+		c.wrong("flow", "hedge", "flow.hedge has no effect with order: partition, where no "+
+			"batch is at two workers; remove one of them")
 	case f.Dispatch == "hash":
-		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one "+
-			"worker for a batch; take one of them out")
+		c.wrong("flow", "hedge", "flow.hedge has no effect with dispatch: hash, which assigns "+
+			"each batch to one worker; remove one of them")
 	}
 	if f.Poison < 0 || f.Poison > maxPoison {
 		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any "+
 			"number", f.Poison, maxPoison)
 	}
 	if f.Poison == 0 && c.given("flow", "poisoned") {
-		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch "+
-			"is ever to blame; take it out")
+		c.wrong("flow", "poisoned", "flow.poisoned has no effect with poison: 0, where no batch "+
+			"is ever suspected; remove it")
 	}
 	for _, l := range f.limits() {
 		part, key, name := l.key, "concurrency", l.key
@@ -172,12 +171,12 @@ func (c check) repeats() {
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
-			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that "+
-				"is delivered", f.Redeliver)
+			"flow.redeliver is %v; it may be 0 (no limit) to 1 repeated attempts for each "+
+				"delivered batch", f.Redeliver)
 	}
 	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
 		c.wrong("flow", "redeliver_rate",
-			"flow.redeliver_rate has no meaning with redeliver: 0, which sets no bound; take it out")
+			"flow.redeliver_rate has no effect with redeliver: 0, which sets no limit; remove it")
 	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
 		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches "+
 			"a second",
@@ -191,27 +190,26 @@ func (c check) trace() {
 		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax,
 			minTrace)
 	} else if f.Trace == "" && c.given("flow", "trace_max") {
-		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; "+
-			"write the file beside it, or take it out")
+		c.wrong("flow", "trace_max", "flow.trace_max limits a trace, but flow.trace is missing; "+
+			"add it, or remove flow.trace_max")
 	}
 	if c.given("flow", "trace") && f.Trace == "" {
-		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for "+
-			"no trace")
+		c.wrong("flow", "trace", "flow.trace is empty; name a file, or remove the key for no trace")
 	}
 }
 
 func (c check) fixedWindow() {
 	f := c.route.Flow
 	if !c.given("flow", "size") {
-		c.wrong("flow", "window", "flow.window: fixed needs flow.size: how many batches may be "+
-			"in flight to each worker")
+		c.wrong("flow", "window", "flow.window: fixed needs flow.size, the number of in-flight "+
+			"batches of each worker")
 	} else if f.Size < 1 || f.Size > maxWindow {
 		c.wrong("flow", "size", "flow.size is %d; it may be 1 to %d batches", f.Size, maxWindow)
 	}
 	for _, key := range []string{"initial", "max", "threshold", "step"} {
 		if c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s has no meaning with window: fixed, which never "+
-				"changes; take it out", key)
+			c.wrong("flow", key, "flow.%s has no effect with window: fixed, which never "+
+				"changes; remove it", key)
 		}
 	}
 }
@@ -219,13 +217,13 @@ func (c check) fixedWindow() {
 func (c check) adaptiveWindow() {
 	f := c.route.Flow
 	if c.given("flow", "size") {
-		c.wrong("flow", "size", "flow.size belongs to window: fixed; a %s window starts at "+
+		c.wrong("flow", "size", "flow.size needs window: fixed; a %s window starts at "+
 			"flow.initial and grows to flow.max", f.Window)
 	}
 	for _, key := range []string{"threshold", "step"} {
 		if f.Window != "linear" && c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s belongs to window: linear; write that beside it, or "+
-				"take flow.%s out", key, key)
+			c.wrong("flow", key, "flow.%s needs window: linear; add that, or remove "+
+				"flow.%s", key, key)
 		}
 	}
 	if f.Max < 1 || f.Max > maxWindow {
@@ -244,8 +242,8 @@ func (c check) retry() {
 		return
 	}
 	if r.Base <= 0 {
-		c.wrong("retry", "base", "retry.base is 0; a batch that was refused would be sent again "+
-			"without a pause")
+		c.wrong("retry", "base", "retry.base is 0; a refused batch would be sent again without "+
+			"a pause")
 	}
 	if r.Backoff == "fixed" && !c.given("retry", "max") {
 		r.Max = r.Base
@@ -267,15 +265,15 @@ func (c check) retryEnd(r *Retry) {
 		c.wrong("retry", "max_elapsed", "retry.max_elapsed is %v; it may be above 0, or 0 for "+
 			"any time", short(r.MaxElapsed))
 	case ends && r.Exhausted == "keep" && !c.given("retry", "exhausted"):
-		c.wrong("retry", "attempts", "retry has an end, and not what happens then; add "+
-			"exhausted: dead_letter, or exhausted: keep")
+		c.wrong("retry", "attempts", "retry has a limit, but no treatment of batches that reach "+
+			"it; add exhausted: dead_letter, or exhausted: keep")
 	case !ends && r.Exhausted == "dead_letter":
 		c.wrong("retry", "exhausted",
 			"retry.exhausted: dead_letter has no effect without retry.attempts or "+
 				"retry.max_elapsed; add one of them")
 	case ends && c.route.Flow.Poison == 0:
 		c.wrong("retry", "attempts", "retry.attempts and max_elapsed have no effect with "+
-			"flow.poison: 0, where no batch is ever to blame")
+			"flow.poison: 0, where no batch is ever suspected")
 	}
 	if n := r.Waiting.Records; n < 1 || n > maxWaiting {
 		c.wrong("retry", "waiting", "retry.waiting.records is %d; it may be 1 to %d", n, maxWaiting)
@@ -288,16 +286,16 @@ func (c check) limits() {
 			"the route")
 	}
 	if c.route.DeadLetters.Dir == "" {
-		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a folder, or leave the "+
-			"key out for dead beneath state")
+		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a directory, or remove "+
+			"the key for dead in the state directory")
 	}
 	if s := c.route.Checkpoint.Sync; s <= 0 || s > time.Hour {
 		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h",
 			short(s))
 	}
 	if c.route.Drain <= 0 {
-		c.wrong("drain", "", "drain is 0; a stop would wait for nothing that is in flight. Stop "+
-			"twice (Ctrl-C, Ctrl-C) for that")
+		c.wrong("drain", "", "drain is 0; a stop would not wait for in-flight batches. To stop "+
+			"at once, send a second signal (Ctrl-C, Ctrl-C)")
 	}
 	if c.route.Memory < 1 {
 		c.wrong("memory", "", "memory is 0; no batch fits")

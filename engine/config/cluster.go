@@ -82,7 +82,7 @@ func (c *Cluster) Check() error {
 		return nil
 	}
 	if c.URL == "" {
-		return errors.New("url is missing; name the servers, such as nats://nats-1:4222")
+		return errors.New("url is missing; add the servers, such as nats://nats-1:4222")
 	}
 	for text := range strings.SplitSeq(c.URL, ",") {
 		if err := checkServer(strings.TrimSpace(text)); err != nil {
@@ -93,11 +93,11 @@ func (c *Cluster) Check() error {
 	case !bucketForm.MatchString(c.Bucket):
 		return fmt.Errorf("bucket is %q; it is 1 to 64 letters, digits, - and _", c.Bucket)
 	case !nodeForm.MatchString(c.Node):
-		return fmt.Errorf("node is %q; it is up to 64 letters, digits, '.', - and _", c.Node)
+		return fmt.Errorf("node is %q; want up to 64 letters, digits, '.', - and _", c.Node)
 	case c.Replicas < 1 || c.Replicas > 5:
-		return fmt.Errorf("replicas is %d; it is 1 to 5; with 3 a server may fail", c.Replicas)
+		return fmt.Errorf("replicas is %d; want 1 to 5; with 3 a server may fail", c.Replicas)
 	case c.Password != "" && c.User == "":
-		return errors.New("user is missing: name the user of password")
+		return errors.New("user is missing: add the user of password")
 	case c.Credentials != "" && c.User+c.Token != "" || c.User != "" && c.Token != "":
 		return errors.New("credentials, user and token exclude each other; give one of them")
 	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
@@ -134,7 +134,8 @@ func readState(l *loader, n *yaml.Node, f *Config) {
 		}
 	}
 	if f.State == "" {
-		l.fail(n, "state is empty; name a folder, or leave the key out for ./state beside this file")
+		l.fail(n, "state is empty; name a directory, or remove the key for ./state beside this "+
+			"file")
 	}
 }
 
@@ -148,10 +149,10 @@ func (c *Config) statePlan() *yaml.Node {
 
 // schemaOfState describes the key `state`.
 func schemaOfState() object {
-	dir := textSchema().with("description", "folder of checkpoints and dead letters")
+	dir := textSchema().with("description", "directory of checkpoints and dead letters")
 	dir = dir.with("default", "./state")
 	form := schemaOf(reflect.ValueOf(stateForm{NATS: DefaultCluster()}),
-		option{doc: "folder of this process, and the bucket that processes share"})
+		option{doc: "directory of this process, and the bucket that processes share"})
 	return anyOf(dir, form)
 }
 
@@ -162,7 +163,7 @@ func (p *Pipeline) CheckShared(source any, assigned bool) error {
 		return nil
 	}
 	shared, ok := source.(stream.SharedSource)
-	reason := "its data or its progress belongs to one machine"
+	reason := "its data or its progress exists on one machine only"
 	if ok {
 		err := shared.Shared()
 		if err == nil {
@@ -174,7 +175,7 @@ func (p *Pipeline) CheckShared(source any, assigned bool) error {
 		Place: p.Source.Where,
 		Message: fmt.Sprintf("pipeline %q: source %s cannot be shared with `state.nats`: %s",
 			p.Name, p.Source.Component.Name, reason),
-		Hint: "run this pipeline with a `state:` folder in a config of its own, " +
-			"or read from kafka, nats, http_poll or a table of PostgreSQL or MySQL",
+		Hint: "move this pipeline to a separate config with a `state:` directory, or read from " +
+			"kafka, nats, http_poll or a table of PostgreSQL or MySQL",
 	}
 }

@@ -108,7 +108,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
 		e := l.fail(n, "%s has no value", o.name)
 		if !o.required {
-			e.Hint = "leave the key out to have the default"
+			e.Hint = "remove the key to get the default"
 		}
 		return false
 	}
@@ -146,7 +146,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 
 func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode && !isNull(n) {
-		e := l.fail(n, "%s takes options as a mapping, and this is %s", o.name,
+		e := l.fail(n, "%s takes options as a mapping, but this is %s", o.name,
 			article(kindName(n)))
 		if keys, _ := fieldsOf(v.Type()); len(keys) > 0 {
 			e.Hint = fmt.Sprintf("write {%s: ...}; the options are %s", keys[0], list(keys))
@@ -238,7 +238,7 @@ func isEmpty(v reflect.Value) bool {
 
 func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 	if len(keys) == 0 {
-		l.fail(key, "%s has no option %q; it takes none", of, key.Value)
+		l.fail(key, "%s has no option %q; it has no options", of, key.Value)
 		return
 	}
 	l.fail(key, "%s has no option %q", of, key.Value).Hint = didYouMean(key.Value, keys)
@@ -246,7 +246,7 @@ func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 
 func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.SequenceNode {
-		e := l.fail(n, "%s wants a list, and this is %s", o.name, article(kindName(n)))
+		e := l.fail(n, "%s wants a list, but this is %s", o.name, article(kindName(n)))
 		if n.Kind == yaml.ScalarNode && !o.secret {
 			e.Hint = fmt.Sprintf("write [%s]", quoted(n.Value))
 		}
@@ -265,7 +265,7 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 
 func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name,
+		l.fail(n, "%s wants a mapping of names to values, but this is %s", o.name,
 			article(kindName(n)))
 		return false
 	}

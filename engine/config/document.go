@@ -127,7 +127,7 @@ func (d *document) read() []byte {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		d.failAt(0, 0, "is a folder; name the %s file in it", d.kind.Noun)
+		d.failAt(0, 0, "is a directory; give the %s file in it", d.kind.Noun)
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
@@ -150,7 +150,8 @@ func cause(err error) error {
 // recording an error.
 func (d *document) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
-		d.failAt(0, 0, "is larger than %v; a %s is written by hand, this is something else",
+		d.failAt(0, 0, "is larger than %v; a %s is written by hand, so this is probably another "+
+			"file",
 			stream.Size(maxConfigBytes), d.kind.Noun)
 		return nil
 	}
@@ -201,7 +202,7 @@ func (d *document) isText(text []byte) bool {
 				return false
 			}
 			if r < ' ' && r != '\t' && r != '\r' || r == 0x7f {
-				d.failAt(i+1, column, "control character 0x%02x; take it out, or write it as "+
+				d.failAt(i+1, column, "control character 0x%02x; remove it, or write it as "+
 					"\"\\x%02x\" in double quotes", r, r)
 				return false
 			}
@@ -215,8 +216,8 @@ func (d *document) isText(text []byte) bool {
 // repeated keys, and keys that are not text. open are the anchors that contain the node.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
-		d.fail(n, "more than %d values, aliases followed; a %s is written by hand, this is "+
-			"something else", maxNodes, d.kind.Noun)
+		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+
+			"this is probably another file", maxNodes, d.kind.Noun)
 	}
 	if d.nodes > maxNodes || d.aliases > maxAliases {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
@@ -241,11 +242,11 @@ func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 
 func (d *document) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.aliases++; d.aliases == maxAliases+1 {
-		d.fail(n, "more than %d aliases, those within aliased values counted each time", maxAliases)
+		d.fail(n, "more than %d aliases, counting those in aliased values each time", maxAliases)
 	}
 	for _, o := range open {
 		if o == n.Alias {
-			d.fail(n, "alias *%s stands within what it names", n.Value)
+			d.fail(n, "alias *%s is inside its own anchor", n.Value)
 			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
 		}
 	}
@@ -260,7 +261,7 @@ func (d *document) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := d.tidy(n.Content[i], open), d.tidy(n.Content[i+1], open)
 		if key.Kind != yaml.ScalarNode {
-			d.fail(key, "a key must be text, and this is a %s", kindName(key))
+			d.fail(key, "a key must be text, but this is a %s", kindName(key))
 			continue
 		}
 		if first, ok := seen[key.Value]; ok {
@@ -291,14 +292,14 @@ func (d *document) mergedFrom(value *yaml.Node) []*yaml.Node {
 		var out []*yaml.Node
 		for _, c := range value.Content {
 			if c.Kind != yaml.MappingNode {
-				d.fail(c, "a merge key (<<) takes mappings, and this is %s", article(kindName(c)))
+				d.fail(c, "a merge key (<<) takes mappings, but this is %s", article(kindName(c)))
 				continue
 			}
 			out = append(out, c.Content...)
 		}
 		return out
 	}
-	d.fail(value, "a merge key (<<) takes an alias of a mapping, and this is %s",
+	d.fail(value, "a merge key (<<) takes an alias of a mapping, but this is %s",
 		article(kindName(value)))
 	return nil
 }

@@ -35,7 +35,7 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 		b.WriteString(rest[:i])
 		inner, after, closed := strings.Cut(rest[i+2:], "}")
 		if !closed {
-			l.fail(n, "`${` is not closed by `}`; write $${ where ${ itself is meant")
+			l.fail(n, "`${` is not closed by `}`; write $${ for a literal ${")
 			return "", false, false
 		}
 		value, file, err := l.variable(inner)
@@ -59,7 +59,7 @@ func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if !isVariable(name) {
 		return "", false,
 			fmt.Errorf("not a variable; the forms are ${NAME}, ${NAME:-default}, ${file:PATH}, " +
-				"and $${ for ${ itself")
+				"and $${ for a literal ${")
 	}
 	value, set := l.options.Env(name)
 	switch {

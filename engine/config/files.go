@@ -156,7 +156,7 @@ func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 func readKeys(l *loader) {
 	if l.root.Kind != yaml.MappingNode {
 		kind := article(kindName(l.root))
-		l.fail(l.root, "a config is a mapping with `pipelines:`, and this is %s", kind)
+		l.fail(l.root, "a config is a mapping with `pipelines:`, but this is %s", kind)
 		return
 	}
 	l.top, l.meant = l.keys(l.root, "a config", fileKeys)
@@ -194,7 +194,7 @@ func readPipelines(l *loader) {
 	n := l.top["pipelines"]
 	switch {
 	case n != nil && (n.Kind != yaml.MappingNode || len(n.Content) == 0):
-		l.fail(n, "pipelines wants a mapping of names to pipelines, and this is %s", emptyOr(n))
+		l.fail(n, "pipelines wants a mapping of names to pipelines, but this is %s", emptyOr(n))
 	case n != nil:
 		l.pipelines(n, l.set.f)
 	case l == l.set.files[0] && !slices.ContainsFunc(l.set.files, mayHavePipelines):

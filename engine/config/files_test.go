@@ -96,7 +96,7 @@ func TestFilesRefused(t *testing.T) {
 			[]string{"a.yaml:1:25: where"}},
 		{"no pipelines", []string{"a.yaml", "state: s\n", "b.yaml", "admin: off\n"},
 			[]string{"a.yaml:1:1: `pipelines:` is missing"}},
-		{"no files", []string{"readme", "x"}, []string{"is a folder without files"}},
+		{"no files", []string{"readme", "x"}, []string{"is a directory without *.yaml files"}},
 		{"no YAML", []string{"a.yaml", pipelineOf("x", ""), "b.yaml", "a: [\n"},
 			[]string{"b.yaml:2:1: is not YAML"}},
 	} {

@@ -158,8 +158,8 @@ func (s schemas) route(more object, required []string) object {
 			})},
 		}},
 		{"sink", ref("sink")},
-		{limitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "bounds on the sink, whatever " +
-			"windows allow"})},
+		{limitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "limits of the sink, " +
+			"regardless of windows"})},
 		{workerLimitKey, schemaOf(reflect.ValueOf(Limit{}),
 			option{doc: "the same for each worker"})},
 		{"batch", schemaOf(reflect.ValueOf(d.Batch), option{})},
@@ -169,9 +169,9 @@ func (s schemas) route(more object, required []string) object {
 		{"guard", schemaOf(reflect.ValueOf(d.Guard), option{})},
 		{"checkpoint", schemaOf(reflect.ValueOf(d.Checkpoint), option{})},
 		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the " +
-			"route, each with 32 KiB more"})},
-		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "how long a stop waits for what " +
-			"is in flight"})},
+			"route, each counted with 32 KiB more"})},
+		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "time that a stop waits for " +
+			"in-flight batches"})},
 	}...)
 	return object{
 		{"type", "object"}, {"properties", properties}, {"required", required},

@@ -38,7 +38,7 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	}
 	if len(files) == 0 {
 		l := newLoader(path, o)
-		l.failAt(0, 0, "is a folder without files *.yaml, and its %s has none either", confDir)
+		l.failAt(0, 0, "is a directory without *.yaml files, and its %s has none either", confDir)
 		return nil, l.report()
 	}
 	s := newSet(path)

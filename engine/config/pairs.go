@@ -24,7 +24,7 @@ func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implement
 
 func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name,
+		l.fail(n, "%s wants a mapping of names to values, but this is %s", o.name,
 			article(kindName(n)))
 		return false
 	}

@@ -31,7 +31,7 @@ type sharedList struct {
 // readLists records the lists of the top-level key `processors`.
 func readLists(l *loader, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		const want = "processors wants a mapping of names to lists of processors, and this is %s"
+		const want = "processors wants a mapping of names to lists of processors, but this is %s"
 		l.fail(n, want, emptyOr(n)).Hint =
 			"write processors: {NAME: [{where: EXPR}]} here, and processors: [use: NAME] in a route"
 		return
@@ -42,8 +42,7 @@ func readLists(l *loader, n *yaml.Node) {
 		switch {
 		case !claimFirst(l, processorsKey, key):
 		case list.Kind != yaml.SequenceNode || len(list.Content) == 0:
-			l.fail(list, "processors %q wants a list, in the order in which they run, and "+
-				"this is %s",
+			l.fail(list, "processors %q wants a list, in the order of execution, but this is %s",
 				key.Value, emptyList(list)).Hint = "write each on a line that starts with `- `"
 		default:
 			l.set.lists[key.Value] = &sharedList{l: l, n: list}
@@ -139,7 +138,7 @@ func addOtherwise(
 		if !same || prelude >= 0 && prelude != begin {
 			l.fail(at, "%s: `otherwise` needs the same processors as route %q before its condition",
 				what, r.Name).
-				Hint = "put them into a shared list at the top level, and begin each route with " +
+				Hint = "move them to a shared list at the top level, and begin each route with " +
 				"`use: NAME`"
 			return own, false
 		}
@@ -151,9 +150,9 @@ func addOtherwise(
 		lists = append(lists, list)
 	}
 	if prelude < 0 {
-		const none = "%s: `otherwise` is the opposite of the other routes' conditions, and none " +
-			"has one"
-		l.fail(at, none, what).Hint = "write `where: EXPR` among the processors of another route"
+		const none = "%s: `otherwise` takes the records that no other route's condition takes, " +
+			"but no other route has one"
+		l.fail(at, none, what).Hint = "add `where: EXPR` to the processors of another route"
 		return own, false
 	}
 	condition.Options = condition.Options.(selector).Otherwise(lists)
@@ -188,7 +187,7 @@ func isOtherwise(l *loader, keys map[string]*yaml.Node) bool {
 		return false
 	}
 	if n.Kind != yaml.ScalarNode || !slices.Contains([]string{"true", "false"}, n.Value) {
-		l.fail(n, "otherwise is true or false, and this is %s", strings.TrimSpace(quoted(n.Value)))
+		l.fail(n, "otherwise is true or false, but this is %s", strings.TrimSpace(quoted(n.Value)))
 		return false
 	}
 	return n.Value == "true"

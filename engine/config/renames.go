@@ -31,6 +31,6 @@ func formerName(l *loader, n *yaml.Node, former string) {
 
 // bothNames adds an error about a key that is given under both names.
 func bothNames(l *loader, n *yaml.Node, former string) {
-	l.fail(n, "%s is the former name of %s, and both are given; take one of them out", former,
+	l.fail(n, "%s is the former name of %s, and both are given; remove one of them", former,
 		presentName(former))
 }

@@ -75,7 +75,8 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	var waits []string
 	for _, w := range list.Content {
 		if w.Kind != yaml.ScalarNode || strings.ContainsAny(w.Value, ", ;()") || w.Value == "" {
-			l.fail(w, "retry.backoff.table is a list of durations, and this is none").Hint =
+			l.fail(w, "retry.backoff.table is a list of durations, but this is not a "+
+				"duration").Hint =
 				"such as 15s or 10m"
 			return nil
 		}
@@ -89,8 +90,8 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 
 // backoffSchema is the schema of retry, with the forms that retryNode takes.
 func backoffSchema(retry object) object {
-	const doc = "exponential or fixed, by base, max and jitter; or a policy as penstock backoff " +
-		"takes it; or a table of waits"
+	const doc = "exponential or fixed, by base, max and jitter; or a policy as printed by " +
+		"penstock backoff; or a table of waits"
 	durations := object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"minItems", 1}}
 	table := object{
 		{"type", "object"}, {"properties", object{{backoffTable, durations}}},
@@ -126,7 +127,7 @@ func (c check) retryPolicy(spec string) {
 	}
 	for _, key := range replacedByPolicy {
 		if c.given("retry", key) {
-			c.wrong("retry", key, "retry.%s has no effect beside retry.%s; take one of them out",
+			c.wrong("retry", key, "retry.%s has no effect beside retry.%s; remove one of them",
 				key, name)
 		}
 	}
@@ -137,7 +138,7 @@ func (c check) retryPolicy(spec string) {
 	}
 	_, _, first := backoff.Bounds(p, 0)
 	if _, _, second := backoff.Bounds(p, 1); first == 0 && second == 0 {
-		c.wrong("retry", name, "retry.%s %q waits 0; a batch that was refused would be sent "+
-			"again without a pause", name, spec)
+		c.wrong("retry", name, "retry.%s %q waits 0; a refused batch would be sent again "+
+			"without a pause", name, spec)
 	}
 }

@@ -53,7 +53,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	p = Pipeline{Name: key.Value, Where: l.place(key)}
 	what := fmt.Sprintf("pipeline %q", key.Value)
 	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a source and a sink, and this is %s", what, article(kindName(n)))
+		l.fail(n, "%s wants a source and a sink, but this is %s", what, article(kindName(n)))
 		return p, false
 	}
 	keys, meant := l.keys(n, what, pipelineKeys)
@@ -66,7 +66,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		p.Source, _ = l.use(s, stream.SourceRole, what)
 		l.source = p.Source
 	} else if !meant["source"] && l.options.Source == "" {
-		l.fail(key, "%s has no source, from which data is read",
+		l.fail(key, "%s has no source to read from",
 			what).Hint = l.example(stream.SourceRole)
 	}
 	routes, sink := keys["routes"], keys["sink"]
@@ -87,7 +87,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 // the source in the file, which is refused; nil if there is none.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
-		const text = "%s has a source, and the command line gives another one; take it out of " +
+		const text = "%s has a source, but the command line gives another one; remove it from " +
 			"the file"
 		l.fail(written, text, what)
 		return nil
@@ -117,7 +117,7 @@ func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 		}
 		where := "a route"
 		if routes.Kind == yaml.MappingNode && len(routes.Content) > 0 {
-			where = fmt.Sprintf("routes.%s and any other route that wants it",
+			where = fmt.Sprintf("routes.%s and any other route that needs it",
 				routes.Content[0].Value)
 		}
 		l.fail(key, "%s has routes, and %s belongs to each of them; move it into %s", what,
@@ -127,7 +127,7 @@ func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 
 func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		l.fail(n, "%s: routes wants a mapping of names to routes, and this is %s", what, emptyOr(n))
+		l.fail(n, "%s: routes wants a mapping of names to routes, but this is %s", what, emptyOr(n))
 		return nil
 	}
 	var out []Route
@@ -144,20 +144,20 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		l.checkName(key, "route")
 		of := fmt.Sprintf("%s, route %q", what, key.Value)
 		if value.Kind != yaml.MappingNode {
-			l.fail(value, "%s wants a sink, and this is %s", of, article(kindName(value)))
+			l.fail(value, "%s wants a sink, but this is %s", of, article(kindName(value)))
 			continue
 		}
 		keys, meant := l.keys(value, of, append([]string{"source", otherwiseKey}, routeKeys...))
 		if keys["source"] != nil {
-			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move "+
-				"it up, or make a second pipeline", of)
+			l.fail(keys["source"], "%s has a source; all routes share the source of the "+
+				"pipeline: move it there, or add a second pipeline", of)
 		}
 		switch {
 		case !isOtherwise(l, keys):
 			out = append(out, l.route(key.Value, key, keys, meant, of, state, nil))
 		case last != nil:
-			l.fail(keys[otherwiseKey], "%s: a pipeline has one route with `otherwise: true`, and "+
-				"%q is one",
+			l.fail(keys[otherwiseKey], "%s: a pipeline has at most one route with `otherwise: "+
+				"true`, and %q already is one",
 				of, last.key.Value)
 		default:
 			last = &rest{key, keys, meant, of, len(out)}
@@ -172,8 +172,8 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 
 func (l *loader) checkName(key *yaml.Node, what string) {
 	if !namesForm.MatchString(key.Value) {
-		l.fail(key, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics "+
-			"are named after them", what, key.Value)
+		l.fail(key, "%s name %q: use 1 to 64 of a-z, 0-9, - and _, because files and metrics "+
+			"get this name", what, key.Value)
 	}
 }
 
@@ -188,7 +188,7 @@ func (l *loader) route(
 	if s := keys["sink"]; s != nil {
 		r.Sink, _ = l.use(s, stream.SinkRole, what)
 	} else if !meant["sink"] && !meant["routes"] {
-		l.fail(key, "%s has no sink, to which data is written",
+		l.fail(key, "%s has no sink to write to",
 			what).Hint = l.example(stream.SinkRole)
 	}
 	if p := keys["processors"]; p != nil {
@@ -277,7 +277,7 @@ func (r *Route) yield() {
 
 func (l *loader) processors(n *yaml.Node, what string) []Use {
 	if n.Kind != yaml.SequenceNode {
-		l.fail(n, "%s: processors wants a list, in the order in which they run, and this is %s",
+		l.fail(n, "%s: processors wants a list, in the order of execution, but this is %s",
 			what, article(kindName(n))).
 			Hint = "write each on a line that starts with `- `"
 		return nil

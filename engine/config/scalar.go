@@ -22,7 +22,7 @@ import (
 // stays text.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
-		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()),
+		e := l.fail(n, "%s wants %s, but this is %s", o.name, wanted(v.Type()),
 			article(kindName(n)))
 		if n.Style&yaml.FlowStyle != 0 && v.Kind() == reflect.String && !o.secret {
 			_, rest := l.lineAt(n.Line, n.Column)
@@ -67,7 +67,7 @@ func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 	case o.enum == nil || slices.Contains(o.enum, text):
 		return true
 	default:
-		e := l.fail(n, "%s: there is no %s; it is %s", o.name, shown, choice(o.enum))
+		e := l.fail(n, "%s: there is no %s; want %s", o.name, shown, choice(o.enum))
 		if near := Nearest(text, o.enum); near != "" {
 			e.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
@@ -113,7 +113,7 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 		key = abs
 	}
 	if first, taken := l.set.claims[key]; taken {
-		l.fail(n, "%s: %s is taken by %s %s; two owners would destroy each other's work",
+		l.fail(n, "%s: %s is taken by %s %s; two owners would destroy each other's data",
 			o.name, path, first.what, inLine(l, first.where))
 		return false
 	}
@@ -195,7 +195,8 @@ func setScalar(v reflect.Value, text, shown string) error {
 func setWhole(v reflect.Value, text, shown string) error {
 	digits := strings.TrimPrefix(text, "-")
 	if len(digits) > 1 && digits[0] == '0' && onlyDigits.MatchString(digits) {
-		return fmt.Errorf("%s starts with 0, which some read as octal; write it without", shown)
+		return fmt.Errorf("%s starts with 0, which some programs read as octal; remove the "+
+			"0", shown)
 	}
 	if v.CanUint() {
 		u, err := strconv.ParseUint(text, 10, v.Type().Bits())

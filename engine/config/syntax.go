@@ -43,7 +43,7 @@ func (d *document) syntax(err error) {
 		strings.Contains(text, "did not find expected '-' indicator"):
 		d.wrongIndent(line, column)
 	case strings.Contains(text, "incompatible YAML document"):
-		d.failAt(line, column, "a %%YAML line is not needed; take it out")
+		d.failAt(line, column, "a %%YAML line is not needed; remove it")
 	case strings.Contains(text, "could not find expected ':'"):
 		d.failAt(line, column, "a key without a colon, or a value that is indented less than its "+
 			"key, ends before this line")
@@ -78,10 +78,10 @@ func (d *document) secondColon(line, column int) {
 	if above, _ := d.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" &&
 		!strings.Contains(above, ":") {
 		d.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing "+
-			"behind this key")
+			"after this key")
 		return
 	}
-	e := d.failAt(line, column, "`: ` is not allowed within a value")
+	e := d.failAt(line, column, "`: ` is not allowed in an unquoted value")
 	if _, value, ok := strings.Cut(whole, ": "); ok {
 		e.Hint = "write " + quoted(plainRest(value)) +
 			", or the text after the first colon on a separate line"
@@ -90,8 +90,8 @@ func (d *document) secondColon(line, column int) {
 
 func (d *document) unknownAnchor(line, column int) {
 	if d.masks(line) {
-		d.failAt(line, column, "what starts with * is read as the use of an alias, and none has "+
-			"that name").Hint = quoteText
+		d.failAt(line, column, "YAML reads a word that starts with * as an alias, but no alias "+
+			"has this name").Hint = quoteText
 		return
 	}
 	_, rest := d.lineAt(line, column)
@@ -99,7 +99,7 @@ func (d *document) unknownAnchor(line, column int) {
 	if i := strings.IndexAny(rest, " ,]}"); i >= 0 {
 		word = rest[:i]
 	}
-	e := d.failAt(line, column, "`%s` is read as the use of an alias, and none has that name", word)
+	e := d.failAt(line, column, "YAML reads `%s` as an alias, but no alias has this name", word)
 	e.Hint = "if it is text, quote it: " + quoted(word)
 }
 
@@ -124,8 +124,8 @@ func (d *document) tagged(n *yaml.Node) {
 	if d.masks(n.Line) {
 		tag = "!..."
 	}
-	e := d.fail(n, "`%s` is a YAML tag, which a %s has no use for, so it would silently not be "+
-		"part of the value", tag, d.kind.Noun)
+	e := d.fail(n, "`%s` is a YAML tag; a %s has no tags, so it would not be part of the "+
+		"value", tag, d.kind.Noun)
 	switch {
 	case n.Kind != yaml.ScalarNode:
 	case d.masks(n.Line):

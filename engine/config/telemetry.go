@@ -45,7 +45,7 @@ func (t *Telemetry) Check() error {
 	case t.Interval < time.Second || t.Interval > time.Hour:
 		return fmt.Errorf("interval is %v; it may be 1s to 1h", t.Interval)
 	case !(t.Traces >= 0 && t.Traces <= 1):
-		return fmt.Errorf("traces is %v; it is a share, 0 to 1", t.Traces)
+		return fmt.Errorf("traces is %v; want a share, 0 to 1", t.Traces)
 	}
 	return nil
 }

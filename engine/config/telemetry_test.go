@@ -27,8 +27,8 @@ func TestTelemetry(t *testing.T) {
 		{"query", url("http://h/?key=hunter2"), "has a query or fragment"},
 		{"short", func(c *config.Telemetry) { c.Interval = time.Millisecond }, "may be 1s to 1h"},
 		{"long", func(c *config.Telemetry) { c.Interval = 2 * time.Hour }, "may be 1s to 1h"},
-		{"share", func(c *config.Telemetry) { c.Traces = 1.5 }, "is a share, 0 to 1"},
-		{"negative share", func(c *config.Telemetry) { c.Traces = -1 }, "is a share, 0 to 1"},
+		{"share", func(c *config.Telemetry) { c.Traces = 1.5 }, "want a share, 0 to 1"},
+		{"negative share", func(c *config.Telemetry) { c.Traces = -1 }, "want a share, 0 to 1"},
 	} {
 		got := good
 		c.change(&got)

@@ -74,7 +74,7 @@ func decodeValue(l *loader, n *yaml.Node, v reflect.Value, o option) bool {
 // tests decodes the key `tests`.
 func loadTests(l *loader, n *yaml.Node, f *Config) {
 	if n.Kind != yaml.SequenceNode {
-		l.fail(n, "tests wants a list, and this is %s", article(kindName(n)))
+		l.fail(n, "tests wants a list, but this is %s", article(kindName(n)))
 		return
 	}
 	for i, c := range n.Content {

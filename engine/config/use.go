@@ -22,7 +22,7 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	case n.Kind == yaml.MappingNode && len(n.Content) > 2:
 		return Use{}, l.several(n, role, what)
 	default:
-		l.fail(n, "%s: %s wants a component, and this is %s", what, role,
+		l.fail(n, "%s: %s wants a component, but this is %s", what, role,
 			emptyOr(n)).Hint = l.example(role)
 		return Use{}, false
 	}
@@ -96,20 +96,22 @@ func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 	case len(known) == 1:
 		for i := 0; i < len(n.Content); i += 2 {
 			if key := n.Content[i]; key.Value != known[0] {
-				l.fail(key, "%s: %q stands beside %s; indent it if it is one of its options, "+
-					"else take it out: there is one %s",
+				l.fail(key, "%s: %q stands beside %s; indent it if it is an option of it, or "+
+					"remove it: only one %s is allowed",
 					what, key.Value, known[0], role)
 			}
 		}
 	case role == stream.SinkRole:
-		l.fail(n, "%s: one sink names %d components, %s", what, len(known), list(known)).
-			Hint = "write `routes:`, with a sink in each route, to deliver to all of them"
+		l.fail(n, "%s: a sink names one component, but this names %d: "+
+			"%s", what, len(known), list(known)).
+			Hint = "to deliver to all of them, write `routes:` with a sink in each route"
 	case role == stream.SourceRole:
-		l.fail(n, "%s: one source names %d components, %s; make a pipeline for each", what,
+		l.fail(n, "%s: a source names one component, but this names %d: %s; write a pipeline "+
+			"for each", what,
 			len(known), list(known))
 	default:
-		l.fail(n, "%s: one processor names %d components, %s; write each on a line that starts "+
-			"with `- `", what, len(known), list(known))
+		l.fail(n, "%s: a processor names one component, but this names %d: %s; write each on a "+
+			"line that starts with `- `", what, len(known), list(known))
 	}
 	return false
 }
@@ -274,7 +276,7 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 		at = node
 	}
 	text := oe.Err.Error()
-	if !strings.HasPrefix(text, "is ") { // "path is missing", but "path: no such thing"
+	if !strings.HasPrefix(text, "is ") { // "path is missing", but "path: not found"
 		text = ": " + text
 	} else {
 		text = " " + text

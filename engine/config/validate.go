@@ -15,7 +15,7 @@ import (
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {
-		v.fail(Place{File: c.Path}, "state is empty; name a folder")
+		v.fail(Place{File: c.Path}, "state is empty; name a directory")
 	}
 	if err := c.Cluster.Check(); err != nil {
 		v.fail(Place{File: c.Path}, "state.nats: %v", err)
@@ -52,8 +52,8 @@ func (v *validation) fail(at Place, format string, args ...any) {
 
 func (v *validation) name(at Place, role, name, path string) {
 	if !namesForm.MatchString(name) {
-		v.fail(at, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics "+
-			"are named after them", role, name)
+		v.fail(at, "%s name %q: use 1 to 64 of a-z, 0-9, - and _, because files and metrics get "+
+			"this name", role, name)
 	}
 	v.places[path] = true
 }
@@ -113,7 +113,8 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	case c.Role != role:
 		v.fail(at, "%s: %s is a %s, not a %s", what, c.Name, c.Role, role)
 	case c.Options != nil && u.Options == nil:
-		v.fail(at, "%s: %s %s has no options; begin with what its Component.Options returns", what,
+		v.fail(at, "%s: %s %s has no options; start with those that its Component.Options "+
+			"returns", what,
 			role, c.Name)
 	case u.Where == Place{}:
 		validator, ok := u.Options.(interface{ Validate() error })

@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		{"no pipelines", func(c *Config, _ *Route) { c.Pipelines = nil }, "there is no pipeline"},
 		{"name", func(c *Config, _ *Route) {
 			c.Pipelines[0].Name = "A b"
-		}, `pipeline name "A b": names are`},
+		}, `pipeline name "A b": use 1 to 64`},
 		{"two of a name",
 			func(c *Config, _ *Route) { c.Pipelines = append(c.Pipelines, c.Pipelines[0]) },
 			`two pipelines are named "access"`},
@@ -83,10 +83,10 @@ func TestValidate(t *testing.T) {
 			in + "flow.timeout (2h) must be shorter than flow.abandon (1m)"},
 		{"size", func(_ *Config, r *Route) {
 			r.Flow.Size = 3
-		}, in + "flow.size belongs to window: fixed"},
+		}, in + "flow.size needs window: fixed"},
 		{"max",
 			func(_ *Config, r *Route) { r.Flow.Window, r.Flow.Size, r.Flow.Max = "fixed", 3, 7 },
-			in + "flow.max has no meaning"},
+			in + "flow.max has no effect"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := built()

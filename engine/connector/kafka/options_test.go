@@ -69,15 +69,15 @@ var refusals = []struct{ name, options, want string }{
 	},
 	{
 		"start", base + "start: now",
-		`kafka.start: there is no "now"; it is earliest or latest`,
+		`kafka.start: there is no "now"; want earliest or latest`,
 	},
 	{
 		"truncated", base + "truncated: latest",
-		`kafka.truncated: there is no "latest"; it is stop or earliest`,
+		`kafka.truncated: there is no "latest"; want stop or earliest`,
 	},
 	{
 		"isolation", base + "isolation: none",
-		`kafka.isolation: there is no "none"; it is read_committed or read_uncommitted`,
+		`kafka.isolation: there is no "none"; want read_committed or read_uncommitted`,
 	},
 	{"memory", base + "memory: 1KiB", `kafka.memory is 1KiB, want 1MiB or more`},
 	{
@@ -110,7 +110,7 @@ var refusals = []struct{ name, options, want string }{
 	},
 	{
 		"mechanism", base + "sasl: { mechanism: gssapi }",
-		`kafka.sasl.mechanism: there is no "gssapi"; it is plain, scram_sha_256, scram_sha_512 or oauthbearer`,
+		`kafka.sasl.mechanism: there is no "gssapi"; want plain, scram_sha_256, scram_sha_512 or oauthbearer`,
 	},
 	{
 		"no user", base + "sasl: { mechanism: scram_sha_256 }",

@@ -331,10 +331,10 @@ var sinkRefusals = []struct{ name, options, want string }{
 	{"key", "brokers: ['a:1'], topic: t, key: 'nosuch'",
 		`kafka.key: there is no field "nosuch"; if it is meant as text, write '"nosuch"'`},
 	{"header", "brokers: ['a:1'], topic: t, headers: { h: '1 +' }", "kafka.headers.h: ends too early"},
-	{"acks", "brokers: ['a:1'], topic: t, acks: one", `kafka.acks: there is no "one"; it is all`},
-	{"format", "brokers: ['a:1'], topic: t, format: xml", `kafka.format: there is no "xml"; it is json or raw`},
+	{"acks", "brokers: ['a:1'], topic: t, acks: one", `kafka.acks: there is no "one"; want all`},
+	{"format", "brokers: ['a:1'], topic: t, format: xml", `kafka.format: there is no "xml"; want json or raw`},
 	{"compress", "brokers: ['a:1'], topic: t, compress: rar",
-		`kafka.compress: there is no "rar"; it is none, gzip, snappy, lz4 or zstd`},
+		`kafka.compress: there is no "rar"; want none, gzip, snappy, lz4 or zstd`},
 	{"batch_bytes", "brokers: ['a:1'], topic: t, batch_bytes: 1B", "kafka.batch_bytes is 1B, want 1KiB to 512MiB"},
 	{"broker", "brokers: [a], topic: t", `kafka.brokers: "a" is not HOST:PORT, such as kafka-1:9092`},
 }

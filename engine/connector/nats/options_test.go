@@ -77,7 +77,7 @@ var refusals = []struct{ name, role, options, want string }{
 		"start",
 		"source",
 		source + "start: now",
-		`nats.start: there is no "now"; it is earliest or latest`,
+		`nats.start: there is no "now"; want earliest or latest`,
 	},
 	{
 		"truncated",
@@ -134,7 +134,7 @@ var refusals = []struct{ name, role, options, want string }{
 		"url: 'nats://a:4222', subject: '\"a.\" + nothing('",
 		`nats.subject`,
 	},
-	{"format", "sink", sink + "format: xml", `nats.format: there is no "xml"; it is json or raw`},
+	{"format", "sink", sink + "format: xml", `nats.format: there is no "xml"; want json or raw`},
 	{"header", "sink", sink + "headers: { Nats-Msg-Id: message }",
 		`names that begin with Nats- have a meaning for the server; the option id sets Nats-Msg-Id`},
 	{

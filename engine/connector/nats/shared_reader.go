@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -35,7 +36,7 @@ type sharedReader struct {
 	identity string    // of the stream
 	session  string
 	count    func(string, int64)
-	meta     *metaAdder
+	meta     *messages.MetaAdder
 	begun    time.Time
 	nudge    chan struct{} // capacity 1: acks has grown
 	goes     sync.WaitGroup
@@ -76,7 +77,7 @@ func (s *StreamSource) openShared(
 	return &sharedReader{
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
 		created: info.Created, identity: c.identity(info), session: rand.Text()[:13],
-		count: s.counter(&o, sharedCounters), meta: newMetaAdder(&s.o.Meta), begun: time.Now(),
+		count: s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()), begun: time.Now(),
 		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
 		d: newDeliveries(), owned: make(map[string]bool), changed: make(chan struct{}), room: make(chan struct{}),
 	}, nil
@@ -141,7 +142,7 @@ func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
 	for i, m := range used {
 		list[i] = &m.content
 	}
-	r.meta.add(b, list)
+	addMeta(r.meta, b, list)
 	for _, m := range used {
 		// not guarded by mu: no other goroutine reads these fields
 		m.subject, m.header, m.data, m.at = "", nil, nil, time.Time{}

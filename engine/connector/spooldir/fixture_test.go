@@ -191,7 +191,7 @@ func (w *fixture) settle(b *stream.Batch) {
 			m.Finished = false
 		}
 		m.Part, m.Watermark = *s.Part, s.To
-		m.Note = w.reader.(stream.PartitionTracker).Note(m)
+		m.Metadata = w.reader.(stream.PartitionTracker).Metadata(m)
 		w.store.marks[s.Part.ID] = m
 		if s.Last {
 			w.pending[s.Part.ID] = *s.Part

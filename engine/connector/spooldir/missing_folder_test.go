@@ -69,7 +69,7 @@ func TestNotMounted(t *testing.T) {
 				second.store = first.store
 				second.open(false)
 				second.pump(5 * time.Minute)
-				if gone := second.reader.(stream.PartitionTracker).Forget(); len(gone) != c.forget {
+				if gone := second.reader.(stream.PartitionTracker).Deleted(); len(gone) != c.forget {
 					t.Errorf("%d partitions are forgotten, want %d", len(gone), c.forget)
 				}
 				second.close()

@@ -127,7 +127,7 @@ func TestPackedKept(t *testing.T) {
 		for w.step(w.t.Context()) == nil {
 		}
 		for id, m := range w.store.marks {
-			m.Note, m.Finished = w.reader.(stream.PartitionTracker).Note(m), true
+			m.Metadata, m.Finished = w.reader.(stream.PartitionTracker).Metadata(m), true
 			w.store.marks[id] = m
 		}
 		w.close()

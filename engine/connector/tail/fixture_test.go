@@ -224,9 +224,9 @@ func (w *fixture) save() {
 	w.t.Helper()
 	w.last = time.Now()
 	for id, m := range w.marks {
-		m.Note = w.reader.(stream.PartitionTracker).Note(m)
-		if len(m.Note) > stream.MaxNote {
-			w.t.Errorf("a note of %d bytes", len(m.Note))
+		m.Metadata = w.reader.(stream.PartitionTracker).Metadata(m)
+		if len(m.Metadata) > stream.MaxMetadata {
+			w.t.Errorf("a note of %d bytes", len(m.Metadata))
 		}
 		w.saved[id] = m
 	}
@@ -236,7 +236,7 @@ func (w *fixture) save() {
 	clear(w.marks)
 	w.exact = append(w.exact, w.lines...)
 	w.lines = nil
-	for _, id := range w.reader.(stream.PartitionTracker).Forget() {
+	for _, id := range w.reader.(stream.PartitionTracker).Deleted() {
 		delete(w.saved, id)
 	}
 }

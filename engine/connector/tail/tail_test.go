@@ -152,7 +152,7 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 		if err := w.reader.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || !b.Spans[0].Last {
 			t.Fatalf("Read: %v, %+v; want the end of the file", err, b.Spans)
 		}
-		forget := w.reader.(stream.PartitionTracker).Forget
+		forget := w.reader.(stream.PartitionTracker).Deleted
 		if ids := forget(); len(ids) != 0 {
 			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
 		}

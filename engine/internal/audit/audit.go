@@ -61,17 +61,17 @@ type Difference struct {
 
 // Report is the result of an audit.
 type Report struct {
-	Running      bool // a process is using the state directory
-	Partitions   int64
-	Records      int64 // read again from the source
-	Expected     int64 // in the sink
-	Dead         int64 // dead letters that were not replayed
-	Dropped      int64 // by processors
-	Unsettled    int64 // not settled yet
-	Differences  int64
-	NotInSource  int64 // partitions of the checkpoint that the source no longer has
-	SinkSilent   bool  // the sink cannot be read: only source and checkpoint were compared
-	LedgerSource bool  // the progress is from the sink's ledger
+	Running        bool // a process is using the state directory
+	Partitions     int64
+	Records        int64 // read again from the source
+	Expected       int64 // in the sink
+	Dead           int64 // dead letters that were not replayed
+	Dropped        int64 // by processors
+	Unsettled      int64 // not settled yet
+	Differences    int64
+	NotInSource    int64 // partitions of the checkpoint that the source no longer has
+	SinkUnreadable bool  // the sink cannot be read: only source and checkpoint were compared
+	LedgerSource   bool  // the progress is from the sink's ledger
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -154,12 +154,12 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	}
 	sink, ok := made.(stream.AuditedSink)
 	if !ok {
-		r.report.SinkSilent = true
+		r.report.SinkUnreadable = true
 		return unreadable{}, nil
 	}
 	return sink.Audit(
 		ctx,
-		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, Place: r.place},
+		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, ResumeToken: r.place},
 	)
 }
 

@@ -94,7 +94,7 @@ func TestReloadLoad(t *testing.T) {
 	}
 }
 
-// picture returns the status of the program; empty while it cannot be asked.
+// picture returns the status of the program; empty while it cannot be reached.
 func (l *reloadLoad) picture() *status.Status {
 	s, err := admin.Ask(l.t.Context(), l.address, "")
 	if err != nil {

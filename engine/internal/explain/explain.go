@@ -144,7 +144,7 @@ func (r *Route) HeldWords() string {
 		return "the redelivery budget: too many attempts failed of late, and failed batches wait " +
 			"for it"
 	case by["order"] > 0 && by["none"] == 0:
-		return "order: what waits has to keep its place behind what is in flight"
+		return "order: waiting batches must keep their order behind the batches in flight"
 	case by["faster"] > 0:
 		return fmt.Sprintf("speed: what waits is left to faster workers, where it ends sooner "+
 			"than at the %s",

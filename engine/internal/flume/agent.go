@@ -126,15 +126,15 @@ func choose(all map[string]*agent, name string) (*agent, error) {
 	sort.Strings(names)
 	switch {
 	case len(all) == 0:
-		return nil, fmt.Errorf("no agent is declared here: a Flume configuration has lines such " +
-			"as AGENT.sources = NAME")
+		return nil, fmt.Errorf("the file declares no agent: a Flume configuration has lines " +
+			"such as AGENT.sources = NAME")
 	case name == "" && len(all) == 1:
 		return all[names[0]], nil
 	case name == "":
-		return nil, fmt.Errorf("several agents are declared here (%s): name one with --agent",
+		return nil, fmt.Errorf("the file declares several agents (%s): select one with --agent",
 			strings.Join(names, ", "))
 	case all[name] == nil:
-		return nil, fmt.Errorf("no agent %q is declared here, only %s", name,
+		return nil, fmt.Errorf("the file declares no agent %q, only %s", name,
 			strings.Join(names, ", "))
 	}
 	return all[name], nil

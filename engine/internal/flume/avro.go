@@ -22,7 +22,7 @@ const (
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {
-		return "", 0, errors.New("it is no Avro data file")
+		return "", 0, errors.New("it is not an Avro data file")
 	}
 	r := avroReader{wire.Reader{Rest: rest}}
 	for n := r.Varint(); n != 0 && !r.Bad; n = r.Varint() {
@@ -34,17 +34,17 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 			key, value := r.text(), r.text()
 			switch {
 			case r.Bad:
-				return "", 0, errors.New("its head is torn")
+				return "", 0, errors.New("its header is incomplete")
 			case key == "file":
 				file = value
 			case key == "avro.codec" && value != "null":
-				return "", 0, fmt.Errorf("it is compressed (%s), as Flume never writes it", value)
+				return "", 0, fmt.Errorf("it is compressed (%s), which Flume never does", value)
 			}
 		}
 	}
 	marker := r.Take(avroSync)
 	if r.Bad || file == "" {
-		return "", 0, errors.New("its head is torn, or names no file")
+		return "", 0, errors.New("its header is incomplete, or has no file name")
 	}
 	for len(r.Rest) > 0 {
 		n, data := r.Varint(), avroReader{wire.Reader{Rest: r.Take(uint64(r.Varint()))}}

@@ -72,18 +72,16 @@ func (c *carrier) taildir() error {
 		c.Note(
 			"positionFile",
 			migrate.Differs,
-			"%s is not here: every file is read from where start "+
-				"says; import on the agent's machine, "+
-				"after it has stopped, to go on where it was",
+			"%s does not exist: the option start applies to every file; "+
+				"to resume at the agent's positions, import on its machine after it has stopped",
 			name,
 		)
 		return nil
 	}
 	var list []position
 	if err := json.Unmarshal(text, &list); err != nil {
-		c.Note("positionFile", migrate.Differs, "%s cannot be read (%v): "+
-			"every file is read from its beginning, what Flume has delivered of them "+
-			"comes twice", name, err)
+		c.Note("positionFile", migrate.Differs, "%s cannot be read (%v): every file is "+
+			"read from its beginning, and repeats the data that Flume has delivered", name, err)
 		return nil
 	}
 	for _, p := range list {
@@ -91,9 +89,8 @@ func (c *carrier) taildir() error {
 			return err
 		}
 	}
-	c.Note("positionFile", migrate.Differs, "%d of %d files go on where %s says; "+
-		"what Flume delivered after it wrote that, within "+
-		"writePosInterval before a kill, comes twice", len(c.Marks), len(list), name)
+	c.Note("positionFile", migrate.Differs, "%d of %d files resume at their positions in %s; data that "+
+		"Flume delivered after it wrote this file (within writePosInterval of a kill) is repeated", len(c.Marks), len(list), name)
 	return nil
 }
 
@@ -102,8 +99,8 @@ func (c *carrier) spooldir() error {
 	spool := c.Path(c.spool)
 	dir, err := c.Files.OpenDir(spool)
 	if errors.Is(err, fs.ErrNotExist) {
-		c.Note("spoolDir", migrate.Differs, "%s is not here: import on the agent's machine, "+
-			"after it has stopped, to go on where it was", spool)
+		c.Note("spoolDir", migrate.Differs, "%s does not exist: to resume at the agent's "+
+			"positions, import on its machine after it has stopped", spool)
 		return nil
 	} else if err != nil {
 		return err
@@ -123,22 +120,21 @@ func (c *carrier) spooldir() error {
 	meta := filepath.Join(tracker, ".flumespool-main.meta")
 	text, err := c.Read(meta)
 	if err != nil {
-		return fmt.Errorf("position of the file in work: %w", err)
+		return fmt.Errorf("position of the unfinished file: %w", err)
 	}
 	if text == nil {
 		return nil // no file was in progress
 	}
 	file, offset, err := spoolPosition(text)
 	if err != nil {
-		c.Note("trackerDir", migrate.Differs, "%s cannot be read (%v): "+
-			"the file that Flume was in the middle of is read from its beginning, "+
-			"and what was delivered of it comes twice", meta, err)
+		c.Note("trackerDir", migrate.Differs, "%s cannot be read (%v): the unfinished file "+
+			"is read from its beginning, and repeats the data that Flume has delivered", meta, err)
 		return nil
 	}
 	rel, err := filepath.Rel(spool, c.Path(file))
 	if rel = filepath.ToSlash(rel); err != nil || !fs.ValidPath(rel) {
-		c.Note("trackerDir", migrate.Differs, "the file that Flume was in the middle of, %s, "+
-			"is not beneath %s: it is read from its beginning",
+		c.Note("trackerDir", migrate.Differs, "the unfinished file %s is not in %s: "+
+			"it is read from its beginning",
 			file, spool)
 		return nil
 	}
@@ -152,9 +148,8 @@ func (c *carrier) spooldir() error {
 	c.Note(
 		"trackerDir",
 		migrate.Differs,
-		"%s, which Flume was in the middle of, goes on at byte %d; "+
-			"what it delivered and had not noted yet, "+
-			"one batch at most, comes twice",
+		"the unfinished file %s resumes at byte %d; at most one batch "+
+			"is repeated, which Flume delivered before it wrote the position",
 		rel,
 		c.Marks[before].Watermark.Num,
 	)

@@ -22,8 +22,8 @@ type converter struct {
 	told     map[*part]bool // sink groups that already have a note
 }
 
-func (c *converter) note(p *part, key string, w migrate.Weight, format string, args ...any) {
-	n := migrate.Note{Key: c.agent.name + "." + p.kind + "." + p.name, Weight: w,
+func (c *converter) note(p *part, key string, k migrate.Kind, format string, args ...any) {
+	n := migrate.Note{Key: c.agent.name + "." + p.kind + "." + p.name, Kind: k,
 		Text: fmt.Sprintf(format, args...)}
 	if key != "" {
 		n.Key += "." + key
@@ -43,8 +43,8 @@ func (c *converter) put(
 
 func (c *converter) convert() {
 	c.files, c.told = make(map[string]int), make(map[*part]bool)
-	c.put(0, "# Made from the Flume agent %s by `penstock import flume`. Read what it said "+
-		"before the first start.", c.agent.name)
+	c.put(0, "# Converted from the Flume agent %s by `penstock import flume`. Read its "+
+		"notes before the first start.", c.agent.name)
 	c.put(0, "state: ./state")
 	c.put(0, "pipelines:")
 	if len(c.agent.sources) == 0 {
@@ -59,7 +59,7 @@ func (c *converter) convert() {
 	for _, list := range [][]*part{c.agent.sources, c.agent.sinks, c.agent.groups} {
 		for _, p := range list {
 			for _, key := range p.unused() {
-				c.note(p, key, migrate.Lost, "%s", "is not known here")
+				c.note(p, key, migrate.Lost, "%s", "is not a known option")
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c *converter) source(s *part, name string) {
 			return
 		}
 	default:
-		c.noSource(s, "type", "a source %q does not exist here; "+
+		c.noSource(s, "type", "penstock has no source %q; "+
 			"penstock reads files (spool_dir, tail)", kind)
 		return
 	}
@@ -133,9 +133,8 @@ func (c *converter) tailCommand(s *part) bool {
 	words := strings.Fields(s.get("command"))
 	if len(words) < 3 || words[0] != "tail" || !slices.Contains(words, "-F") &&
 		!slices.Contains(words, "-f") {
-		c.noSource(s, "command", "an exec source does not exist here, as what its command prints "+
-			"while the agent is down is lost; "+
-			"write its output to a file and use tail")
+		c.noSource(s, "command", "not converted, because the command's output is lost while "+
+			"the agent is down; write the output to a file and use tail")
 		return false
 	}
 	file := words[len(words)-1]
@@ -147,8 +146,8 @@ func (c *converter) tailCommand(s *part) bool {
 		s,
 		"command",
 		migrate.Differs,
-		"tail reads %s itself: over rotation, and from its checkpoint "+
-			"after a restart",
+		"the source tail reads %s itself, follows rotation, and resumes "+
+			"at its checkpoint",
 		file,
 	)
 	for _, key := range []string{"restart", "restartThrottle", "logStdErr", "batchSize",
@@ -167,18 +166,17 @@ func (c *converter) channel(ch *part) {
 		c.note(
 			ch,
 			"type",
-			migrate.Needless,
-			"the files themselves are the queue, and a checkpoint says "+
-				"how far each is delivered; a kill "+
-				"loses nothing",
+			migrate.Unneeded,
+			"penstock has no channel: unread data stays in the files, "+
+				"and the checkpoint has the position in each; a kill loses nothing",
 		)
 	case "file":
-		c.note(ch, "type", migrate.Needless, "the files themselves are the queue; "+
-			"but what is in this channel at the moment is not carried "+
-			"over: stop the agent's sources first, and the agent when the channel is empty")
+		c.note(ch, "type", migrate.Unneeded, "penstock has no channel: unread data stays "+
+			"in the files. Data in this channel is not imported: stop the agent's sources "+
+			"first, and the agent when the channel is empty")
 	default:
-		c.note(ch, "type", migrate.Lost, "a channel %q does not exist here: "+
-			"what other programs put into it or take from it is not reached", kind)
+		c.note(ch, "type", migrate.Lost, "penstock has no channel %q, and cannot "+
+			"exchange data with other programs through it", kind)
 	}
 }
 
@@ -199,17 +197,17 @@ func (c *converter) routes(s *part) {
 	if s.has("selector.type") && strings.EqualFold(s.get("selector.type"), "multiplexing") {
 		s.below("selector")
 		c.note(s, "selector.type", migrate.Lost, "%s",
-			"a multiplexing selector looks at headers, which records here do not have: every "+
-				"route gets every record; give each a `where`")
+			"records have no headers for a multiplexing selector: every route gets every "+
+				"record; add a `where` to each")
 	}
 	if s.has("selector.optional") {
 		c.note(s, "selector.optional", migrate.Differs, "%s",
-			"each route has its own checkpoint, and one that is stuck holds up no other")
+			"each route has its own checkpoint, so a stuck route delays no other")
 	}
 	switch len(channels) {
 	case 0:
 		c.broken++
-		c.note(s, "channels", migrate.Lost, "%s", "the source has no channel, and so no sink")
+		c.note(s, "channels", migrate.Lost, "%s", "the source has no channel, so it has no sink")
 	case 1:
 		c.sink(s, channels[0], 2, "")
 	default:

@@ -38,7 +38,7 @@ func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
 		n, err := strconv.Atoi(g.get("processor.priority." + s.name))
 		if err != nil && !c.told[g] {
 			c.note(g, "processor.type", migrate.Differs,
-				"sink %s has no priority that is a number; read the order of failover", s.name)
+				"sink %s has no numeric priority; check the order of failover", s.name)
 		}
 		return n
 	}
@@ -53,8 +53,8 @@ func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
 	}
 	if !c.told[g] {
 		c.note(g, "processor.type", migrate.Differs, "%s",
-			"a sink is down while its breaker is open, after a few failures in a row; one batch "+
-				"at a time tries whether it is back, after 0.5 s to 30 s (docs/sink-failover.md)")
+			"a sink is down while its breaker is open, after a few consecutive failures; single "+
+				"batches probe it at intervals of 0.5 s to 30 s (docs/sink-failover.md)")
 	}
 	c.told[g] = true
 	g.below("processor")

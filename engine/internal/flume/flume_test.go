@@ -71,24 +71,24 @@ func TestEveryKeyIsAccountedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := func(n migrate.Note) bool {
-			return n.Key == "a.sources.s.noSuchKey" && n.Weight == migrate.Lost && n.Line == 12
+			return n.Key == "a.sources.s.noSuchKey" && n.Kind == migrate.Lost && n.Line == 12
 		}
 		if !slices.ContainsFunc(r.Notes, said) {
-			t.Errorf("%s: nobody says that noSuchKey is lost: %v", kind, r.Notes)
+			t.Errorf("%s: no note has noSuchKey as lost: %v", kind, r.Notes)
 		}
 	}
 }
 
 func TestConvertRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":             "no agent is declared here",
-		"color = blue": "no agent is declared here",
-		"a.sources=s\nb.sources=s": "several agents are declared here (a, b): " +
-			"name one with --agent",
-		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \u and its four ` +
+		"":             "the file declares no agent",
+		"color = blue": "the file declares no agent",
+		"a.sources=s\nb.sources=s": "the file declares several agents (a, b): " +
+			"select one with --agent",
+		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends inside \u and its four ` +
 			`hexadecimal digits`,
-		"x=\\uzzzz": `line 1: "\\uzzzz": \uzzzz is no character; ` +
-			`four hexadecimal digits follow \u`,
+		"x=\\uzzzz": `line 1: "\\uzzzz": \uzzzz is not a character; ` +
+			`\u needs four hexadecimal digits`,
 	} {
 		_, err := Convert(text, "")
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -96,7 +96,7 @@ func TestConvertRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Convert("a.sources=s", "b"); err == nil ||
-		err.Error() != `no agent "b" is declared here, only a` {
+		err.Error() != `the file declares no agent "b", only a` {
 		t.Error(err)
 	}
 }
@@ -179,7 +179,7 @@ func FuzzConvert(f *testing.F) {
 	)
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := Convert(text, "")
-		if err == nil && !strings.HasPrefix(r.Config, "# Made from the Flume agent") {
+		if err == nil && !strings.HasPrefix(r.Config, "# Converted from the Flume agent") {
 			t.Errorf("%q", r.Config)
 		}
 	})

@@ -54,8 +54,8 @@ func readProperties(text string) ([]property, error) {
 			continue
 		}
 		if len(all) == maxProperties {
-			return nil, fmt.Errorf("line %d: more than %d properties: "+
-				"this is no Flume agent's file", first, maxProperties)
+			return nil, fmt.Errorf("line %d: more than %d properties: this is not a "+
+				"configuration of a Flume agent", first, maxProperties)
 		}
 		at[key] = len(all)
 		all = append(all, p)
@@ -110,11 +110,11 @@ func unescape(s string) (string, error) {
 		i++
 		if s[i] == 'u' {
 			if i+5 > len(s) {
-				return "", fmt.Errorf(`%q ends within \u and its four hexadecimal digits`, s)
+				return "", fmt.Errorf(`%q ends inside \u and its four hexadecimal digits`, s)
 			}
 			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
 			if err != nil {
-				return "", fmt.Errorf(`%q: \u%s is no character; four hexadecimal digits follow \u`,
+				return "", fmt.Errorf(`%q: \u%s is not a character; \u needs four hexadecimal digits`,
 					s, s[i+1:i+5])
 			}
 			units = append(units, uint16(n))

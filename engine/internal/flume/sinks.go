@@ -17,7 +17,7 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	var usable []*part
 	for _, k := range sinks {
 		if sinkKind(k) == "" {
-			c.note(k, "type", migrate.Lost, "a sink %q does not exist here", k.get("type"))
+			c.note(k, "type", migrate.Lost, "penstock has no sink %q", k.get("type"))
 			for key := range k.set {
 				k.used[key] = true
 			}
@@ -27,9 +27,9 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	}
 	if len(usable) == 0 {
 		c.broken++
-		c.put(depth, "# no sink: write one. Flume's channel %s had %s", channel, described(sinks))
+		c.put(depth, "# no sink: add one. Flume's channel %s had %s", channel, described(sinks))
 		if len(sinks) == 0 {
-			c.note(s, "channels", migrate.Lost, "no sink drains channel %s", channel)
+			c.note(s, "channels", migrate.Lost, "channel %s has no sink", channel)
 		}
 		return
 	}
@@ -55,22 +55,20 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	for _, k := range usable[1:] {
 		if sinkKind(k) != "http" || sinkKind(first) != "http" {
 			c.note(k, "channel", migrate.Differs,
-				"several sinks drained channel %s, each a share of it; "+
-					"sink %s gets everything here",
+				"several sinks shared the data of channel %s; "+
+					"sink %s gets all of it here",
 				channel, first.name)
 		}
 	}
 	if sinkKind(first) == "http" {
-		c.put(depth, "batch: { records: 1 } # a request per record, as Flume sends them; "+
-			"a receiver that takes many lines is many "+
-			"times as fast")
+		c.put(depth, "batch: { records: 1 } # one request per record, as in Flume; "+
+			"larger batches are much faster if the receiver accepts several lines")
 	}
 }
 
-const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are retried; " +
-	"400, 413 and 422 make dead letters; any other " +
-	"answer holds the worker until it is " +
-	"mended (docs/sinks-http.md)"
+const statusHandling = "2xx means delivered; 408, 425, 429 and 5xx are retried; " +
+	"400, 413 and 422 make dead letters; any other status pauses the worker until the cause " +
+	"is fixed (docs/sinks-http.md)"
 
 func described(sinks []*part) string {
 	if len(sinks) == 0 {
@@ -111,14 +109,12 @@ func (c *converter) grouped(sinks []*part) {
 		switch strings.ToLower(g.get("processor.type")) {
 		case "failover":
 			c.note(g, "processor.type", migrate.Differs, "%s",
-				"there are no priorities: all of them work at the same time, each as fast as "+
-					"it can, "+
-					"and one that fails gets only probes")
+				"there are no priorities: all sinks work concurrently, each at its own speed, "+
+					"and a failing one gets only probes")
 		case "load_balance":
 			c.note(g, "processor.type", migrate.Differs, "%s",
-				"each is a worker with its own window; the next batch goes to the one "+
-					"that is expected "+
-					"to be done first (flow.dispatch)")
+				"each sink is a worker with its own window; the next batch goes to the worker "+
+					"that is expected to finish it first (flow.dispatch)")
 		}
 		g.below("processor")
 	}
@@ -127,7 +123,7 @@ func (c *converter) grouped(sinks []*part) {
 func (c *converter) fileSink(k *part, depth int, route string) {
 	dir := k.get("sink.directory")
 	if dir == "" {
-		c.note(k, "sink.directory", migrate.Lost, "%s", "is missing: name the file as path")
+		c.note(k, "sink.directory", migrate.Lost, "%s", "is missing: set path to the file")
 	}
 	name := k.name
 	if c.files[path.Join(dir, name)]++; c.files[path.Join(dir, name)] > 1 {
@@ -136,7 +132,7 @@ func (c *converter) fileSink(k *part, depth int, route string) {
 			k,
 			"channel",
 			migrate.Differs,
-			"two routes would write one file: the second writes %s",
+			"two routes would write to one file: the second writes to %s",
 			name+".log",
 		)
 	}
@@ -146,11 +142,11 @@ func (c *converter) fileSink(k *part, depth int, route string) {
 	c.put(depth+1, "format: raw")
 	if k.get("sink.rollInterval") != "0" {
 		c.note(k, "sink.rollInterval", migrate.Differs,
-			"everything goes into %s, which is not rotated by time", file)
+			"all records go to %s, which is not rotated by time", file)
 	}
 	if kind := k.get("sink.serializer"); kind != "" && !strings.EqualFold(kind, "TEXT") {
 		c.note(k, "sink.serializer", migrate.Lost,
-			"%s does not exist here: the record's bytes are written, and a line end", kind)
+			"penstock has no %s: the record's bytes and a line end are written", kind)
 	}
 	for _, key := range []string{"batchSize", "sink.batchSize", "sink.pathManager",
 		"sink.pathManager.extension", "sink.pathManager.prefix", "sink.serializer.appendNewline"} {
@@ -167,7 +163,7 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 		if e := k.get("endpoint"); e != "" {
 			endpoints = append(endpoints, e)
 		} else {
-			c.note(k, "endpoint", migrate.Lost, "%s", "is missing: name the URL in endpoints")
+			c.note(k, "endpoint", migrate.Lost, "%s", "is missing: add the URL to endpoints")
 		}
 	}
 	c.put(depth, "http:")
@@ -200,17 +196,17 @@ func (c *converter) httpRest(k *part) {
 	}
 	if k.has("requestTimeout") {
 		c.note(k, "requestTimeout", migrate.Differs, "%s",
-			"how long an answer may take is learnt from the round trips; flow.timeout fixes "+
-				"it, flow.abandon ends it")
+			"the timeout adapts to the measured round trips; flow.timeout fixes it, and "+
+				"flow.abandon bounds each attempt")
 	}
 	for _, prefix := range []string{"backoff", "rollback", "incrementMetrics"} {
 		for _, key := range k.below(prefix) {
-			c.note(k, key, migrate.Differs, "%s", whatAnswersMean)
+			c.note(k, key, migrate.Differs, "%s", statusHandling)
 		}
 	}
 	for _, key := range []string{"defaultBackoff", "defaultRollback", "defaultIncrementMetrics"} {
 		if k.has(key) {
-			c.note(k, key, migrate.Differs, "%s", whatAnswersMean)
+			c.note(k, key, migrate.Differs, "%s", statusHandling)
 		}
 	}
 }

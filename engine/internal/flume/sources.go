@@ -24,7 +24,7 @@ func (c *converter) spooldir(s *part) {
 	c.put(3, "spool_dir:")
 	dir := s.get("spoolDir")
 	if dir == "" {
-		c.note(s, "spoolDir", migrate.Lost, "%s", "is missing: name the directory as path")
+		c.note(s, "spoolDir", migrate.Lost, "%s", "is missing: set path to the directory")
 	}
 	c.put(4, "path: %s", quote(dir))
 	c.spoolNames(s)
@@ -36,7 +36,7 @@ func (c *converter) spooldir(s *part) {
 	case "", "oldest":
 	default:
 		c.note(s, "consumeOrder", migrate.Differs,
-			"%s does not exist here: the oldest file comes first", order)
+			"%s is not available: the oldest file comes first", order)
 	}
 	delay := spoolPollDelay
 	if n, err := strconv.Atoi(s.get("pollDelay")); err == nil && n > 0 {
@@ -50,13 +50,12 @@ func (c *converter) spooldir(s *part) {
 	c.eventHeaders(s)
 	for _, key := range []string{"batchSize", "maxBackoff", "backoff", "bufferMaxLines"} {
 		if s.has(key) {
-			c.note(s, key, migrate.Needless, "%s", map[string]string{
-				"batchSize": "counts events of a channel's transaction; " +
-					"here a batch is what goes to a worker at once (batch)",
-				"maxBackoff": "waits for a channel that is full; " +
-					"here reading waits until there is room, and what a receiver " +
-					"refuses waits as retry says",
-				"backoff":        "as maxBackoff",
+			c.note(s, key, migrate.Unneeded, "%s", map[string]string{
+				"batchSize": "limits a channel's transaction; " +
+					"batch limits the records of one delivery",
+				"maxBackoff": "waits for a full channel; penstock stops reading " +
+					"while its memory is full, and retry sets the waits of refused batches",
+				"backoff":        "see maxBackoff",
 				"bufferMaxLines": "is obsolete in Flume, too",
 			}[key])
 		}
@@ -70,12 +69,12 @@ func (c *converter) spoolNames(s *part) {
 		switch {
 		case !ok:
 			c.note(s, "includePattern", migrate.Lost,
-				"%q is no glob, and cannot be made one: every file is read; write include yourself",
+				"%q cannot be converted to globs: every file is read; add an include",
 				pattern)
 		default:
 			if wider {
 				c.note(s, "includePattern", migrate.Differs,
-					"%q became %s, which match more names: look at them", pattern, quotes(list))
+					"%q became %s, which may match more names: check them", pattern, quotes(list))
 			}
 			c.put(4, "include: %s", quotes(list))
 		}
@@ -87,8 +86,8 @@ func (c *converter) spoolNames(s *part) {
 		switch {
 		case !ok || wider:
 			c.note(s, "ignorePattern", migrate.Lost,
-				"%q is no glob, and cannot be made one: nothing is left out; "+
-					"write exclude yourself", pattern)
+				"%q cannot be converted to globs: no file is excluded; "+
+					"add an exclude", pattern)
 		default:
 			exclude = list
 		}
@@ -115,20 +114,19 @@ func (c *converter) spoolFinished(s *part) {
 	case tracked:
 		c.put(4, "finished: keep")
 		c.note(s, "trackingPolicy", migrate.Differs, "%s",
-			"the checkpoint remembers what is delivered; files that Flume had done before "+
-				"are in it where import has made one (--out, on the agent's machine); "+
-				"else move them away before the first start")
+			"finished files are recorded in the checkpoint. Files that Flume has finished are "+
+				"in it if import created it (--out, on the agent's machine). Otherwise move "+
+				"them away before the first start")
 		return
 	default:
 		c.put(4, "finished: rename")
 	}
 	c.put(4, "suffix: %s", quote(suffix))
 	c.note(s, "spoolDir", migrate.Differs, "%s",
-		"files that Flume has renamed are skipped; "+
-			"the one that it was in the middle of goes on "+
-			"where trackerDir says, where import has made a checkpoint (--out, on the agent's "+
-			"machine); else it is delivered from its "+
-			"beginning, and what Flume had delivered of it comes twice")
+		"files that Flume has renamed are skipped. An unfinished file resumes at the position "+
+			"in trackerDir if import created the checkpoint (--out, on the agent's machine). "+
+			"Otherwise it is delivered from its beginning, and repeats the data that Flume "+
+			"has delivered")
 }
 
 // deserializer writes the options that split a file into records.
@@ -141,15 +139,15 @@ func (c *converter) deserializer(s *part) {
 		} else if n, err := strconv.Atoi(s.get("bufferMaxLineLength")); err == nil && n > 0 {
 			length = n
 		}
-		c.put(4, "max_record: %dB # bytes, where Flume counts characters; "+
-			"longer lines are cut into pieces, as there", length)
+		c.put(4, "max_record: %dB # bytes; Flume counts characters. "+
+			"Longer lines are split, as in Flume", length)
 		s.has("deserializer.outputCharset")
 	default:
 		c.note(
 			s,
 			"deserializer",
 			migrate.Lost,
-			"%s does not exist here: files are read line by line",
+			"penstock has no %s: files are read line by line",
 			kind,
 		)
 		s.below("deserializer")
@@ -171,7 +169,7 @@ func (c *converter) charset(s *part) {
 	case name != "":
 		c.put(4, "encoding: %s", name)
 	case set != "" && set != "UTF-8" && set != "UTF8" && set != "US-ASCII":
-		c.note(s, "inputCharset", migrate.Lost, "%s is not decoded: the bytes go on as they are",
+		c.note(s, "inputCharset", migrate.Lost, "%s is not decoded: the bytes are delivered unchanged",
 			s.get("inputCharset"))
 	}
 	s.has("inputCharset")
@@ -182,10 +180,9 @@ func (c *converter) charset(s *part) {
 		c.put(4, "decode_error: drop")
 	default:
 		c.note(s, "decodeErrorPolicy", migrate.Differs, "%s",
-			"bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
-				"U+FFFD into JSON; the source does not stop at them, as FAIL does (decode_error: "+
-				"fail stops the file, dead_letter "+
-				"buries the record)")
+			"invalid UTF-8 does not stop the source as FAIL does: raw bodies and files get the "+
+				"bytes unchanged, JSON gets U+FFFD. Other choices are decode_error: fail, which "+
+				"stops at the file, and dead_letter")
 	}
 	s.has("decodeErrorPolicy")
 }
@@ -195,27 +192,24 @@ func (c *converter) eventHeaders(s *part) {
 	for _, key := range []string{"fileHeader", "basenameHeader", "byteOffsetHeader"} {
 		if on(s.get(key)) {
 			c.note(s, key, migrate.Differs, "%s",
-				"records have no headers; the file and the place in it are meta.file and "+
-					"meta.offset in "+
-					"expressions, such as set: {file: meta.file}")
+				"records have no headers; expressions have the file as meta.file and the offset "+
+					"as meta.offset, for example set: {file: meta.file}")
 		}
 	}
 	s.has("fileHeaderKey")
 	s.has("basenameHeaderKey")
 }
 
-// needlessOfTaildir are options of TAILDIR without an equivalent, and the reasons.
-var needlessOfTaildir = map[string]string{
+// unneededOfTaildir are options of TAILDIR without an equivalent, and the reasons.
+var unneededOfTaildir = map[string]string{
 	"idleTimeout":      "files are closed and opened again as needed",
-	"writePosInterval": "the checkpoint is written as checkpoint says",
-	"batchSize": "counts events of a channel's transaction; " +
-		"here a batch is what goes to a worker at once (batch)",
-	"maxBatchCount": "the files are read side by side, none can starve another",
-	"backoffSleepIncrement": "an idle file is " +
-		"looked at ever more rarely here, too",
-	"maxBackoffSleep": "an idle file is looked at ever more rarely here, too",
-	"cachePatternMatching": "names are matched when " +
-		"a directory has changed",
+	"writePosInterval": "the option checkpoint sets when positions are written",
+	"batchSize": "limits a channel's transaction; " +
+		"batch limits the records of one delivery",
+	"maxBatchCount":         "files are read concurrently, and none can starve another",
+	"backoffSleepIncrement": "idle files are checked at increasing intervals here, too",
+	"maxBackoffSleep":       "idle files are checked at increasing intervals here, too",
+	"cachePatternMatching":  "names are matched when a directory changes",
 }
 
 // taildir writes a tail source.
@@ -227,7 +221,7 @@ func (c *converter) taildir(s *part) {
 		key := "filegroups." + group
 		pattern := s.get(key)
 		if pattern == "" {
-			c.note(s, key, migrate.Lost, "%s", "is missing: the group names no files")
+			c.note(s, key, migrate.Lost, "%s", "is missing: the group has no files")
 			continue
 		}
 		// The directory is literal; the last element is a regular expression.
@@ -238,7 +232,7 @@ func (c *converter) taildir(s *part) {
 				s,
 				key,
 				migrate.Lost,
-				"%q is no glob, and cannot be made one: write include yourself",
+				"%q cannot be converted to globs; add an include",
 				name,
 			)
 			continue
@@ -248,7 +242,7 @@ func (c *converter) taildir(s *part) {
 				s,
 				key,
 				migrate.Differs,
-				"%q became %s, which match more names: look at them",
+				"%q became %s, which may match more names: check them",
 				name,
 				quotes(list),
 			)
@@ -274,12 +268,12 @@ func (c *converter) taildir(s *part) {
 	c.progress = append(c.progress, progress{positions: file})
 	c.eventHeaders(s)
 	for _, key := range s.below("headers") {
-		c.note(s, key, migrate.Differs, "%s", "records have no headers; set: {name: "+
-			"\"'value'\"} behind a where over meta.file gives them a field")
+		c.note(s, key, migrate.Differs, "%s", "records have no headers; to add a field, "+
+			"use set: {name: \"'value'\"} after a where over meta.file")
 	}
-	for key, why := range needlessOfTaildir {
+	for key, why := range unneededOfTaildir {
 		if s.has(key) {
-			c.note(s, key, migrate.Needless, "%s", why)
+			c.note(s, key, migrate.Unneeded, "%s", why)
 		}
 	}
 }
@@ -299,7 +293,7 @@ func (c *converter) processors(s *part) {
 			pattern := s.get(p + "regex")
 			if _, err := regexp.Compile(pattern); err != nil {
 				c.note(s, p+"regex", migrate.Lost,
-					"%q is not a regular expression of Go (%v): every record goes through",
+					"%q is not a regular expression of Go (%v): every record passes",
 					pattern, err)
 				break
 			}
@@ -309,9 +303,8 @@ func (c *converter) processors(s *part) {
 			}
 			list = append(list, not+"(message matches "+strconv.Quote(pattern)+")")
 		default:
-			c.note(s, p+"type", migrate.Lost, "an interceptor %q does not exist here; "+
-				"what it did to headers has no receiver, what it did "+
-				"to bodies can be a processor (docs/processors.md)", kind)
+			c.note(s, p+"type", migrate.Lost, "penstock has no interceptor %q. Records have no "+
+				"headers; use a processor to change bodies (docs/processors.md)", kind)
 		}
 		s.below(strings.TrimSuffix(p, "."))
 	}

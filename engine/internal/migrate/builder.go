@@ -28,8 +28,8 @@ func NewBuilder(comment string) *Builder {
 }
 
 // Note adds a note about a setting.
-func (b *Builder) Note(v *Value, w Weight, format string, args ...any) {
-	b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Weight: w,
+func (b *Builder) Note(v *Value, k Kind, format string, args ...any) {
+	b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Kind: k,
 		Text: fmt.Sprintf(format, args...)})
 }
 
@@ -106,17 +106,17 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	b.processors(append(slices.Clone(p.Processors), r.Processors...), depth)
 	if r.Sink.Kind == "" {
 		b.broken++
-		b.out.Put(depth, "# no sink: write one. The original had %s", r.Missing)
+		b.out.Put(depth, "# no sink: add one. The original had %s", r.Missing)
 		return
 	}
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result ends the config. It adds a note with weight Lost for each setting of top that was not
+// Result ends the config. It adds a note with kind Lost for each setting of top that was not
 // read.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
-		b.Note(v, Lost, "has no equivalent here, and was left out")
+		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")
 	}
 	if len(b.names.taken) == 0 {
 		b.broken++

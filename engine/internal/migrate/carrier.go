@@ -30,8 +30,8 @@ type Carrier struct {
 }
 
 // Note adds a note about a file or setting.
-func (c *Carrier) Note(key string, w Weight, format string, args ...any) {
-	c.Notes = append(c.Notes, Note{Key: c.Prefix + key, Weight: w,
+func (c *Carrier) Note(key string, k Kind, format string, args ...any) {
+	c.Notes = append(c.Notes, Note{Key: c.Prefix + key, Kind: k,
 		Text: fmt.Sprintf(format, args...)})
 }
 
@@ -66,7 +66,7 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, MaxStored+1))
 	if err == nil && len(text) > MaxStored {
-		err = fmt.Errorf("%s is larger than %d bytes: it was not written by %s", name, MaxStored,
+		err = fmt.Errorf("%s is larger than %d bytes: %s did not write it", name, MaxStored,
 			c.Program)
 	}
 	return text, err
@@ -87,12 +87,13 @@ func (c *Carrier) Resume(s Stood) error {
 		}
 	}
 	if base == "" {
-		c.Note(s.File, Differs, "is gone: data that %s had not read of it is lost", c.Program)
+		c.Note(s.File, Differs, "does not exist anymore: data that %s had not read from it is "+
+			"lost", c.Program)
 		return nil
 	}
 	label := path.Join(path.Dir(filepath.ToSlash(full)), base)
 	if base != filepath.Base(full) {
-		c.Note(s.File, Differs, "is %s by now, and is read on under that name", base)
+		c.Note(s.File, Differs, "is now %s, and is read under that name", base)
 	}
 	return c.Mark(dir, base, label, s.Offset, false)
 }
@@ -151,8 +152,8 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	}
 	switch {
 	case at > info.Size:
-		c.Note(label, Differs, "has %d bytes, and %s had read %d: "+
-			"it was rewritten, and is read from its beginning", info.Size, c.Program, at)
+		c.Note(label, Differs, "has %d bytes, but %s had read %d: it was rewritten, and is read "+
+			"from its beginning", info.Size, c.Program, at)
 		return nil
 	case at <= 0:
 		return nil
@@ -163,8 +164,8 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 			return err
 		}
 		if begin < at {
-			c.Note(label, Differs, "%s stood at byte %d, in the middle of a line: "+
-				"%d bytes before it come twice", c.Program, at, at-begin)
+			c.Note(label, Differs, "the position of %s, byte %d, is inside a line: the %d bytes "+
+				"before it are repeated", c.Program, at, at-begin)
 		}
 		if at = begin; at == 0 {
 			return nil
@@ -176,8 +177,8 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 		return err
 	}
 	if compressed(head) {
-		c.Note(label, Differs, "is compressed: it is read from its beginning, and what %s "+
-			"delivered of it comes twice", c.Program)
+		c.Note(label, Differs, "is compressed: it is read from its beginning, and repeats the "+
+			"data that %s delivered", c.Program)
 		return nil
 	}
 	if _, err := f.ReadAt(before, at-int64(len(before))); err != nil && err != io.EOF {
@@ -195,7 +196,7 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	}
 	c.Marks = append(c.Marks, stream.Mark{
 		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
-		Watermark: stream.Position{Num: at}, Finished: finished, Note: fingerprint.String(),
+		Watermark: stream.Position{Num: at}, Finished: finished, Metadata: fingerprint.String(),
 	})
 	return nil
 }

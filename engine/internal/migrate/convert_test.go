@@ -76,10 +76,10 @@ func TestConvert(t *testing.T) {
 func TestConvertRefuses(t *testing.T) {
 	for _, c := range []struct{ program, file, text, want string }{
 		{"filebeat", "", "a: [", "line"},
-		{"filebeat", "", "- a\n", "line 1: not a mapping at the top"},
+		{"filebeat", "", "- a\n", "line 1: the top level is not a mapping"},
 		{"fluent-bit", "", "[INPUT\n", `line 1: "[INPUT" is not a section: want [NAME]`},
-		{"fluent-bit", "", "# only\nname tail\n", "not a mapping at the top"},
-		{"fluent-bit", "", "@SET a=b\nName tail\n", `line 2: "Name tail" stands before the first section`},
+		{"fluent-bit", "", "# only\nname tail\n", "the top level is not a mapping"},
+		{"fluent-bit", "", "@SET a=b\nName tail\n", `line 2: "Name tail" is before the first section`},
 		{"fluent-bit", "", "a: b\n", "it is not a configuration of Fluent Bit"},
 		{"vector", "x.toml", "[sources\n", "toml"},
 		{"vector", "x.yaml", "a: {b\n", "line"},

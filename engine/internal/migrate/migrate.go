@@ -13,46 +13,46 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Weight is the severity of a note for the migration.
-type Weight string
+// Kind is the severity of a note for the migration.
+type Kind string
 
-// The weights, in decreasing severity.
+// The kinds, in decreasing severity.
 const (
-	Lost     Weight = "lost"     // no equivalent exists: the config does less than the original
-	Differs  Weight = "differs"  // it works in a different way
-	Needless Weight = "needless" // no setting is needed for the same effect
+	Lost     Kind = "lost"     // no equivalent exists: the config does less than the original
+	Differs  Kind = "differs"  // it works in a different way
+	Unneeded Kind = "unneeded" // no setting is needed for the same effect
 )
 
 // Note describes a setting without an exact equivalent.
 type Note struct {
-	Line   int    // in the original file; 0 if it is not known or the note is about the whole file
-	Key    string // the setting's key or the part's name
-	Weight Weight
-	Text   string
+	Line int    // in the original file; 0 if it is not known or the note is about the whole file
+	Key  string // the setting's key or the part's name
+	Kind Kind
+	Text string
 }
 
 // String returns the note as one line of text.
 func (n Note) String() string {
 	if n.Line == 0 {
-		return fmt.Sprintf("%s: %s: %s", n.Weight, n.Key, n.Text)
+		return fmt.Sprintf("%s: %s: %s", n.Kind, n.Key, n.Text)
 	}
-	return fmt.Sprintf("%s: line %d: %s: %s", n.Weight, n.Line, n.Key, n.Text)
+	return fmt.Sprintf("%s: line %d: %s: %s", n.Kind, n.Line, n.Key, n.Text)
 }
 
-// Sort sorts notes by weight, then by line.
+// Sort sorts notes by kind, then by line.
 func Sort(notes []Note) {
 	slices.SortStableFunc(notes, func(x, y Note) int {
-		return cmp.Or(cmp.Compare(rank(x.Weight), rank(y.Weight)), cmp.Compare(x.Line, y.Line))
+		return cmp.Or(cmp.Compare(rank(x.Kind), rank(y.Kind)), cmp.Compare(x.Line, y.Line))
 	})
 }
 
-func rank(w Weight) int { return slices.Index([]Weight{Lost, Differs, Needless}, w) }
+func rank(k Kind) int { return slices.Index([]Kind{Lost, Differs, Unneeded}, k) }
 
 // Result is a converted config with its notes.
 type Result struct {
 	Name     string     // of the converted part: "agent a1", "filebeat"
 	Config   string     // YAML
-	Notes    []Note     // by weight, then by line
+	Notes    []Note     // by kind, then by line
 	Progress []Progress // of sources with stored read positions
 	Runnable bool       // every route has a source and a sink
 }

@@ -166,7 +166,7 @@ func ParseYAML(text string, dots bool) (*Value, error) {
 		return top, nil
 	}
 	if n.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: not a mapping at the top", n.Content[0].Line)
+		return nil, fmt.Errorf("line %d: the top level is not a mapping", n.Content[0].Line)
 	}
 	y := yamlReader{dots: dots}
 	return top, y.group(top, n.Content[0], 0)

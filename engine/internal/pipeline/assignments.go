@@ -345,8 +345,8 @@ func (a *assignments) forget(revoked []revocation) {
 	}
 }
 
-// Lose implements stream.Assignments.
-func (a *assignments) Lose(partitionIDs []string) {
+// Lost implements stream.Assignments.
+func (a *assignments) Lost(partitionIDs []string) {
 	var numbers []uint32
 	cancels := false
 	for _, id := range partitionIDs {
@@ -445,7 +445,7 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	case ctx.Err() != nil || !current():
 	case err != nil:
 		a.r.host.log.Warn("a partition is given up", "partition", f.Part.Name, "error", err)
-		a.Lose([]string{f.Part.ID})
+		a.Lost([]string{f.Part.ID})
 	case !found:
 		a.r.host.stop(fmt.Errorf("partition %q: the sink's ledger does not have it any more", f.Part.Name))
 	default:

@@ -374,12 +374,12 @@ func (k *books) restore(s saving) {
 }
 
 func (k *books) done(p *partition) bool {
-	watermark, above := p.ledger.Mark()
+	watermark, above := p.ledger.Progress()
 	return p.sealed && !k.waits(p.part.ID) && len(above) == 0 && watermark.Compare(p.sealedAt) >= 0
 }
 
 func (k *books) mark(p *partition) stream.Mark {
-	watermark, above := p.ledger.Mark()
+	watermark, above := p.ledger.Progress()
 	return stream.Mark{
 		Part: p.part, Watermark: watermark, Above: above, Finished: p.finished, Waiting: k.waits(p.part.ID),
 		Assignment: p.assignment.number,

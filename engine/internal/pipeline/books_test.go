@@ -36,7 +36,7 @@ func TestTallyCountsOrigins(t *testing.T) {
 	b := lines(part, 0, 5, false)
 	b.Split()
 	b.Drop(0)
-	b.Bury(1, errors.New("no"))
+	b.DeadLetter(1, errors.New("no"))
 	extra := oneMore(b, 2) // one origin, two records
 	extra.Off, extra.Len = 4, 1
 	b.Drop(2) // one of the two: the origin is still delivered

@@ -40,7 +40,7 @@ func TestRoutesAreIndependent(t *testing.T) {
 			case strings.HasSuffix(text, "3"):
 				b.Drop(i)
 			case strings.HasSuffix(text, "77"):
-				b.Bury(i, errors.New("ends in 77"))
+				b.DeadLetter(i, errors.New("ends in 77"))
 			}
 		}
 	})

@@ -17,8 +17,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 		return
 	}
 	for i := range marks {
-		if note := tracker.Note(marks[i]); len(note) <= stream.MaxNote {
-			marks[i].Note = note
+		if note := tracker.Metadata(marks[i]); len(note) <= stream.MaxMetadata {
+			marks[i].Metadata = note
 		}
 	}
 }
@@ -30,7 +30,7 @@ func (r *saver) forget() error {
 	if !ok {
 		return nil
 	}
-	r.deleted = append(r.deleted, tracker.Forget()...)
+	r.deleted = append(r.deleted, tracker.Deleted()...)
 	if len(r.deleted) == 0 {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (m *layeredStore) queueMissing() {
 
 func sameMark(a, b stream.Mark) bool {
 	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting &&
-		a.Note == b.Note && slices.Equal(a.Above, b.Above)
+		a.Metadata == b.Metadata && slices.Equal(a.Above, b.Above)
 }
 
 // failed reports whether saving is impossible until the log is opened again.

@@ -294,7 +294,7 @@ func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 		s, _ := j.next()
 		for i := s.from; i < s.to; i++ {
 			if j.batch.Records[i].State == stream.Kept {
-				j.batch.Bury(i, reason)
+				j.batch.DeadLetter(i, reason)
 			}
 		}
 		j.pop()

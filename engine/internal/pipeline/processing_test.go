@@ -70,7 +70,7 @@ func TestPoisonedProcessors(t *testing.T) {
 						case strings.HasSuffix(text, "1"):
 							b.Drop(i)
 						case strings.HasSuffix(text, "202"):
-							b.Bury(i, errors.New("ends in 202"))
+							b.DeadLetter(i, errors.New("ends in 202"))
 						case strings.HasSuffix(text, "3"):
 							was := b.Records[i]
 							extra := oneMore(b, i)

@@ -51,7 +51,7 @@ func (r *reader) end() {
 // The estimate follows a source that grows while the route does not read.
 func (r *reader) leftBytes() int64 {
 	if e := r.estimator.Load(); e != nil {
-		return (*e).Left()
+		return (*e).Remaining()
 	}
 	return r.left.Load()
 }

@@ -94,7 +94,7 @@ func TestReasonsAreGrouped(t *testing.T) {
 	change := fakeProcessor(func(b *stream.Batch) {
 		b.Split()
 		for i := range b.Records[:len(b.Records)/2] {
-			b.Bury(i, fmt.Errorf("wrapped: %w", &kindError{i}))
+			b.DeadLetter(i, fmt.Errorf("wrapped: %w", &kindError{i}))
 		}
 	})
 	source := &fakeSource{lines: numbered(20), size: 20}

@@ -38,7 +38,7 @@ func (r *saver) load(ctx context.Context) error {
 		if short {
 			behind++
 		}
-		m.Part, m.Note = local.Part, local.Note
+		m.Part, m.Metadata = local.Part, local.Metadata
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}

@@ -149,10 +149,10 @@ func (r *route) open(ctx context.Context) error {
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.saver.memory.places()
 	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace
-		o.Place = places[lane]
+		o.ResumeToken = places[lane]
 	}
 	if reopen := r.slot.reopen.Load(); reopen != nil {
-		o.Place = reopen.Place
+		o.ResumeToken = reopen.ResumeToken
 	}
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)

@@ -409,7 +409,7 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	}
 	r.addMetadata(ahead) // metadata of the data read
 	for i := range met {
-		met[i].Note = ahead[i].Note
+		met[i].Metadata = ahead[i].Metadata
 	}
 	_ = r.memory.save(met, nil)
 }
@@ -423,10 +423,10 @@ func (r *saver) savePlace(saved map[string]string, lanes []stream.Lane) error {
 		return nil
 	}
 	places := r.memory.strays(lanes[0].Name)
-	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartPlace() {
+	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
 		return nil
 	}
-	places[lanes[0].Name] = r.syncer.StartPlace()
+	places[lanes[0].Name] = r.syncer.StartToken()
 	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

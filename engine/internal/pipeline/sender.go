@@ -51,7 +51,7 @@ func (r *sender) open() error {
 	}
 	sender, err := flow.New(flow.Options[*stream.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
-		Bisect: r.bisect, Bury: r.letters.writeRefused, Settled: r.settled, Released: r.released, Failed: r.failed,
+		Bisect: r.bisect, DeadLetter: r.letters.writeRefused, Settled: r.settled, Released: r.released, Failed: r.failed,
 		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, deadLettered: s.Buried})
+	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.ResumeToken, deadLettered: s.DeadLettered})
 }
 
 // settleUnsent settles a batch without records to send.

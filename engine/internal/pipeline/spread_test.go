@@ -57,14 +57,14 @@ func (s *spreadSource) Read(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// Note implements stream.PartitionTracker.
-func (s *spreadSource) Note(stream.Mark) string {
+// Metadata implements stream.PartitionTracker.
+func (s *spreadSource) Metadata(stream.Mark) string {
 	s.noted.Add(1)
 	return "note"
 }
 
-// Forget implements stream.PartitionTracker.
-func (s *spreadSource) Forget() []string { return nil }
+// Deleted implements stream.PartitionTracker.
+func (s *spreadSource) Deleted() []string { return nil }
 
 // Commit implements stream.Reader.
 func (s *spreadSource) Commit(context.Context, []stream.Mark) error {

@@ -65,18 +65,14 @@ func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 func middleOf(b *stream.Batch, s stretch) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {
-		if m > s.from && !sameOrigin(b, m-1, m) {
+		if m > s.from && !stream.SameOrigin(b.Records, m-1, m) {
 			return m
 		}
 	}
 	for m := half; m > s.from; m-- {
-		if !sameOrigin(b, m-1, m) {
+		if !stream.SameOrigin(b.Records, m-1, m) {
 			return m
 		}
 	}
 	return 0
-}
-
-func sameOrigin(b *stream.Batch, i, j int) bool {
-	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
 }

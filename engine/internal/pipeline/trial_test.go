@@ -66,7 +66,7 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 				t.Fatal("it gives up")
 			} else if bury {
 				for i := s.from; i < s.to; i++ {
-					b.Bury(i, errors.New("deadly"))
+					b.DeadLetter(i, errors.New("deadly"))
 				}
 				below = s.from
 				tr.pop()

@@ -25,8 +25,8 @@ type syncingSink struct{ *fakeSink }
 // Sync implements stream.AppendSink.
 func (syncingSink) Sync(context.Context) error { return nil }
 
-// StartPlace implements stream.AppendSink.
-func (syncingSink) StartPlace() string { return "" }
+// StartToken implements stream.AppendSink.
+func (syncingSink) StartToken() string { return "" }
 
 type encodingSink struct{ *fakeSink }
 

@@ -290,7 +290,7 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		if err := once.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
 			t.Fatalf("Read of an empty folder: %v", err)
 		}
-		if got := once.Forget(); !slices.Equal(got, []string{id}) {
+		if got := once.Deleted(); !slices.Equal(got, []string{id}) {
 			t.Errorf("forgotten at the end: %q, want %q", got, id)
 		}
 		if err := once.Close(); err != nil {
@@ -300,7 +300,7 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		a2, b2 := d.restarted(t, a, b)
 		turns(t, 5, 2*time.Second, a2, b2)
-		if got := a2.Forget(); !slices.Equal(got, []string{id}) {
+		if got := a2.Deleted(); !slices.Equal(got, []string{id}) {
 			t.Errorf("forgotten: %q, want %q", got, id)
 		}
 		wantLines(t, d, a2, b2, "4 four")
@@ -323,7 +323,7 @@ func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 		for range 2 {
 			a2 := newRoute(t, d.set(follow.Growing{FromEnd: true}), a.marks)
 			a2.run(t, time.Second)
-			if got := a2.Forget(); len(got) > 0 {
+			if got := a2.Deleted(); len(got) > 0 {
 				t.Errorf("forgotten: %q", got)
 			}
 			stop(t, a2)

@@ -41,8 +41,8 @@ func (g *forgets) publish() {
 	g.ended = nil
 }
 
-// Forget implements stream.PartitionTracker.
-func (r *Reader) Forget() []string {
+// Deleted implements stream.PartitionTracker.
+func (r *Reader) Deleted() []string {
 	r.forgets.mu.Lock()
 	list := r.forgets.list
 	r.forgets.list = nil
@@ -54,7 +54,7 @@ func (r *Reader) Forget() []string {
 	return list
 }
 
-// sweep finds partitions of deleted files for Forget: not listed, not finished and still present,
+// sweep finds partitions of deleted files for Deleted: not listed, not finished and still present,
 // and not held open.
 func (r *Reader) sweep(now time.Duration) {
 	g, c := &r.forgets, r.c

@@ -85,7 +85,7 @@ func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 			m.Part.ID, "error", err)
 		return id, id, false
 	}
-	fingerprint, err := fileid.ParseFingerprint(m.Note)
+	fingerprint, err := fileid.ParseFingerprint(m.Metadata)
 	if err != nil {
 		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its "+
 			"id alone", "file", m.Part.Name, "error", err)

@@ -110,8 +110,10 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	return out
 }
 
-// Note implements stream.PartitionTracker.
-func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
+// Metadata implements stream.PartitionTracker.
+func (r *Reader) Metadata(m stream.Mark) string {
+	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
+}
 
 // remember records the data of the last Fill, which began at the position before. That data is the
 // end of b's data, unless a line end was added, a record was cut or a range was skipped. In these

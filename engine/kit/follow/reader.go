@@ -84,8 +84,8 @@ func (r *Reader) count(name string, n int64) {
 	r.c.h.Count(name, n)
 }
 
-// Left implements stream.Estimator. It returns the unread bytes as of the last listing.
-func (r *Reader) Left() int64 { return max(0, r.left.Load()) }
+// Remaining implements stream.Estimator. It returns the unread bytes as of the last listing.
+func (r *Reader) Remaining() int64 { return max(0, r.left.Load()) }
 
 // Read implements stream.Reader.
 func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {

@@ -37,7 +37,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 // fingerprintOf returns the fingerprint in a stored note. An invalid fingerprint is empty; it was
 // logged when the marks were read.
 func fingerprintOf(m stream.Mark) fileid.Fingerprint {
-	fingerprint, _ := fileid.ParseFingerprint(m.Note)
+	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)
 	return fingerprint
 }
 

@@ -97,6 +97,15 @@ func TestTokens(t *testing.T) {
 			t.Errorf("Holder(%q) = %q, %v", token, name, ok)
 		}
 	}
+	for header, want := range map[string]string{
+		"Bearer secret-a": "alpha", "apikey  secret-b ": "beta",
+		"Basic bm9ib2R5OnNlY3JldC1i": "beta", // nobody:secret-b
+		"":                           "", "Bearer": "", "Basic secret-a": "", "Basic c2VjcmV0LWE=": "", "Digest secret-a": "",
+	} {
+		if name, ok := k.Authorize(header); name != want || ok != (want != "") {
+			t.Errorf("Authorize(%q) = %q, %v", header, name, ok)
+		}
+	}
 	if !listen.NewKeyring("", nil).Empty() || k.Empty() {
 		t.Error("Empty is wrong")
 	}

@@ -24,9 +24,9 @@ func Commands() []*cobra.Command {
 	sim := &cobra.Command{
 		Use:   "sim",
 		Short: "Simulate flow control, backoff and shared media",
-		Long: `Sim runs the simulators that the project's claims are measured with. They are
-exact: the same seed gives the same figures. docs/which-backoff.md and
-docs/flow-control.md show what they say, with the commands that print it again.`,
+		Long: `Sim runs the simulators that the project's claims are measured with. The same seed
+gives the same figures. docs/which-backoff.md and docs/flow-control.md show their
+results, with the commands that print them.`,
 		Example: `  penstock sim flow docs/scenarios/*.yaml
   penstock sim backoff --clients 10,100 --policy full --policy recommended
   penstock sim csma --stations 2,10,64 --json`,

@@ -63,15 +63,16 @@ func newContentionCommand() *cobra.Command {
 		Use:   "backoff [--clients N,N] [--policy NAME|SPEC]...",
 		Short: "Compare policies under contention, or after an outage",
 		Long: `Sim backoff lets clients contend for one row that each wants to update, as in the
-AWS Architecture Blog's "Exponential Backoff And Jitter": read, write back, and on
-a conflict wait and begin again. It prints how long it took until the last client
-was done, and how many writes that cost, mean and standard deviation of a trial.
+AWS Architecture Blog's "Exponential Backoff And Jitter": read, write back, and on a
+conflict wait and start over. It prints the time until the last client was done and the
+number of writes, as mean and standard deviation over the trials.
 
-With --outage the service is away for so long instead, and it prints what each
-policy wastes meanwhile, how late the clients notice that it is back, and how many
-of them come within 50 ms then.
+With --outage, the service is unavailable for the given time instead. It prints the
+number of requests that each policy wastes during the outage, the delay until clients
+notice its end, and the number of clients that return within the same 50 ms.
 
-A policy is a name, whose settings all begin at 10 ms and end at 2 s:
+A policy is a spec for penstock backoff, or one of these names. Their settings begin at
+10 ms and end at 2 s:
 ` + policyNames() + `
 or a spec as penstock backoff takes it.`,
 		Example: `  penstock sim backoff --clients 10,50,100,190 --policy full --policy recommended
@@ -84,13 +85,13 @@ or a spec as penstock backoff takes it.`,
 		},
 	}
 	cmd.Flags().IntSliceVar(&f.clients, "clients", nil,
-		"how many clients, one run each (default 10,50,100,190; 1,100 with --outage)")
+		"numbers of clients, one run each (default 10,50,100,190; 1,100 with --outage)")
 	cmd.Flags().StringArrayVar(&f.policies, "policy", nil,
-		"name or spec, may be given several times (default: all names)")
-	cmd.Flags().IntVar(&f.trials, "trials", 100, "how often each is run")
+		"name or spec; may be repeated (default: all names)")
+	cmd.Flags().IntVar(&f.trials, "trials", 100, "runs of each policy")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
 	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil,
-		"how long the service is away, such as `50ms,5s,10m`")
+		"outages of the service, such as `50ms,5s,10m`")
 	cmd.Flags().Lookup("outage").DefValue = "" // pflag would show []
 	cmd.Flags().BoolVar(&f.asJSON, "json", false,
 		"print a line of JSON for each policy and number of clients")

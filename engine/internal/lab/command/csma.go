@@ -43,18 +43,19 @@ func newCSMACommand() *cobra.Command {
 		Use:   "csma [--stations N,N] [--frame-bits N,N]",
 		Short: "Simulate an Ethernet: CSMA/CD with binary exponential backoff",
 		Long: `Sim csma fills an Ethernet with stations that always have a frame to send, and
-prints which share of the time carries frames:
+prints the share of the time in which the medium carries frames:
 
-    formula   what Metcalfe and Boggs computed in 1976
-    ideal     their model, simulated: in each slot every station sends with 1/Q
-    beb       the real thing: carrier sense, collision, jam, interframe gap, and
-              the truncated binary exponential backoff of 802.3
+    formula   the formula of Metcalfe and Boggs (1976)
+    ideal     their model, simulated: in each slot every station sends with
+              probability 1/Q
+    beb       Ethernet itself: carrier sense, collision, jam, interframe gap, and the
+              truncated binary exponential backoff of 802.3
     lost      frames that 802.3 gives up after 16 collisions
-    in a row  frames whose sender had sent the one before: the winner starts over,
-              who lost waits longer, and so the winner wins again
+    in a row  frames from the sender of the frame before (capture effect): the winner's
+              backoff starts over, while the losers wait longer
 
-802.3 gives up at the 16th collision, after 15 waits; --attempts 17 is the 16
-retries that are often told of.`,
+802.3 gives up at the 16th collision, after 15 waits. Some texts count 16 retries;
+--attempts 17 simulates those.`,
 		Example: `  penstock sim csma --stations 2,10,64 --frame-bits 512,12144
   penstock sim csma --bit-rate 3e6 --slot 16us --frame-bits 4096,1024,512,48 --json
   penstock sim csma --by-retry --stations 2,5,10,32,100`,
@@ -68,12 +69,12 @@ retries that are often told of.`,
 		},
 	}
 	cmd.Flags().IntSliceVar(&f.stations, "stations", []int{2, 5, 10, 32, 64, 256},
-		"how many stations")
+		"numbers of stations, one run each")
 	cmd.Flags().IntSliceVar(&f.frameBits, "frame-bits", []int{512, 4096, 12144}, "bits of a frame")
 	cmd.Flags().Float64Var(&f.bitRate, "bit-rate", 10e6, "bits a second")
 	cmd.Flags().DurationVar(&f.slot, "slot", 0, "slot time (default: 512 bit times)")
 	cmd.Flags().IntVar(&f.attempts, "attempts", 16, "transmissions of a frame before it is lost")
-	cmd.Flags().IntVar(&f.frames, "frames", 20000, "how many frames each run sends")
+	cmd.Flags().IntVar(&f.frames, "frames", 20000, "number of frames in each run")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false,
 		"print a line of JSON for each number of stations and bits")

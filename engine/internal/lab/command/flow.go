@@ -77,11 +77,11 @@ func newFlowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flow FILE...",
 		Short: "Run flow-control scenarios in virtual time",
-		Long: `Sim flow runs scenarios against the same machine that delivers in a real run, and
-holds what it does against the bounds that the files give. One seed gives the same
-figures, bit for bit. It ends with exit code 1 if a bound is missed.
+		Long: `Sim flow runs scenarios with the flow control of a real run, and checks the results
+against the bounds in the scenario files. The same seed gives the same figures, bit for
+bit. The exit code is 1 if a bound is missed.
 
-Without --algorithm those run that a file has bounds for.
+Without --algorithm, it runs the algorithms for which a file has bounds.
 
 Algorithms: ` + inLines(flowsim.AlgorithmNames()) + `.
 Dispatches: ` + inLines(flowsim.DispatchNames()) + ".",
@@ -94,24 +94,24 @@ Dispatches: ` + inLines(flowsim.DispatchNames()) + ".",
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.algorithms, "algorithm", nil,
-		"one of those above; may be given several times")
+		"one of the algorithms above; may be repeated")
 	fl.StringVar(&f.dispatch, "dispatch", "",
-		"one of those above, for algorithms whose name carries none")
+		"one of the dispatches above, for algorithms without one in their name")
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
-	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
+	fl.Uint64Var(&f.seed, "seed", 1, "seed of the first run; further runs use the next ones")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
-	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and "+
-		"algorithm, of the first seed")
-	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, "+
-		"of one scenario, algorithm and seed")
+	fl.StringVar(&f.plot, "plot", "", "folder for an SVG of each scenario and "+
+		"algorithm, with the first seed")
+	fl.StringVar(&f.trace, "trace", "", "file for the events and decisions of flow control, "+
+		"with one scenario, algorithm and seed")
 	fl.StringVar(&f.replay, "replay", "",
-		"trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
+		"trace to replay instead of scenarios, from --trace or from flow: {trace: FILE}")
 	fl.BoolVar(&f.ablate, "ablate", false,
-		"run the article's arguments as experiments, instead of scenarios")
+		"run the experiments that disable one part of the algorithm, instead of scenarios")
 	fl.BoolVar(&f.table, "table", false,
-		"print markdown tables of all algorithms and peers over the scenarios; 5 seeds unless said")
-	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write that, as markdown, "+
-		"between the markers of this page")
+		"print markdown tables of all algorithms and peers over the scenarios; default --seeds 5")
+	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write the output "+
+		"between the markers of this markdown page")
 	return cmd
 }
 

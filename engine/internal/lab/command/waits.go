@@ -52,10 +52,10 @@ func newBackoffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backoff SPEC",
 		Short: "Print and draw how long a policy waits",
-		Long: `Backoff prints, for each step of a policy, the lowest, the mean and the highest
-wait, one that was drawn, and what has been waited in all so far: the worst case
-before anything has failed. The policy is written as in the config's retry.backoff,
-and ends where it gives up; a config's retry repeats the last wait from there on.
+		Long: `Backoff prints one line for each step of a policy: the shortest, the mean and the
+longest wait, one random sample, and the sum of the longest waits so far. The policy is
+written as in the config's retry.backoff. The output ends where the policy gives up; a
+config's retry repeats the last wait after that.
 
     exponential base=250ms factor=2 max=30s jitter=full
     recommended latency=40ms max=2s
@@ -70,8 +70,8 @@ and ends where it gives up; a config's retry repeats the last wait from there on
     decorrelated_v2 base=1s max=30s
     slotted slot=51.2us max_exponent=10 attempts=16
 
-attempts=5 ends any of them. jitter is none, full, equal, proportional or additive,
-the last two with width=0.2 for 20 %. Policies combine:
+attempts=5 limits any of them to five attempts. jitter is none, full, equal,
+proportional or additive, the last two with width=0.2 for 20 %. Policies combine:
 
     first_now(fixed delay=1s)
     then(fixed delay=1s; 3; fixed delay=1m)
@@ -79,11 +79,11 @@ the last two with width=0.2 for 20 %. Policies combine:
     sum(fixed delay=1s; random max=500ms)
     limit(sum(fixed delay=1s; random max=500ms); 5)
 
-Those of other libraries, with all of their keys:
+Policies of other libraries, with all of their keys:
 
     ` + strings.Join(compat.Specs(), "\n    ") + `
 
-With --plot it draws the waits too, as SVG or PNG by the file's name.`,
+--plot draws the waits as SVG or PNG, depending on the file's extension.`,
 		Example: `  penstock backoff exponential base=250ms max=30s jitter=full
   penstock backoff "slotted slot=51.2us attempts=16" --json
   penstock backoff recommended --n 10 --plot recommended.svg`,
@@ -99,8 +99,8 @@ With --plot it draws the waits too, as SVG or PNG by the file's name.`,
 			return f.run(cmd.OutOrStdout(), strings.Join(args, " "))
 		},
 	}
-	cmd.Flags().IntVar(&f.steps, "n", 20, "how many waits")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the waits that are drawn")
+	cmd.Flags().IntVar(&f.steps, "n", 20, "number of waits")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the random sample")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one line of JSON")
 	cmd.Flags().StringVar(&f.plot, "plot", "",
 		"file to draw to, .svg or .png, replaced if it exists")

@@ -27,8 +27,8 @@ func Convert(text, data string) (migrate.Result, error) {
 		return migrate.Result{}, err
 	}
 	c := &converter{top: top, data: data,
-		Builder: migrate.NewBuilder("Made from Filebeat's config by `penstock import filebeat`. " +
-			"Read what it said before the first start.")}
+		Builder: migrate.NewBuilder("Converted from Filebeat's config by `penstock import filebeat`. " +
+			"Read its notes before the first start.")}
 	if c.data == "" {
 		c.data = top.Text("path", "data")
 	}
@@ -59,13 +59,13 @@ func (c *converter) convert() {
 		c.Note(
 			m,
 			migrate.Lost,
-			"modules do not exist here: write an input for the module's files first",
+			"penstock has no modules: add an input for the module's files first",
 		)
 		m.Ignore(m.Names()...)
 	}
 	if v := c.top.Get("filebeat", "config"); v != nil {
-		c.Note(v, migrate.Lost, "files that are loaded from elsewhere are not read: "+
-			"import them one by one")
+		c.Note(v, migrate.Lost, "files that are loaded from elsewhere are not read: import them "+
+			"one by one")
 		v.Ignore(v.Names()...)
 	}
 	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout", "autodiscover")
@@ -75,8 +75,7 @@ func (c *converter) dropped(v *migrate.Value) {
 	c.Note(
 		v,
 		migrate.Lost,
-		"processors of Filebeat do not exist here: see docs/processors.md for what "+
-			"changes records",
+		"Filebeat's processors are not converted: see docs/processors.md for penstock's",
 	)
 	for _, p := range v.List() {
 		p.Ignore(p.Names()...)
@@ -88,11 +87,11 @@ func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 	kind := in.Text("type")
 	if on := in.Text("enabled"); on == "false" {
 		in.Ignore(in.Names()...)
-		c.Note(in, migrate.Needless, "is not enabled")
+		c.Note(in, migrate.Unneeded, "is not enabled")
 		return
 	}
 	if kind != "filestream" && kind != "log" && kind != "container" {
-		c.Note(in, migrate.Lost, "an input %q does not exist here: penstock follows files (tail); "+
+		c.Note(in, migrate.Lost, "penstock has no input %q; the source tail follows files, and "+
 			"docs/README.md lists the other sources", kind)
 		in.Ignore(in.Names()...)
 		return
@@ -103,7 +102,7 @@ func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 		p.Name = fmt.Sprintf("%s-%d", kind, n+1)
 	}
 	if len(p.Include) == 0 {
-		c.Note(in, migrate.Lost, "has no paths: name the files as include")
+		c.Note(in, migrate.Lost, "has no paths: set include to the files")
 	}
 	c.names(in, &p)
 	c.content(in, &p)
@@ -124,7 +123,7 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 			c.Note(
 				v,
 				migrate.Lost,
-				"%q is no suffix, and cannot be made a glob: write exclude yourself",
+				"%q is not a suffix, and cannot be converted to a glob: add an exclude",
 				v.Text(),
 			)
 			continue
@@ -132,7 +131,7 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 		p.Exclude = append(p.Exclude, glob)
 	}
 	if v := in.Get("prospector", "scanner", "include_files"); v != nil {
-		c.Note(v, migrate.Lost, "expressions over paths do not exist here: narrow include")
+		c.Note(v, migrate.Lost, "penstock has no expressions over paths: narrow include")
 		v.List()
 	}
 	p.FromEnd = in.IsTrue("tail_files")
@@ -195,7 +194,7 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 		c.Note(
 			in.Get("encoding"),
 			migrate.Lost,
-			"%s is not decoded: the bytes go on as they are",
+			"%s is not decoded: the bytes are delivered unchanged",
 			e,
 		)
 	}
@@ -215,8 +214,8 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 		c.Note(
 			in,
 			migrate.Differs,
-			"lines keep the container runtime's form (preset %s joins pieces): "+
-				"a parse processor can take it apart",
+			"lines keep the container runtime's format (preset %s joins partial lines): a parse "+
+				"processor can split it",
 			format,
 		)
 	}
@@ -241,8 +240,8 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 		way = "end"
 	}
 	if way == "" {
-		c.Note(v, migrate.Lost, "this way of joining lines does not exist here: "+
-			"see docs/framing.md, multiline")
+		c.Note(v, migrate.Lost, "this way of joining lines is not supported: see "+
+			"docs/framing.md, multiline")
 		return
 	}
 	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+": "+migrate.Quote(pattern)+" }")
@@ -260,7 +259,7 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 				c.multiline(part, p)
 			default:
 				part.Ignore(part.Names()...)
-				c.Note(part, migrate.Lost, "this parser does not exist here")
+				c.Note(part, migrate.Lost, "this parser is not supported")
 			}
 		}
 	}
@@ -279,7 +278,7 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 		c.Note(
 			fields,
 			migrate.Differs,
-			"fields stand at the top of the record, not beneath `fields`",
+			"fields are added at the top level of the record, not below `fields`",
 		)
 	}
 	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
@@ -336,14 +335,14 @@ func (c *converter) output() []migrate.Route {
 			v.Ignore("codec", "pretty")
 		default:
 			v.Ignore(v.Names()...)
-			c.Note(v, migrate.Lost, "an output %q does not exist here", kind)
+			c.Note(v, migrate.Lost, "penstock has no output %q", kind)
 		}
 		if r.Sink.Kind != "" {
 			c.Note(
 				v,
 				migrate.Differs,
-				"a record has the fields of its line; @timestamp, agent, ecs, host, "+
-					"input and log are not added (meta of the source adds file, offset and host)",
+				"a record has only the fields of its line; @timestamp, agent, ecs, host, input "+
+					"and log are not added (the source option meta adds file, offset and host)",
 			)
 		}
 		return []migrate.Route{r}
@@ -369,8 +368,9 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	}
 	s.Index = v.Text("index")
 	if s.Index == "" || strings.Contains(s.Index, "%{") {
-		c.Note(v, migrate.Differs, "the index %q is written by version and date there; "+
-			"here it is %q: name yours", firstOf(s.Index, "filebeat-%{[agent.version]}"), "filebeat")
+		c.Note(v, migrate.Differs, "Filebeat writes the index %q by version and date; the index "+
+			"is %q here: set your own "+
+			"name", firstOf(s.Index, "filebeat-%{[agent.version]}"), "filebeat")
 		s.Index = "filebeat"
 	}
 	for _, name := range v.Get("headers").Names() {
@@ -380,8 +380,8 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 		s.Headers[name] = v.Text("headers", name)
 	}
 	if strings.Contains(s.APIKey, "${") {
-		c.Note(v.Get("api_key"), migrate.Differs, "the header takes the key encoded: "+
-			"base64 of id:key, not %q", s.APIKey)
+		c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
+			"id:key, not %q", s.APIKey)
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"indices", "pipelines"} {
@@ -389,7 +389,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 			c.Note(
 				w,
 				migrate.Lost,
-				"conditions of the output do not exist here: make a route for each",
+				"conditions of the output are not supported: add a route for each",
 			)
 			for _, item := range w.List() {
 				item.Ignore(item.Names()...)
@@ -447,7 +447,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 		c.Note(
 			v.Get("topic"),
 			migrate.Differs,
-			"format strings are expressions here: write %q as one",
+			"format strings are expressions in penstock: write %q as one",
 			s.Topic,
 		)
 	}
@@ -494,12 +494,12 @@ func (c *converter) tls(v *migrate.Value, s *migrate.Sink) {
 	}
 	if len(authorities) > 1 {
 		c.Note(v.Get("certificate_authorities"), migrate.Differs,
-			"one file of authorities: put all of them into %s", s.CA)
+			"penstock reads one file of authorities: put all of them into %s", s.CA)
 	}
 	s.Cert, s.Key = v.Text("certificate"), v.Text("key")
 	if mode := v.Text("verification_mode"); mode != "" && mode != "full" && mode != "strict" {
 		c.Note(v.Get("verification_mode"), migrate.Lost,
-			"certificates are always verified: name the authority as tls.ca")
+			"certificates are always verified: set tls.ca to the authority")
 	}
 	v.Ignore("enabled", "supported_protocols", "cipher_suites", "curve_types", "renegotiation")
 }

@@ -53,8 +53,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		c.Note(
 			"registry",
 			migrate.Differs,
-			"%s is not here: every file is read from its beginning; "+
-				"import on Filebeat's machine, after it has stopped, to go on where it was",
+			"%s does not exist: every file is read from its beginning. To resume at Filebeat's "+
+				"positions, import on its machine after it has stopped",
 			folder,
 		)
 		return c.Carried, nil
@@ -73,8 +73,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c.Note(
 		"registry",
 		migrate.Differs,
-		"%d of %d files go on where %s says; what Filebeat delivered after "+
-			"its last entry comes twice",
+		"%d of %d files resume at their positions in %s; data that Filebeat delivered after its "+
+			"last entry is repeated",
 		len(c.Marks),
 		count,
 		folder,

@@ -29,8 +29,8 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		c.Note(
 			"DB",
 			migrate.Differs,
-			"%s is not here: files are read from where start says; import on "+
-				"Fluent Bit's machine, after it has stopped, to go on where it was",
+			"%s does not exist: the option start applies to every file. To resume at Fluent "+
+				"Bit's positions, import on its machine after it has stopped",
 			name,
 		)
 		return c.Carried, nil
@@ -45,8 +45,8 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c.Note(
 		"DB",
 		migrate.Differs,
-		"%d of %d files go on where %s says; what was read but not delivered when "+
-			"Fluent Bit stopped is lost unless its storage was drained",
+		"%d of %d files resume at their positions in %s; data that Fluent Bit had read but not "+
+			"delivered is lost unless its storage was drained",
 		len(c.Marks),
 		len(list),
 		name,

@@ -25,8 +25,8 @@ func Convert(text string) (migrate.Result, error) {
 	c := &converter{
 		config: parsed,
 		Builder: migrate.NewBuilder(
-			"Made from Fluent Bit's config by `penstock import fluent-bit`. " +
-				"Read what it said before the first start.",
+			"Converted from Fluent Bit's config by `penstock import fluent-bit`. " +
+				"Read its notes before the first start.",
 		),
 	}
 	c.convert()
@@ -43,7 +43,7 @@ func (c *converter) convert() {
 		c.Note(
 			v,
 			migrate.Lost,
-			"is not read: write its content into the main file, or convert it by hand",
+			"is not read: copy its content into the main file, or convert it by hand",
 		)
 	}
 	if v := c.service.Get("parsers_file"); v != nil {
@@ -62,7 +62,7 @@ func (c *converter) convert() {
 
 func (c *converter) unread(v *migrate.Value) {
 	for _, f := range v.Unread() {
-		c.Note(f, migrate.Lost, "has no equivalent here, and was left out")
+		c.Note(f, migrate.Lost, "has no equivalent in penstock, and is not converted")
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *converter) input(in *migrate.Value, n int) {
 		c.Note(
 			in,
 			migrate.Lost,
-			"an input %q does not exist here: docs/README.md lists the sources",
+			"penstock has no input %q: docs/README.md lists the sources",
 			kind,
 		)
 		in.Ignore(in.Names()...)
@@ -94,7 +94,7 @@ func (c *converter) input(in *migrate.Value, n int) {
 		p.Name = fmt.Sprintf("tail-%d", n)
 	}
 	if len(p.Include) == 0 {
-		c.Note(in, migrate.Lost, "has no path: name the files as include")
+		c.Note(in, migrate.Lost, "has no path: set include to the files")
 	}
 	if key := in.Text("path_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+key+" }")
@@ -143,8 +143,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	case "docker", "cri", "java", "python", "go":
 		p.Extra = append(p.Extra, "framing: { by: multiline, preset: "+name+" }")
 	default:
-		c.Note(in.Get("multiline.parser"), migrate.Lost, "the parser %q is not known here: "+
-			"see docs/framing.md, multiline", name)
+		c.Note(in.Get("multiline.parser"), migrate.Lost, "the parser %q is not supported: see "+
+			"docs/framing.md, multiline", name)
 	}
 	switch name := in.Text("parser"); name {
 	case "":
@@ -160,14 +160,14 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 		c.Note(
 			in.Get("parser"),
 			migrate.Differs,
-			"the fields are those of the format combined: size, "+
-				"referrer and timestamp where that parser has others",
+			"the fields have the names of the format combined: size, referrer and timestamp "+
+				"differ from that parser's",
 		)
 	case "apache":
 		p.Processors = append(p.Processors, "parse: { format: common, on_error: pass }")
 	default:
-		c.Note(in.Get("parser"), migrate.Lost, "the parser %q stands in another file: "+
-			"write a parse processor", name)
+		c.Note(in.Get("parser"), migrate.Lost, "the parser %q is defined in another file: add a "+
+			"parse processor", name)
 	}
 }
 
@@ -196,7 +196,7 @@ func (c *converter) filter(tag string, p *migrate.Pipeline) {
 		case "modify", "record_modifier":
 			c.modify(f, p)
 		default:
-			c.Note(f, migrate.Lost, "a filter %q does not exist here: see docs/processors.md", kind)
+			c.Note(f, migrate.Lost, "penstock has no filter %q: see docs/processors.md", kind)
 			f.Ignore(f.Names()...)
 		}
 	}
@@ -215,7 +215,8 @@ func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
 		}
 	}
 	if op := f.Get("logical_op"); op != nil && !strings.EqualFold(op.Text(), "legacy") {
-		c.Note(op, migrate.Differs, "conditions hold one after the other: join them in one where")
+		c.Note(op, migrate.Differs, "these conditions are applied one after the other: combine "+
+			"them in one where")
 	}
 }
 

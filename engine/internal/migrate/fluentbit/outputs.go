@@ -39,7 +39,7 @@ func (c *converter) routes(tag string) []migrate.Route {
 		case "null":
 			r.Sink = migrate.Sink{Kind: "drop"}
 		default:
-			c.Note(v, migrate.Lost, "an output %q does not exist here", kind)
+			c.Note(v, migrate.Lost, "penstock has no output %q", kind)
 			v.Ignore(v.Names()...)
 		}
 		v.Ignore("retry_limit", "workers", "log_level", "storage.total_limit_size", "compress",
@@ -76,7 +76,7 @@ func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 		c.Note(
 			check,
 			migrate.Lost,
-			"certificates are always verified: name the authority as tls.ca",
+			"certificates are always verified: set tls.ca to the authority",
 		)
 	}
 	v.Ignore("tls.debug", "tls.vhost", "tls.key_passwd")
@@ -100,13 +100,14 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 		c.Note(
 			v.Get("logstash_format"),
 			migrate.Differs,
-			"one index, %q, in place of one a day: name a "+
-				"data stream, or an alias with a rollover",
+			"records go to one index, %q, instead of one per day: use a data stream, or an "+
+				"alias with a rollover",
 			prefix,
 		)
 	}
 	c.access(v, &s)
-	c.Note(v, migrate.Differs, "documents have the record's fields only: no @timestamp is added")
+	c.Note(v, migrate.Differs, "documents have only the fields of the record: no @timestamp is "+
+		"added")
 	v.Ignore("type", "suppress_type_name", "logstash_prefix", "logstash_dateformat", "time_key",
 		"time_key_format", "replace_dots", "trace_output", "trace_error", "current_time_index",
 		"generate_id", "write_operation", "include_tag_key", "tag_key", "time_key_nanos")
@@ -132,7 +133,7 @@ func (c *converter) loki(v *migrate.Value) migrate.Sink {
 				c.Note(
 					v.Get("labels"),
 					migrate.Differs,
-					"the label %s has the name of its field, %s",
+					"the label %s gets the name of its field, %s",
 					name,
 					field,
 				)
@@ -198,8 +199,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 		c.Note(
 			v.Get("topics"),
 			migrate.Differs,
-			"all records go to the first topic; an expression as "+
-				"topic chooses one by record",
+			"all records go to the first topic; an expression as topic selects one per record",
 		)
 	}
 	v.Ignore("format", "timestamp_key", "timestamp_format", "message_key", "queue_full_retries")
@@ -208,7 +208,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 			c.Note(
 				v.Get(name),
 				migrate.Lost,
-				"options of librdkafka do not exist here: see docs/kafka.md",
+				"options of librdkafka are not supported: see docs/kafka.md",
 			)
 		}
 	}
@@ -224,8 +224,8 @@ func (c *converter) file(v *migrate.Value, tag string) migrate.Sink {
 		v,
 		migrate.Differs,
 		"%s",
-		fmt.Sprintf("lines are JSON objects without the tag and the time of "+
-			"the format %q", firstOf(v.Text("format"), "out_file")),
+		fmt.Sprintf("lines are JSON objects without the tag and the time of the format "+
+			"%q", firstOf(v.Text("format"), "out_file")),
 	)
 	v.Ignore("template", "delimiter", "label_delimiter", "mkdir", "csv_column_names")
 	return migrate.Sink{Kind: "file", Path: path.Join(v.Text("path"), name), Format: "ndjson"}

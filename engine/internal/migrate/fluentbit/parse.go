@@ -61,7 +61,7 @@ func parseClassic(text string) (config, error) {
 			continue
 		}
 		if section == nil {
-			return c, fmt.Errorf("line %d: %q stands before the first section", n, line)
+			return c, fmt.Errorf("line %d: %q is before the first section", n, line)
 		}
 		name, value, _ := strings.Cut(strings.Replace(line, "\t", " ", 1), " ")
 		value = strings.TrimSpace(value)
@@ -127,8 +127,8 @@ func parseYAML(text string) (config, error) {
 		}
 	}
 	if len(c.inputs)+len(c.outputs) == 0 {
-		return c, fmt.Errorf("neither a section in brackets nor a pipeline is here: " +
-			"it is not a configuration of Fluent Bit")
+		return c, fmt.Errorf("it has neither a section in brackets nor a pipeline, so it is not " +
+			"a configuration of Fluent Bit")
 	}
 	for _, name := range top.Names() {
 		if name != "service" && name != "pipeline" && name != "env" {

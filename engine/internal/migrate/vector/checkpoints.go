@@ -62,8 +62,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		c.Note(
 			"checkpoints",
 			migrate.Differs,
-			"%s is not here: files are read from where start says; "+
-				"import on Vector's machine, after it has stopped, to go on where it was",
+			"%s does not exist: the option start applies to every file. To resume at Vector's "+
+				"positions, import on its machine after it has stopped",
 			name,
 		)
 		return c.Carried, nil
@@ -73,8 +73,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		c.Note(
 			"checkpoints",
 			migrate.Differs,
-			"%s cannot be read (version %q, %v): every file is read from "+
-				"its beginning, and what Vector delivered comes twice",
+			"%s cannot be read (version %q, %v): every file is read from its beginning, and "+
+				"repeats the data that Vector delivered",
 			name,
 			all.Version,
 			err,
@@ -98,8 +98,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c.Note(
 		"checkpoints",
 		migrate.Differs,
-		"%d files go on where %s says, which has %d; what Vector "+
-			"delivered after its last checkpoint comes twice",
+		"%d files resume at their positions in %s, which has %d; data that Vector delivered "+
+			"after its last checkpoint is repeated",
 		len(c.Marks),
 		name,
 		len(all.Checkpoints),

@@ -39,8 +39,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 			c.Note(
 				v.Get("path"),
 				migrate.Differs,
-				"paths by time or field do not exist here: one file, "+
-					"which the option rotate renames",
+				"paths by time or field are not supported: one file is written, and the option "+
+					"rotate renames it",
 			)
 			s.Path = regexp.MustCompile(`[-_.]?(%[a-zA-Z]|\{\{[^}]*\}\})`).
 				ReplaceAllString(s.Path, "")
@@ -50,15 +50,15 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	case "blackhole":
 		s.Kind = "drop"
 	default:
-		c.Note(v, migrate.Lost, "a sink %q does not exist here", kind)
+		c.Note(v, migrate.Lost, "penstock has no sink %q", kind)
 		return migrate.Sink{}
 	}
 	if v.Get("buffer") != nil {
 		c.Note(
 			v.Get("buffer"),
-			migrate.Needless,
-			"the files themselves are the queue, and a checkpoint "+
-				"records how far each is delivered",
+			migrate.Unneeded,
+			"penstock has no buffer: unread data stays in the files, and the checkpoint has the "+
+				"position in each",
 		)
 	}
 	return s
@@ -76,8 +76,8 @@ func format(v *migrate.Value, object string) string {
 // template adds a note about a value that refers to fields of the record.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
-		c.Note(v, migrate.Differs, "templates are expressions here, where the option takes them: "+
-			"write %q as one", text)
+		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+
+			"accepts them: write %q as one", text)
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 	case "bearer":
 		s.Bearer = v.Text("auth", "token")
 	default:
-		c.Note(v.Get("auth", "strategy"), migrate.Lost, "does not exist here: basic and bearer do")
+		c.Note(v.Get("auth", "strategy"), migrate.Lost, "is not supported: use basic or bearer")
 	}
 	s.CA, s.Cert, s.Key = v.Text(
 		"tls",
@@ -104,7 +104,7 @@ func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 		c.Note(
 			check,
 			migrate.Lost,
-			"certificates are always verified: name the authority as tls.ca",
+			"certificates are always verified: set tls.ca to the authority",
 		)
 	}
 	headers := v.Get("request", "headers")
@@ -134,15 +134,14 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 		c.Note(
 			v.Get("mode"),
 			migrate.Differs,
-			"documents of a data stream need @timestamp: set it from a "+
-				"field",
+			"documents of a data stream need @timestamp: set it from a field",
 		)
 	case s.Index == "" || strings.ContainsAny(s.Index, "%{"):
 		c.Note(
 			v,
 			migrate.Differs,
-			"an index by day or field (%q) became the one index %q: name a data "+
-				"stream, or an alias with a rollover",
+			"an index by day or field (%q) became the single index %q: use a data stream, or an "+
+				"alias with a rollover",
 			s.Index,
 			"vector",
 		)
@@ -185,12 +184,12 @@ func (c *converter) loki(v *migrate.Value, s *migrate.Sink) {
 				c.Note(
 					labels.Get(name),
 					migrate.Differs,
-					"the label has the name of its field, %s",
+					"the label gets the name of its field, %s",
 					m[1],
 				)
 			}
 		case strings.Contains(value, "{{"):
-			c.Note(labels.Get(name), migrate.Lost, "labels are constants or fields here")
+			c.Note(labels.Get(name), migrate.Lost, "labels are constants or fields in penstock")
 		default:
 			s.Labels[name] = value
 		}

@@ -34,8 +34,8 @@ func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 		return migrate.Result{}, err
 	}
 	c := &converter{top: top, data: data,
-		Builder: migrate.NewBuilder("Made from Vector's config by `penstock import vector`. " +
-			"Read what it said before the first start.")}
+		Builder: migrate.NewBuilder("Converted from Vector's config by `penstock import vector`. " +
+			"Read its notes before the first start.")}
 	if c.data == "" {
 		c.data = top.Text("data_dir")
 	}
@@ -84,7 +84,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 		c.Note(
 			v,
 			migrate.Lost,
-			"a source %q does not exist here: docs/README.md lists the sources",
+			"penstock has no source %q: docs/README.md lists the sources",
 			kind,
 		)
 		v.Ignore(v.Names()...)
@@ -93,7 +93,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 	p := migrate.Pipeline{Name: name, Include: v.Texts("include"), Exclude: v.Texts("exclude"),
 		FromEnd: v.Text("read_from") == "end", Symlinks: true}
 	if len(p.Include) == 0 {
-		c.Note(v, migrate.Lost, "has no include: name the files")
+		c.Note(v, migrate.Lost, "has no include: set it to the files")
 	}
 	if key := v.Text("file_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+migrate.Quote(key)+" }")
@@ -104,7 +104,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 	}
 	p.Extra = append(
 		p.Extra,
-		fmt.Sprintf("max_record: %dB # longer lines are cut, not left out", limit),
+		fmt.Sprintf("max_record: %dB # longer lines are split, not dropped", limit),
 	)
 	c.multiline(v.Get("multiline"), &p)
 	if d := v.Text("line_delimiter"); d != "" && d != "\n" {
@@ -115,7 +115,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 	} {
 		if o := v.Get(key); o != nil {
 			o.Ignore(o.Names()...)
-			c.Note(o, migrate.Lost, "does not exist in the source tail: see docs/tail.md")
+			c.Note(o, migrate.Lost, "has no equivalent in the source tail: see docs/tail.md")
 		}
 	}
 	v.Ignore("glob_minimum_cooldown_ms", "ignored_header_bytes", "max_read_bytes", "oldest_first",
@@ -124,8 +124,8 @@ func (c *converter) source(name string, v *migrate.Value) {
 	c.Note(
 		v,
 		migrate.Differs,
-		"a record has the fields of its line; file, host, source_type and timestamp "+
-			"are not added (the option meta adds file, offset and host)",
+		"a record has only the fields of its line; file, host, source_type and timestamp are "+
+			"not added (the option meta adds file, offset and host)",
 	)
 	s := stored{name: name, include: p.Include, exclude: p.Exclude, data: c.data, maxLine: limit}
 	if dir := v.Text("data_dir"); dir != "" {
@@ -155,12 +155,12 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 		c.Note(
 			v,
 			migrate.Lost,
-			"this way of joining lines does not exist here: see docs/framing.md",
+			"this way of joining lines is not supported: see docs/framing.md",
 		)
 		return
 	}
 	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+" }")
-	c.Note(v, migrate.Differs, "lines are joined by one expression: look at the framing")
+	c.Note(v, migrate.Differs, "lines are joined by one expression: check the framing")
 }
 
 const maxDepth = 32 // consecutive transforms
@@ -211,7 +211,7 @@ func (c *converter) transform(t *migrate.Value) []string {
 	if kind == "remap" && parsesJSON.MatchString(strings.TrimSpace(source)) {
 		return []string{"parse: { format: json, on_error: pass }"}
 	}
-	c.Note(t, migrate.Lost, "a transform %q does not exist here, and VRL neither: "+
-		"records pass it unchanged; see docs/processors.md", kind)
+	c.Note(t, migrate.Lost, "penstock has neither a transform %q nor VRL: records pass "+
+		"unchanged; see docs/processors.md", kind)
 	return nil
 }

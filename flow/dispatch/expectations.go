@@ -7,50 +7,50 @@ import (
 	"time"
 )
 
-// kept caches the expectations of all lanes for an item of one cost. Few lanes change between two
-// items, and most items have equal costs, so a scan is one comparison per lane.
-type kept struct {
-	told   bool    // Changed is called for every change
-	cost   float64 // of the last item
-	filled bool    // expect is for that cost
+// expectations caches the expectations of all lanes for an item of one cost. Few lanes change
+// between two items, and most items have equal costs, so a scan is one comparison per lane.
+type expectations struct {
+	notified bool    // Changed is called for every change
+	cost     float64 // of the last item
+	filled   bool    // expect is for that cost
 	// seconds; +Inf if not usable; negative if it fails or is unknown and must be examined
 	expect []float64
 	stale  time.Duration // no free lane is stale before this time
 }
 
-const lookAt = -1
+const mustExamine = -1
 
 // Changed implements Follower.
 func (l *leastCompletion) Changed(i int, c []Candidate) {
-	k := &l.kept
-	k.told = true
+	k := &l.cache
+	k.notified = true
 	if i < 0 || !k.filled {
 		k.filled = false
 		return
 	}
-	k.keep(i, &c[i])
+	k.update(i, &c[i])
 }
 
-func (k *kept) keep(i int, c *Candidate) {
+func (k *expectations) update(i int, c *Candidate) {
 	switch {
 	case !usable(c):
 		k.expect[i] = math.Inf(1)
 		return
 	case !c.Known || c.Failures > 0:
-		k.expect[i] = lookAt
+		k.expect[i] = mustExamine
 	default:
 		k.expect[i] = expectation(c, k.cost)
 	}
 	if c.InFlight == 0 {
-		k.stale = min(k.stale, c.Used+max(staleAfter, staleRounds*c.Service))
+		k.stale = min(k.stale, c.LastStart+max(staleAfter, staleRounds*c.Service))
 	}
 }
 
-// keeps reports whether the expectations for this cost are cached. It fills the cache at the second
-// item of the same cost.
-func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) bool {
-	k := &l.kept
-	if !k.told {
+// isCached reports whether the expectations for this cost are cached. It fills the cache at the
+// second item of the same cost.
+func (l *leastCompletion) isCached(now time.Duration, cost float64, c []Candidate) bool {
+	k := &l.cache
+	if !k.notified {
 		return false
 	}
 	if cost != k.cost {
@@ -63,21 +63,21 @@ func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) 
 		}
 		k.expect, k.filled, k.stale = k.expect[:len(c)], true, math.MaxInt64
 		for i := range c {
-			k.keep(i, &c[i])
+			k.update(i, &c[i])
 		}
 	}
 	return now <= k.stale
 }
 
-// recall is survey with cached expectations, if no lane is stale.
-func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate) survey {
-	s := survey{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1,
+// scanCached is scanLanes with cached expectations, if no lane is stale.
+func (l *leastCompletion) scanCached(now time.Duration, cost float64, c []Candidate) scanResult {
+	s := scanResult{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1,
 		longest: staleAfter}
 	l.failing = l.failing[:0]
-	expect := l.kept.expect
+	expect := l.cache.expect
 	for i := s.scan(expect, 0); i < len(expect); i = s.scan(expect, i+1) {
 		if e := expect[i]; e < 0 {
-			l.look(&s, now, cost, i, c)
+			l.examine(&s, now, cost, i, c)
 		} else {
 			l.better(&s, i, e, c)
 		}
@@ -87,7 +87,7 @@ func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate)
 
 // scan updates the best lane from i on, up to the first lane that must be examined or is as good as
 // the previous best. It contains no call, because with many lanes it takes most of the time.
-func (s *survey) scan(expect []float64, i int) int {
+func (s *scanResult) scan(expect []float64, i int) int {
 	best, least, limit := s.best, s.least, s.limit
 	for ; i < len(expect); i++ {
 		e := expect[i]

@@ -2,8 +2,8 @@ package flow
 
 import "time"
 
-// flight is the set of attempts that have not returned.
-type flight[T any] struct {
+// attemptTable is the set of attempts that have not returned.
+type attemptTable[T any] struct {
 	byID map[uint64]*attempt[T]
 	// list of the attempts with a live context, in the order of their start, which is also the
 	// order of their abandon times
@@ -14,7 +14,7 @@ type flight[T any] struct {
 // maxFreeAttempts bounds the attempts that are kept for reuse.
 const maxFreeAttempts = 1024
 
-func (f *flight[T]) add(a *attempt[T]) {
+func (f *attemptTable[T]) add(a *attempt[T]) {
 	f.byID[a.ID] = a
 	a.prev = f.last
 	if f.last != nil {
@@ -25,7 +25,7 @@ func (f *flight[T]) add(a *attempt[T]) {
 	f.last = a
 }
 
-func (f *flight[T]) unlink(a *attempt[T]) {
+func (f *attemptTable[T]) unlink(a *attempt[T]) {
 	if a.prev != nil {
 		a.prev.next = a.next
 	} else if f.first == a {
@@ -39,8 +39,8 @@ func (f *flight[T]) unlink(a *attempt[T]) {
 	a.prev, a.next = nil, nil
 }
 
-// end ends the context of an attempt that has not returned. Only the first cause counts.
-func (f *flight[T]) end(a *attempt[T], cause error) {
+// cancel ends the context of an attempt that has not returned. Only the first cause counts.
+func (f *attemptTable[T]) cancel(a *attempt[T], cause error) {
 	if a.ended == nil {
 		f.unlink(a)
 		a.ended = cause
@@ -49,15 +49,15 @@ func (f *flight[T]) end(a *attempt[T], cause error) {
 }
 
 // remove removes an attempt that has returned.
-func (f *flight[T]) remove(a *attempt[T]) {
+func (f *attemptTable[T]) remove(a *attempt[T]) {
 	delete(f.byID, a.ID)
 	if a.ended == nil {
 		f.unlink(a)
 	}
 }
 
-// take returns an empty attempt, reusing memory if there is any.
-func (f *flight[T]) take() *attempt[T] {
+// newAttempt returns an empty attempt, reusing memory if there is any.
+func (f *attemptTable[T]) newAttempt() *attempt[T] {
 	n := len(f.free)
 	if n == 0 {
 		return &attempt[T]{}
@@ -67,8 +67,8 @@ func (f *flight[T]) take() *attempt[T] {
 	return a
 }
 
-// give keeps the memory of a for a later take.
-func (f *flight[T]) give(a *attempt[T]) {
+// reuse keeps the memory of a for a later take.
+func (f *attemptTable[T]) reuse(a *attempt[T]) {
 	if len(f.free) < maxFreeAttempts {
 		*a = attempt[T]{}
 		f.free = append(f.free, a)

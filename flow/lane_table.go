@@ -2,13 +2,13 @@ package flow
 
 import "github.com/penstock-io/penstock/flow/control"
 
-// roster holds the lanes by number. A lane's number becomes free when the lane is down and none of
-// its attempts runs.
-type roster[T any] struct {
+// laneTable holds the lanes by number. A lane's number becomes free when the lane is down and none
+// of its attempts runs.
+type laneTable[T any] struct {
 	byNumber []*lane[T] // nil: free
 }
 
-func (r *roster[T]) find(name string) *lane[T] {
+func (r *laneTable[T]) find(name string) *lane[T] {
 	for _, ln := range r.byNumber {
 		if ln != nil && ln.Name == name {
 			return ln
@@ -17,7 +17,7 @@ func (r *roster[T]) find(name string) *lane[T] {
 	return nil
 }
 
-func (r *roster[T]) add(l Lane[T]) *lane[T] {
+func (r *laneTable[T]) add(l Lane[T]) *lane[T] {
 	n := 0
 	for n < len(r.byNumber) && r.byNumber[n] != nil {
 		n++
@@ -30,9 +30,9 @@ func (r *roster[T]) add(l Lane[T]) *lane[T] {
 	return ln
 }
 
-// relane replaces the lanes by list: first the missing ones go down, then the others go up in the
-// order of list.
-func (l *loop[T]) relane(list []Lane[T]) {
+// replaceLanes replaces the lanes by list: first the missing ones go down, then the others go up in
+// the order of list.
+func (l *loop[T]) replaceLanes(list []Lane[T]) {
 	stays := make(map[string]bool, len(list))
 	for i := range list {
 		stays[list[i].Name] = true
@@ -41,32 +41,32 @@ func (l *loop[T]) relane(list []Lane[T]) {
 		if ln == nil || stays[ln.Name] {
 			continue
 		}
-		ln.again = nil
+		ln.replacement = nil
 		if ln.up {
 			ln.up = false
 			l.step(control.Event{Kind: control.LaneDown, Lane: ln.number})
-			l.forget(ln)
+			l.freeNumber(ln)
 		}
 	}
 	for i := range list {
 		switch ln := l.lanes.find(list[i].Name); {
 		case ln == nil:
-			l.raise(l.lanes.add(list[i]))
+			l.bringUp(l.lanes.add(list[i]))
 		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
-			ln.again = &list[i]
+			ln.replacement = &list[i]
 		case !ln.up:
 			// Leave the name alone: runners read it concurrently.
 			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits
-			l.raise(ln)
+			l.bringUp(ln)
 		case ln.Limits != list[i].Limits:
 			ln.Limits = list[i].Limits
-			l.raise(ln)
+			l.bringUp(ln)
 		}
 	}
 }
 
-// raise tells the machine that ln is up, or its new limits.
-func (l *loop[T]) raise(ln *lane[T]) {
+// bringUp tells the machine that ln is up, or its new limits.
+func (l *loop[T]) bringUp(ln *lane[T]) {
 	if !ln.up {
 		ln.up = true
 		l.nameLanes()
@@ -74,21 +74,21 @@ func (l *loop[T]) raise(ln *lane[T]) {
 	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
 }
 
-// forget frees the number of a lane that is down and has no running attempt. If the lane is to be
-// replaced (lane.again), forget adds the replacement.
-func (l *loop[T]) forget(ln *lane[T]) {
+// freeNumber frees the number of a lane that is down and has no running attempt. If the lane is to
+// be replaced (lane.replacement), freeNumber adds the replacement.
+func (l *loop[T]) freeNumber(ln *lane[T]) {
 	if ln.up || ln.running > 0 {
 		return
 	}
 	l.lanes.byNumber[ln.number] = nil
 	l.nameLanes()
-	if ln.again != nil && !l.stopping {
-		l.raise(l.lanes.add(*ln.again))
+	if ln.replacement != nil && !l.stopping {
+		l.bringUp(l.lanes.add(*ln.replacement))
 	}
 }
 
 // allFaulty reports whether there are lanes, and the last attempt of each was Misconfigured.
-func (r *roster[T]) allFaulty() bool {
+func (r *laneTable[T]) allFaulty() bool {
 	up := 0
 	for _, ln := range r.byNumber {
 		if ln == nil || !ln.up {

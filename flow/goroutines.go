@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, two
-// for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them through
-// their context or channel, and waits for them.
+// All goroutines of a Sender start in this file: one for the producer, one for Options.DeadLetter,
+// two for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them
+// through their context or channel, and waits for them.
 
 // maxIdleRunners bounds the runners that wait for their next attempt. Further idle runners end.
 const maxIdleRunners = 1024
@@ -24,26 +24,26 @@ type lane[T any] struct {
 	up      bool // takes attempts; otherwise the lane only waits for its running ones
 	running int
 	fault   error // of its last attempt, if the outcome was Misconfigured
-	// again replaces an Ordered lane that is down, once its running attempts have returned. So old
-	// and new attempts keep one order.
-	again *Lane[T]
+	// replacement replaces an Ordered lane that is down, once its running attempts have returned.
+	// So old and new attempts keep one order.
+	replacement *Lane[T]
 }
 
 // attempt is one call of Deliver. The runner owns it while Deliver runs, and the loop otherwise.
 type attempt[T any] struct {
 	Attempt[T]
-	item   *held[T]
+	item   *heldItem[T]
 	lane   *lane[T]
 	worker Worker[T] // of the lane when the attempt started
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	runner  *runner[T]
-	exited  bool // the worker called runtime.Goexit, which ended the runner
-	report  Report
-	err     error
-	outcome control.Outcome
-	at      time.Duration
+	runner     *runner[T]
+	exited     bool // the worker called runtime.Goexit, which ended the runner
+	report     Report
+	err        error
+	outcome    control.Outcome
+	returnedAt time.Duration
 
 	ended      error         // the cause with which the loop has ended the context, or nil
 	abandon    time.Duration // when the loop will end the context
@@ -55,9 +55,9 @@ type runner[T any] struct {
 	work chan *attempt[T] // holds one: the loop never blocks on an idle runner
 }
 
-// crew starts the goroutines of the sender and counts them. The loop owns it.
-type crew[T any] struct {
-	all     sync.WaitGroup
+// goroutines starts the goroutines of the sender and counts them. The loop owns it.
+type goroutines[T any] struct {
+	running sync.WaitGroup
 	runners map[*runner[T]]struct{} // not ended
 	idle    []*runner[T]
 }
@@ -65,7 +65,7 @@ type crew[T any] struct {
 // deliver passes a to the idle runner that was used last, or to a new one. The runner used last may
 // be the one that runs the loop now: it takes a when it has run the loop, without a switch between
 // goroutines.
-func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
+func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]
 		a.runner = r
@@ -81,12 +81,12 @@ func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	c.runners[r] = struct{}{}
 	a.runner = r
 	r.work <- a
-	c.all.Add(1)
+	c.running.Add(1)
 	go c.run(r, l)
 }
 
-// rest takes back a runner after its attempt was handled.
-func (c *crew[T]) rest(r *runner[T], ended bool) {
+// returnRunner takes back a runner after its attempt was handled.
+func (c *goroutines[T]) returnRunner(r *runner[T], ended bool) {
 	switch {
 	case ended:
 		delete(c.runners, r)
@@ -98,17 +98,17 @@ func (c *crew[T]) rest(r *runner[T], ended bool) {
 	}
 }
 
-// dismiss ends the runners after their attempts, and waits until no goroutine is left.
-func (c *crew[T]) dismiss() {
+// stop ends the runners after their attempts, and waits until no goroutine is left.
+func (c *goroutines[T]) stop() {
 	for r := range c.runners {
 		close(r.work)
 	}
 	c.runners, c.idle = nil, nil
-	c.all.Wait()
+	c.running.Wait()
 }
 
-func (c *crew[T]) run(r *runner[T], l *loop[T]) {
-	defer c.all.Done()
+func (c *goroutines[T]) run(r *runner[T], l *loop[T]) {
+	defer c.running.Done()
 	for a := range r.work {
 		a.deliver(l.events)
 		l.runLoop()
@@ -139,10 +139,10 @@ func caught(where string, v any) *PanicError {
 }
 
 // produce starts the goroutine that calls p.Next once per request, until ask is closed or p ends.
-func (c *crew[T]) produce(p Producer[T], l *loop[T]) {
-	c.all.Add(1)
+func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
+	c.running.Add(1)
 	go func() {
-		defer c.all.Done()
+		defer c.running.Done()
 		for range l.ask {
 			err := produceOne(l.base, p, l.events)
 			l.runLoop()
@@ -169,55 +169,56 @@ func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]
 	return err
 }
 
-// recall starts the goroutine that calls WaitStore.Next once for each request, until ask is closed.
-func (c *crew[T]) recall(l *loop[T], ask <-chan context.Context, i int) {
-	c.all.Add(1)
+// fetchDeferred starts the goroutine that calls WaitStore.Next once for each request, until ask is
+// closed.
+func (c *goroutines[T]) fetchDeferred(l *loop[T], ask <-chan context.Context, i int) {
+	c.running.Add(1)
 	go func() {
-		defer c.all.Done()
+		defer c.running.Done()
 		for ctx := range ask {
-			recallOne(ctx, l, i)
+			fetchOneDeferred(ctx, l, i)
 			l.runLoop()
 		}
 	}()
 }
 
-func recallOne[T any](ctx context.Context, l *loop[T], i int) {
-	var r returned[T]
+func fetchOneDeferred[T any](ctx context.Context, l *loop[T], i int) {
+	var r nextResult[T]
 	ok := false
 	defer func() {
 		if !ok {
 			r.err = caught("Options.Waiting", recover())
 			defer l.events.wakeRun()
 		}
-		l.items.away.put(i, r)
+		l.items.deferred.put(i, r)
 	}()
 	r.item, r.history, r.err = l.o.Waiting.Next(ctx, i == 1)
 	ok = true
 }
 
-// bury starts the goroutine that calls Options.Bury for each item of queue.
-func (c *crew[T]) bury(queue <-chan *held[T], l *loop[T]) {
-	c.all.Add(1)
+// writeDeadLetters starts the goroutine that calls Options.DeadLetter for each item of queue.
+func (c *goroutines[T]) writeDeadLetters(queue <-chan *heldItem[T], l *loop[T]) {
+	c.running.Add(1)
 	go func() {
-		defer c.all.Done()
+		defer c.running.Done()
 		for h := range queue {
-			buryOne(l.base, l.o.Bury, h, l.events)
+			writeDeadLetter(l.base, l.o.DeadLetter, h, l.events)
 			l.runLoop()
 		}
 	}()
 }
 
-func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], error) error,
-	h *held[T], events *eventQueue[T]) {
+func writeDeadLetter[T any](ctx context.Context, store func(context.Context, Item[T], error) error,
+	h *heldItem[T], events *eventQueue[T]) {
 	var err error
 	returned := false
 	defer func() {
 		if !returned {
-			err = caught("Options.Bury", recover())
+			err = caught("Options.DeadLetter", recover())
 			defer events.wakeRun()
 		}
-		events.putBuried(h, err)
+		events.putDeadLettered(h, err)
 	}()
-	err = bury(ctx, h.Item, h.refusal)
+	err = store(ctx, h.Item, h.refusal)
 	returned = true
 }

@@ -36,12 +36,12 @@ func TestKeptChoosesTheSame(t *testing.T) {
 			if got != want {
 				t.Fatalf("seed %d, step %d: chose %d, want %d of %+v", seed, step, got, want, lanes)
 			}
-			if told.kept.filled {
+			if told.cache.filled {
 				kept++
 			}
 			if got >= 0 {
 				k := &lanes[got]
-				k.Used, k.InFlight, k.Work, k.Free = now, k.InFlight+1, k.Work+cost, rnd.IntN(3) > 0
+				k.LastStart, k.InFlight, k.Work, k.Free = now, k.InFlight+1, k.Work+cost, rnd.IntN(3) > 0
 				told.Changed(got, lanes)
 			}
 		}
@@ -54,7 +54,7 @@ func TestKeptChoosesTheSame(t *testing.T) {
 // drawLane draws from few values, so that lanes tie.
 func drawLane(rnd *rand.Rand, now time.Duration) Candidate {
 	k := Candidate{Free: rnd.IntN(4) > 0, Known: rnd.IntN(20) > 0, InFlight: rnd.IntN(3),
-		Used: now - time.Duration(rnd.IntN(1500))*ms}
+		LastStart: now - time.Duration(rnd.IntN(1500))*ms}
 	k.Work = float64(k.InFlight)
 	if k.Known {
 		k.Mean, k.Service = float64(1+rnd.IntN(2)), time.Duration(10+10*rnd.IntN(4))*ms

@@ -49,8 +49,8 @@ type WaitStore[T any] interface {
 // others.
 const numReturns = 2
 
-// away is the loop's state for the items that a WaitStore keeps.
-type away[T any] struct {
+// deferredItems is the loop's state for the items that a WaitStore keeps.
+type deferredItems[T any] struct {
 	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
 	asked  [numReturns]bool
 	ctx    context.Context // of the requests
@@ -58,33 +58,33 @@ type away[T any] struct {
 	n      int  // result of the last Held
 	ended  bool // Next has returned io.EOF
 
-	mu   sync.Mutex // guards back, which the goroutines write
-	back [numReturns]returned[T]
+	mu      sync.Mutex // guards results, which the goroutines write
+	results [numReturns]nextResult[T]
 }
 
-// returned is the result of WaitStore.Next.
-type returned[T any] struct {
+// nextResult is the result of WaitStore.Next.
+type nextResult[T any] struct {
 	item    Item[T]
 	history History
 	err     error
-	come    bool
+	set     bool
 }
 
-// begin starts the goroutines that call WaitStore.Next, and reports the content of the store to the
+// start starts the goroutines that call WaitStore.Next, and reports the content of the store to the
 // machine.
-func (w *away[T]) begin(l *loop[T]) {
+func (w *deferredItems[T]) start(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
 	}
 	for i := range w.ask {
 		w.ask[i] = make(chan context.Context, 1)
-		l.crew.recall(l, w.ask[i], i)
+		l.goroutines.fetchDeferred(l, w.ask[i], i)
 	}
 	l.step(w.held(l, 0))
 }
 
 // held returns the event that reports the content of the store to the machine.
-func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
+func (w *deferredItems[T]) held(l *loop[T], seq uint64) control.Event {
 	n, cost, bytes := l.o.Waiting.Held()
 	w.n = n
 	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)),
@@ -92,7 +92,7 @@ func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
 }
 
 // take carries out a Defer command, and returns the event with its result.
-func (w *away[T]) take(l *loop[T], c control.Command) control.Event {
+func (w *deferredItems[T]) take(l *loop[T], c control.Command) control.Event {
 	h := l.items.bySeq[c.Seq]
 	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
 		e := w.held(l, c.Seq)
@@ -108,8 +108,8 @@ func (l *loop[T]) waitOf(c control.Command) Wait {
 	return Wait{After: max(0, c.Expect-l.now), History: c.History}
 }
 
-// pull requests one item of each kind for which the machine has room.
-func (w *away[T]) pull(l *loop[T]) {
+// request requests one item of each kind for which the machine has room.
+func (w *deferredItems[T]) request(l *loop[T]) {
 	if w.n == 0 || w.ended || l.stopping {
 		return
 	}
@@ -125,42 +125,42 @@ func (w *away[T]) pull(l *loop[T]) {
 	}
 }
 
-func (w *away[T]) room(l *loop[T], i int) bool {
+func (w *deferredItems[T]) room(l *loop[T], i int) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return l.s.machine.Returns(i == 1)
 }
 
 // put passes a result of WaitStore.Next to the loop. The goroutine that called Next calls it.
-func (w *away[T]) put(i int, r returned[T]) {
-	r.come = true
+func (w *deferredItems[T]) put(i int, r nextResult[T]) {
+	r.set = true
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.back[i] = r
+	w.results[i] = r
 }
 
 // collect handles the items that have come back.
-func (w *away[T]) collect(l *loop[T]) {
+func (w *deferredItems[T]) collect(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
 	}
 	w.mu.Lock()
-	back := w.back
-	w.back = [numReturns]returned[T]{}
+	back := w.results
+	w.results = [numReturns]nextResult[T]{}
 	w.mu.Unlock()
 	for i := range back {
-		if back[i].come {
-			w.returned(l, i, &back[i])
+		if back[i].set {
+			w.offerAgain(l, i, &back[i])
 		}
 	}
 }
 
-// returned passes an item that has come back to the machine.
-func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
+// offerAgain passes an item that has come back to the machine.
+func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 	w.asked[i] = false
 	switch {
 	case r.err == nil && l.stopping:
-		_, _ = l.items.add(r.item) // leave releases it
+		_, _ = l.items.add(r.item) // releaseAll releases it
 		return
 	case r.err == nil:
 		l.offer(r.item, r.history)
@@ -178,7 +178,7 @@ func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
 // done reports whether no more items will come back. If the store is empty or has ended, done first
 // cancels the pending requests, and returns false until they have returned: one of them may already
 // have taken an item out.
-func (w *away[T]) done() bool {
+func (w *deferredItems[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false
 	}
@@ -189,8 +189,8 @@ func (w *away[T]) done() bool {
 	return !slices.Contains(w.asked[:], true)
 }
 
-// dismiss ends the goroutines.
-func (w *away[T]) dismiss() {
+// stop ends the goroutines.
+func (w *deferredItems[T]) stop() {
 	if w.cancel != nil {
 		w.cancel()
 	}

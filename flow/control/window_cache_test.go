@@ -30,10 +30,10 @@ func TestSaidIsWhatWindowsSay(t *testing.T) {
 				}
 			}
 			for _, l := range m.lanes.all {
-				was := l.win.said
-				if l.win.hear(); l.win.said != was {
+				was := l.win.cached
+				if l.win.refresh(); l.win.cached != was {
 					t.Fatalf("seed %d, at %v: after %+v lane %d says %+v, and %+v was kept", seed,
-						now, e, l.num, l.win.said, was)
+						now, e, l.num, l.win.cached, was)
 				}
 			}
 			probes += len(m.lanes.probes)

@@ -78,7 +78,7 @@ type bookWorld struct {
 	unruly bool // workers fail, refuse, hang, throttle and split
 
 	mu        sync.Mutex  // guards the fields below
-	had       map[int]int // deliveries and burials, by row
+	had       map[int]int // deliveries and dead letters, by row
 	started   map[int]bool
 	life      map[int]bool    // started in this life
 	watermark ledger.Position // of the last Save that succeeded
@@ -270,7 +270,7 @@ func (w *bookWorld) live(end ending) (err error) {
 	var book *Book[entryRow]
 	o := w.o
 	o.Checkpoint, o.At = watched{file, w}, entryRow.place
-	o.Sender.Bury = func(_ context.Context, it Item[[]entryRow], _ error) error {
+	o.Sender.DeadLetter = func(_ context.Context, it Item[[]entryRow], _ error) error {
 		w.have(it.Value)
 		return nil
 	}
@@ -294,7 +294,7 @@ func (w *bookWorld) live(end ending) (err error) {
 	if book, err = OpenBook(ctx, o); err != nil {
 		w.t.Fatalf("%s: %v", w.name, err)
 	}
-	watermark, above = book.Mark()
+	watermark, above = book.Progress()
 	w.mustResume(watermark, above)
 	if end.save > 0 {
 		w.mem.Fail(vfstest.Fault{Path: "/state/mark.new", Nth: end.save, Err: errCrash})
@@ -310,7 +310,7 @@ func (w *bookWorld) live(end ending) (err error) {
 	return book.Run(ctx, reading(w.rows, watermark))
 }
 
-// finish runs until all rows are settled, and checks that each one was delivered or buried.
+// finish runs until all rows are settled, and checks that each one was delivered or dead-lettered.
 func (w *bookWorld) finish() {
 	if err := w.live(ending{}); err != nil {
 		w.t.Fatalf("%s: the last life: %v", w.name, err)

@@ -13,9 +13,9 @@ import (
 // regardless of [PackOptions].
 const MaxTies = 1 << 16
 
-// sieve skips the settled rows of a Book, and checks that the positions of the others do not
-// decrease. The goroutine that reads owns it.
-type sieve struct {
+// duplicateFilter skips the settled rows of a Book, and checks that the positions of the others do
+// not decrease. The goroutine that reads owns it.
+type duplicateFilter struct {
 	watermark ledger.Position
 	ahead     []ledger.Range // settled before the restart, not yet passed; ascending
 	unique    bool
@@ -27,8 +27,8 @@ type sieve struct {
 	gap    bool            // a settled range lies between the last two rows to deliver
 }
 
-// take reports whether the next row, at position at, must be delivered.
-func (s *sieve) take(at ledger.Position) (bool, error) {
+// mustDeliver reports whether the next row, at position at, must be delivered.
+func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
 		return false, fmt.Errorf("a row stands at %v; the zero position lies before every row: "+
@@ -39,7 +39,7 @@ func (s *sieve) take(at ledger.Position) (bool, error) {
 	case c > 0:
 		s.newest, s.ties = at, 0
 	case s.ties > 0:
-		return true, s.tie()
+		return true, s.acceptTie()
 	}
 	if at.Compare(s.watermark) <= 0 {
 		return false, nil
@@ -54,9 +54,9 @@ func (s *sieve) take(at ledger.Position) (bool, error) {
 	return true, nil
 }
 
-// tie accepts another row at the position of the previous row, or returns an error that gives the
-// reason against it.
-func (s *sieve) tie() error {
+// acceptTie accepts another row at the position of the previous row, or returns an error that gives
+// the reason against it.
+func (s *duplicateFilter) acceptTie() error {
 	s.ties, s.gap = s.ties+1, false
 	switch {
 	case s.unique:
@@ -75,12 +75,12 @@ func (s *sieve) tie() error {
 	return nil
 }
 
-// account tracks the batches of a Book. The Book's mutex guards it.
-type account[R any] struct {
-	at     func(R) ledger.Position
-	ledger *ledger.Ledger
-	open   []entry[R] // in read order
-	closed int        // entries of open that have settled completely and are not yet removed
+// progressTracker tracks the batches of a Book. The Book's mutex guards it.
+type progressTracker[R any] struct {
+	at      func(R) ledger.Position
+	ledger  *ledger.Ledger
+	batches []entry[R] // in read order
+	closed  int        // entries of open that have settled completely and are not yet removed
 
 	// a row or a piece was invalid, and the watermark must not pass it: nothing is begun or saved
 	// any more
@@ -108,8 +108,8 @@ type pieces struct {
 	bytes int64
 }
 
-// begin opens a batch in the ledger, in read order. newest is the position of the last row read.
-func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
+// open opens a batch in the ledger, in read order. newest is the position of the last row read.
+func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
 	if a.broken != nil {
 		return end, a.broken
 	}
@@ -132,26 +132,26 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 	if err := a.ledger.Open(r); err != nil {
 		return end, err
 	}
-	a.open = append(a.open, entry[R]{from: r.From, to: r.To, rows: it.Value})
+	a.batches = append(a.batches, entry[R]{from: r.From, to: r.To, rows: it.Value})
 	a.largest = max(a.largest, it.Bytes)
 	return end, nil
 }
 
 // settle records that a batch, or a piece of one, is settled.
-func (a *account[R]) settle(it Item[[]R]) error {
+func (a *progressTracker[R]) settle(it Item[[]R]) error {
 	a.dirty = true
 	if len(it.Value) == 0 {
 		a.unsaved += it.Bytes // a Split or Bisect returned a piece without rows
 		return nil
 	}
 	at := a.at(it.Value[0])
-	i, _ := slices.BinarySearchFunc(a.open, at, func(e entry[R], at ledger.Position) int {
+	i, _ := slices.BinarySearchFunc(a.batches, at, func(e entry[R], at ledger.Position) int {
 		return e.to.Compare(at)
 	})
-	if i == len(a.open) || a.open[i].rows == nil || at.Compare(a.open[i].from) <= 0 {
-		return strange(at)
+	if i == len(a.batches) || a.batches[i].rows == nil || at.Compare(a.batches[i].from) <= 0 {
+		return errUnknownRow(at)
 	}
-	e := &a.open[i]
+	e := &a.batches[i]
 	if e.pieces == nil && len(it.Value) == len(e.rows) {
 		a.ledger.Settle(ledger.Range{From: e.from, To: e.to})
 		a.unsaved += it.Bytes
@@ -159,12 +159,12 @@ func (a *account[R]) settle(it Item[[]R]) error {
 		return nil
 	}
 	if e.pieces == nil {
-		e.pieces = a.cut(e)
+		e.pieces = a.countPieces(e)
 	}
 	return a.settlePiece(e, it)
 }
 
-func (a *account[R]) settlePiece(e *entry[R], it Item[[]R]) error {
+func (a *progressTracker[R]) settlePiece(e *entry[R], it Item[[]R]) error {
 	p, waits := e.pieces, false
 	for i, row := range it.Value {
 		at := a.at(row)
@@ -188,13 +188,13 @@ func (a *account[R]) settlePiece(e *entry[R], it Item[[]R]) error {
 	return nil
 }
 
-// strange returns the error for pieces that do not match their batch.
-func strange(at ledger.Position) error {
+// errUnknownRow returns the error for pieces that do not match their batch.
+func errUnknownRow(at ledger.Position) error {
 	return fmt.Errorf("a row at %v has settled that is in no batch, or had settled before; "+
 		"the pieces of a Split or of Bisect must be exactly the rows of the batch", at)
 }
 
-func (a *account[R]) cut(e *entry[R]) *pieces {
+func (a *progressTracker[R]) countPieces(e *entry[R]) *pieces {
 	p := &pieces{total: len(e.rows)}
 	for _, row := range e.rows {
 		at := a.at(row)
@@ -208,11 +208,11 @@ func (a *account[R]) cut(e *entry[R]) *pieces {
 }
 
 // settleRow settles a position when the last of its rows has settled, and reports whether it did.
-func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
+func (a *progressTracker[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
 	p := e.pieces
 	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)
 	if !found || p.left[i] == 0 {
-		return false, strange(at)
+		return false, errUnknownRow(at)
 	}
 	p.total--
 	if p.left[i]--; p.left[i] > 0 {
@@ -229,34 +229,34 @@ func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err
 	return true, nil
 }
 
-// sweepFrom is the minimum number of settled entries that close removes at once.
-const sweepFrom = 64
+// minSweep is the minimum number of settled entries that close removes at once.
+const minSweep = 64
 
 // close releases the rows of a settled batch. When more than half of the entries have settled, it
 // removes those, in amortized O(1).
-func (a *account[R]) close(e *entry[R]) {
+func (a *progressTracker[R]) close(e *entry[R]) {
 	e.rows, e.pieces = nil, nil
 	a.closed++
-	if a.closed >= sweepFrom && 2*a.closed > len(a.open) {
-		a.open = slices.DeleteFunc(a.open, func(e entry[R]) bool { return e.rows == nil })
+	if a.closed >= minSweep && 2*a.closed > len(a.batches) {
+		a.batches = slices.DeleteFunc(a.batches, func(e entry[R]) bool { return e.rows == nil })
 		a.closed = 0
 	}
 }
 
-// take returns the mark to save, and the bytes that have settled since the last one. It reports
-// false if there is nothing new to save. The ranges are appended to dst.
-func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
+// takeProgress returns the mark to save, and the bytes that have settled since the last one. It
+// reports false if there is nothing new to save. The ranges are appended to dst.
+func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
 	bytes int64, ok bool) {
 	if !a.dirty || a.broken != nil {
 		return ledger.Position{}, dst, 0, false
 	}
-	watermark, above = a.ledger.AppendMark(dst)
+	watermark, above = a.ledger.AppendProgress(dst)
 	bytes, a.unsaved, a.dirty = a.unsaved, 0, false
 	return watermark, above, bytes, true
 }
 
 // due reports whether the settled rows should be saved now, because otherwise the replay bound
 // could keep the next batch from being sent.
-func (a *account[R]) due(replay int64) bool {
+func (a *progressTracker[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

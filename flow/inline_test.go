@@ -35,7 +35,7 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 				t.Logf("%s %d on goroutine %s, the producer's is %s", what, n, g, producing)
 			}
 		}
-		o := d.options(Lane[int]{Name: "drop", Prompt: true,
+		o := d.options(Lane[int]{Name: "drop", Inline: true,
 			Worker: WorkerFunc[int](func(context.Context, Attempt[int]) (Report, error) {
 				where("Deliver")
 				return Report{}, nil
@@ -64,7 +64,7 @@ func TestPromptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		o := d.options(
-			Lane[int]{Name: "a", Prompt: true,
+			Lane[int]{Name: "a", Inline: true,
 				Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 					switch {
 					case a.Number == 1 && a.Value%3 == 0:

@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-func numAccount(t testing.TB) *account[int64] {
+func numAccount(t testing.TB) *progressTracker[int64] {
 	t.Helper()
 	l, err := ledger.New(ledger.Position{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &account[int64]{at: numRow, ledger: l}
+	return &progressTracker[int64]{at: numRow, ledger: l}
 }
 
 // numBatch returns a batch of the rows (from, to].
@@ -31,13 +31,13 @@ func numBatch(from, to int64) Item[[]int64] {
 	return it
 }
 
-// TestAccountForgets checks that a batch that hangs stops the watermark, but that the account still
+// TestAccountForgets checks that a batch that hangs stops the watermark, but that the tracker still
 // removes the later batches as they settle.
 func TestAccountForgets(t *testing.T) {
 	a := numAccount(t)
 	for n := range int64(100_000) {
 		it := numBatch(2*n, 2*n+2)
-		if _, err := a.begin(it, numRow(2*n+2)); err != nil {
+		if _, err := a.open(it, numRow(2*n+2)); err != nil {
 			t.Fatal(err)
 		}
 		if n > 0 {
@@ -46,17 +46,17 @@ func TestAccountForgets(t *testing.T) {
 			}
 		}
 	}
-	if len(a.open) > 3*sweepFrom {
-		t.Errorf("%d entries for one batch that is open", len(a.open))
+	if len(a.batches) > 3*minSweep {
+		t.Errorf("%d entries for one batch that is open", len(a.batches))
 	}
 	if err := a.settle(numBatch(0, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if w, above, bytes, ok := a.take(nil); w != num(200_000) || len(above) > 0 ||
+	if w, above, bytes, ok := a.takeProgress(nil); w != num(200_000) || len(above) > 0 ||
 		bytes != 200_000 || !ok {
 		t.Errorf("the mark is %v %v with %d bytes, %v", w, above, bytes, ok)
 	}
-	if _, _, _, ok := a.take(nil); ok {
+	if _, _, _, ok := a.takeProgress(nil); ok {
 		t.Error("it is taken twice")
 	}
 }
@@ -68,8 +68,8 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &account[int64]{at: numRow, ledger: l}
-	if end, err := a.begin(Item[[]int64]{Value: []int64{14, 18}}, num(22)); end != num(20) ||
+	a := &progressTracker[int64]{at: numRow, ledger: l}
+	if end, err := a.open(Item[[]int64]{Value: []int64{14, 18}}, num(22)); end != num(20) ||
 		err != nil {
 		t.Fatalf("the batch ends at %v, %v", end, err)
 	}
@@ -78,12 +78,12 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w, above := l.Mark(); w != num(30) || len(above) > 0 {
+	if w, above := l.Progress(); w != num(30) || len(above) > 0 {
 		t.Errorf("the mark is %v %v, want 30", w, above)
 	}
 }
 
-// TestAccountStrangePieces checks that the account returns an error for pieces that do not match
+// TestAccountStrangePieces checks that the tracker returns an error for pieces that do not match
 // their batch, and that such pieces settle no later row.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
@@ -92,7 +92,7 @@ func TestAccountStrangePieces(t *testing.T) {
 		{rows(1, 2, 3, 3), rows(2)}, {rows(3), rows(3), rows(3)},
 	} {
 		a := numAccount(t)
-		if _, err := a.begin(rows(1, 2, 3, 3), num(3)); err != nil {
+		if _, err := a.open(rows(1, 2, 3, 3), num(3)); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -180,7 +180,7 @@ func TestBookAllocations(t *testing.T) {
 	next := 0
 	begin := func() {
 		it := batches[next]
-		if _, err := a.begin(it, num(it.Value[2])); err != nil {
+		if _, err := a.open(it, num(it.Value[2])); err != nil {
 			t.Fatal(err)
 		}
 		next++
