@@ -172,7 +172,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 			out = append(out, e)
 		} else {
 			// an earlier reader has read the file to its end or given it up, but has not saved that
-			r.forgets.now(m.Part.ID)
+			r.forgets.add(m.Part.ID)
 		}
 	}
 	slices.SortFunc(out, func(a, b *Entry) int { return strings.Compare(a.text, b.text) })
@@ -247,7 +247,7 @@ func (c *Catalogue) closeAll() error {
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)
-	c.clock.look(now, t.UnixNano())
+	c.clock.observe(now, t.UnixNano())
 	return c.clock.quietAt(now, t.UnixNano(), int64(mtime), since), now
 }
 

@@ -21,7 +21,7 @@ func (c *Catalogue) bringUpToDate() {
 	for range 2 {
 		c.list(nil)
 		for _, f := range c.pending() {
-			c.lookAt(f)
+			c.identifyAndOpen(f)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 		if ctx.Err() != nil || c.table.scans != scan {
 			return
 		}
-		c.lookAt(f)
+		c.identifyAndOpen(f)
 	}
 }
 
@@ -162,8 +162,8 @@ func (c *Catalogue) pending() []*file {
 	return out[max(0, len(out)-most):]
 }
 
-// lookAt recognises and opens one file.
-func (c *Catalogue) lookAt(f *file) {
+// identifyAndOpen recognises and opens one file.
+func (c *Catalogue) identifyAndOpen(f *file) {
 	if !c.table.has(f) {
 		return
 	}
@@ -175,11 +175,12 @@ func (c *Catalogue) lookAt(f *file) {
 			return
 		}
 	}
-	f.look()
+	f.recordUnread()
 }
 
-// look records the beginning and end of an unread file, so that a copy of it can be recognised.
-func (f *file) look() {
+// recordUnread records the beginning and end of an unread file, so that a copy of it can be
+// recognised.
+func (f *file) recordUnread() {
 	if f.view != nil || !f.blank() || f.info.Size == 0 || f.handle == nil {
 		return
 	}

@@ -65,7 +65,7 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := c.ids.idOf(e)
 	same := isOf(id, f.info)
-	if !same && !c.rotation.isRelated(f, m.Part.Name) || !c.handles.look(f) {
+	if !same && !c.rotation.isRelated(f, m.Part.Name) || !c.handles.refresh(f) {
 		return false
 	}
 	head, err := f.readHead(c.head[:])
@@ -100,5 +100,5 @@ func (n *identifier) rename(f *file, e *Entry) {
 		cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
 		c.ids.ref(e)
 	}
-	c.ids.settle(e, f.info)
+	c.ids.resolvePlace(e, f.info)
 }

@@ -39,9 +39,9 @@ type verdict struct {
 	unbegun   *file // an unread file, awaiting or deleted, that it continues
 }
 
-// meet determines whether f, which no route knows, continues a known file. done reports that it
-// does, or that it may and is held back. read reports that f can be read now.
-func (k *copies) meet(f *file, head []byte) (done, read bool) {
+// findPredecessor determines whether f, which no route knows, continues a known file. done reports
+// that it does, or that it may and is held back. read reports that f can be read now.
+func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.comparing {
 		return false, false
 	}
@@ -77,7 +77,7 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 }
 
 // compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read are those of meet.
+// done and read are those of findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
@@ -185,7 +185,7 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 // isIntact reports whether g still contains its delivered data at this moment. If g holds other
 // data, its identity starts to wait for a copy.
 func (k *copies) isIntact(g *file) bool {
-	if !k.c.handles.lookNow(g) {
+	if !k.c.handles.refreshNow(g) {
 		return false
 	}
 	cur := g.furthest()

@@ -133,7 +133,7 @@ func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.saw(statOf(info), k.c.now())
+	f.update(statOf(info), k.c.now())
 	return f.info.Size > f.extras.equalTo, nil
 }
 

@@ -240,7 +240,7 @@ func (s *identities) noteSealed(cur *cursor) {
 	defer s.mu.Unlock()
 	cur.entry.unseal(cur.r)
 	cur.entry.sealed = append(cur.entry.sealed, sealing{
-		r: cur.r, at: cur.last, to: cur.pos.Next, seen: cur.f.info, when: cur.f.looked,
+		r: cur.r, at: cur.last, to: cur.pos.Next, seen: cur.f.info, when: cur.f.refreshedAt,
 	})
 }
 

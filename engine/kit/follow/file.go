@@ -26,9 +26,9 @@ type file struct {
 	entry   *Entry // nil: not identified yet
 	cursors []*cursor
 
-	handle vfs.File
-	looked time.Duration // when the handle was last asked for its size
-	used   uint64        // sequence number of the handle's last use
+	handle      vfs.File
+	refreshedAt time.Duration // when the handle was last asked for its size
+	used        uint64        // sequence number of the handle's last use
 	// its content, if it is compressed. Offsets and sizes refer to the content, except in stat and
 	// version
 	view   *unpack.File
@@ -105,8 +105,8 @@ func (f *file) failed() error {
 	return f.trouble.last
 }
 
-// saw records a new stat of the file.
-func (f *file) saw(i stat, now time.Duration) {
+// update records a new stat of the file.
+func (f *file) update(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
 	}

@@ -27,8 +27,8 @@ type forgets struct {
 	swept   time.Duration
 }
 
-// now notes that a partition has ended and its progress may be dropped.
-func (g *forgets) now(id string) { g.ended = append(g.ended, id) }
+// add notes that a partition has ended and its progress may be dropped.
+func (g *forgets) add(id string) { g.ended = append(g.ended, id) }
 
 // publish makes the ended partitions available once the engine has all of their batches.
 func (g *forgets) publish() {
@@ -90,7 +90,7 @@ func (r *Reader) sweep(now time.Duration) {
 			c.ids.drop(e)
 		}
 		c.dormant.forget(id)
-		g.now(id)
+		g.add(id)
 	}
 }
 

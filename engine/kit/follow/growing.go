@@ -154,8 +154,8 @@ func (g *growing) reach(f *file, now time.Duration) bool {
 		g.await(f, "a rotated file is gone before it was read to its end")
 		return false
 	}
-	f.saw(info, now)
-	f.looked = now
+	f.update(info, now)
+	f.refreshedAt = now
 	return true
 }
 
@@ -172,14 +172,14 @@ func (g *growing) await(f *file, why string) {
 	c.rotation.await(f, why)
 }
 
-func (g *growing) meet(f *file, head []byte) (done, read bool) {
+func (g *growing) findPredecessor(f *file, head []byte) (done, read bool) {
 	switch c := g.c; {
 	case c.identify.meeting: // new files are met after the known ones
 		return true, false
 	case len(head) == 0:
 		return true, false // nothing to identify it by, and nothing to read
 	default:
-		return c.copies.meet(f, head)
+		return c.copies.findPredecessor(f, head)
 	}
 }
 
@@ -205,7 +205,7 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 // lastLine returns where the unterminated last line of a file begins, or the size of the file if
 // there is none. A route that starts there does not split a record.
 func (g *growing) lastLine(f *file) (int64, error) {
-	if f.handle == nil && !g.c.handles.look(f) {
+	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
 	}
 	if err := g.c.unpacker.framingOf(f); err != nil {

@@ -55,7 +55,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 	for {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
-			if done, read := c.strategy.meet(f, head); done {
+			if done, read := c.strategy.findPredecessor(f, head); done {
 				return read
 			}
 			n.attach(f, c.ids.give(f.seen(head, true), f.name))
@@ -180,7 +180,7 @@ func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
 	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
 	c.ids.noteName(e, f.name)
-	c.ids.settle(e, f.info)
+	c.ids.resolvePlace(e, f.info)
 	for _, r := range c.readers {
 		own := e
 		if _, ok := r.resume(e.text); !ok {
@@ -331,11 +331,11 @@ func (n *identifier) recogniseAll(files []*file) {
 	defer func() { n.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
-			look := c.handles.look
+			refresh := c.handles.refresh
 			if tries > 0 { // the content seen just now is no longer in it
-				look = c.handles.lookNow
+				refresh = c.handles.refreshNow
 			}
-			if !look(f) {
+			if !refresh(f) {
 				if f.handle == nil && f.trouble == nil {
 					c.table.unlabel(f)
 					c.strategy.nameGone(f) // the next listing will not have it

@@ -181,8 +181,8 @@ func (s *identities) moveDevice(e *Entry, dev uint64) {
 	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
 }
 
-// settle notes that i, one of several possible inodes, holds the data of e.
-func (s *identities) settle(e *Entry, i stat) {
+// resolvePlace notes that i, one of several possible inodes, holds the data of e.
+func (s *identities) resolvePlace(e *Entry, i stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(e.others) == 0 {

@@ -104,7 +104,7 @@ func (l *lister) list(now time.Duration, once bool) {
 		slices.SortFunc(rest, c.lister.bySight)
 	}
 	for _, s := range rest {
-		l.meet(s, now)
+		l.track(s, now)
 	}
 	for _, f := range c.table.unlisted(now) {
 		c.strategy.nameGone(f)
@@ -131,13 +131,13 @@ func (l *lister) failed(err error, now time.Duration, once bool) {
 	}
 }
 
-// meet starts to follow a file with a new name, or with a name that belonged to another file.
-func (l *lister) meet(s Sight, now time.Duration) {
+// track starts to follow a file with a new name, or with a name that belonged to another file.
+func (l *lister) track(s Sight, now time.Duration) {
 	c, info := l.c, statOf(s.Info)
 	if c.table.byKey[keyOf(info)] == nil && c.dormant.isHardLink(s.Label, keyOf(info)) {
 		return
 	}
-	ch := c.table.meet(s, info, now)
+	ch := c.table.resolve(s, info, now)
 	if ch.kind == isHardLink {
 		c.lister.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", ch.f.label))
 		return
@@ -153,7 +153,7 @@ func (l *lister) meet(s Sight, now time.Duration) {
 	c.rotation.drop(f)
 	f.rename(s.Dir, s.Name, s.Label)
 	f.scan, f.state = c.table.scans, f.state.on(renamed)
-	f.saw(info, now)
+	f.update(info, now)
 	if f.entry != nil {
 		c.ids.noteName(f.entry, s.Name)
 		c.rotation.index(f)

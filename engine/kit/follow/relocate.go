@@ -90,7 +90,7 @@ func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	c := q.c
 	defer c.handles.close(f)
-	if !c.handles.look(f) {
+	if !c.handles.refresh(f) {
 		return false
 	}
 	head, err := c.unpacker.firstHead(f, nil)

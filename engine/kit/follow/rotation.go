@@ -223,7 +223,7 @@ func (t *rotation) awaitStoredFiles() {
 		for _, m := range c.identify.marks(e) {
 			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, id.Dev) {
 				delete(m.r.forgets.stored, e.text)
-				m.r.forgets.now(e.text)
+				m.r.forgets.add(e.text)
 			}
 		}
 	}

@@ -114,7 +114,7 @@ func (t *rotation) continues(s Sight, same *file) (found, decided bool) {
 	if same == nil && (s.Info.Size == 0 || !t.hasRelated(f)) {
 		return false, true
 	}
-	if !c.handles.look(f) {
+	if !c.handles.refresh(f) {
 		c.handles.close(f)
 		return false, f.trouble != nil
 	}
@@ -251,7 +251,7 @@ func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
 // returns false if f does, or if that is undecided.
 func (t *rotation) goneFrom(f, w *file) bool {
 	p := w.fingerprint()
-	if p.At == 0 || p.Packed > 0 || !t.c.handles.look(f) {
+	if p.At == 0 || p.Packed > 0 || !t.c.handles.refresh(f) {
 		return false
 	}
 	if f.info.Size < w.read() {
@@ -315,7 +315,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	}
 	slices.SortFunc(list, byLabel)
 	for _, f := range list {
-		if f.isUnidentified() && c.table.has(f) && c.handles.look(f) && f.entry == nil {
+		if f.isUnidentified() && c.table.has(f) && c.handles.refresh(f) && f.entry == nil {
 			c.identify.file(f, nil)
 		}
 	}

@@ -73,7 +73,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 // establish opens f, identifies it and determines its end. l keeps the bytes read for that, unless
 // it is nil. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
-	if !c.table.has(f) && f.state != finished || !c.handles.look(f) {
+	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
 	}
 	if end, ok = c.strategy.endOf(f); !ok || f.view != nil && !c.unpacker.isWhole(f) {
@@ -309,7 +309,7 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false
-		if r.c.handles.look(next.f) && r.c.verify(next, false) {
+		if r.c.handles.refresh(next.f) && r.c.verify(next, false) {
 			stay, ok = r.skip(b, next)
 		}
 		if stay {
@@ -326,7 +326,7 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 		return false
 	}
 	if !r.awaitsDone(cur.part.ID) {
-		r.forgets.now(cur.part.ID)
+		r.forgets.add(cur.part.ID)
 	}
 	return true
 }

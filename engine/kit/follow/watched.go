@@ -76,7 +76,7 @@ func (a *watched) takeNews() {
 // forget makes the routes drop their progress of a deleted file.
 func (a *watched) forget(e *Entry) {
 	for _, r := range a.c.readers {
-		r.forgets.now(e.text)
+		r.forgets.add(e.text)
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *watched) lookAgain(now time.Duration) {
 			over = append(over, f)
 			continue
 		}
-		f.saw(info, now)
+		f.update(info, now)
 		asRead := func(cur *cursor) bool {
 			return f.view == nil && info.Size == cur.pos.Next || f.view != nil && cur.sealed && info.Size == cur.last
 		}
