@@ -52,7 +52,7 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		switch {
 		case wrong != nil:
 			h.Count("connections_malformed", 1)
-			h.Log().Warn("connection closed: its data has another form", "peer", peerOf(c), "error",
+			h.Log().Warn("connection closed: malformed data", "peer", peerOf(c), "error",
 				wrong)
 			return
 		case err == nil:
@@ -62,7 +62,7 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		default:
 			if rest := f.Pending(); rest > 0 {
 				h.Count("bytes_discarded", int64(rest))
-				h.Log().Warn("connection closed in the middle of a record", "peer", peerOf(c),
+				h.Log().Warn("connection closed inside a record", "peer", peerOf(c),
 					"bytes", rest, "error", err)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {
