@@ -99,8 +99,9 @@ func TestTokens(t *testing.T) {
 	}
 	for header, want := range map[string]string{
 		"Bearer secret-a": "alpha", "apikey  secret-b ": "beta",
-		"Basic bm9ib2R5OnNlY3JldC1i": "beta", // nobody:secret-b
-		"":                           "", "Bearer": "", "Basic secret-a": "", "Basic c2VjcmV0LWE=": "", "Digest secret-a": "",
+		"Basic bm9ib2R5OnNlY3JldC1i": "beta", // its password is secret-b
+		"":                           "", "Bearer": "", "Basic secret-a": "", "Digest secret-a": "",
+		"Basic c2VjcmV0LWE=": "", // no colon
 	} {
 		if name, ok := k.Authorize(header); name != want || ok != (want != "") {
 			t.Errorf("Authorize(%q) = %q, %v", header, name, ok)
