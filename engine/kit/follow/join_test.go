@@ -145,13 +145,13 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 		stop(t, b)
 		b2 := openRoute(s, "b", b.marks)
 		turns(t, 1, 2*time.Second, a)
-		if ids := a.Forget(); len(ids) > 0 {
+		if ids := a.Deleted(); len(ids) > 0 {
 			t.Errorf("a route drops the progress %q that another route still needs", ids)
 		}
 		turns(t, 2, 40*time.Second, b2, a)
 		b.lines = append(b.lines, b2.lines...)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
-		if a, b := a.Forget(), b2.Forget(); len(a) != 1 || !slices.Equal(a, b) {
+		if a, b := a.Deleted(), b2.Deleted(); len(a) != 1 || !slices.Equal(a, b) {
 			t.Errorf("the routes drop the progress %q and %q of a file that both have read", a, b)
 		}
 		stop(t, a, b2)
