@@ -94,8 +94,8 @@ func (a *assignments) end() {
 	}
 }
 
-// alive waits until the reader is open. It returns an error if the route or ctx ends first.
-func (a *assignments) alive(ctx context.Context) error {
+// awaitOpen waits until the reader is open. It returns an error if the route or ctx ends first.
+func (a *assignments) awaitOpen(ctx context.Context) error {
 	select {
 	case <-a.ended:
 		return errRouteEnded
@@ -116,7 +116,7 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 	if err := checkOffers(offers); err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
-	if err := a.alive(ctx); err != nil {
+	if err := a.awaitOpen(ctx); err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -253,7 +253,7 @@ type revocation struct {
 
 // Revoke implements stream.Assignments.
 func (a *assignments) Revoke(ctx context.Context, partitionIDs []string) {
-	if a.alive(ctx) != nil {
+	if a.awaitOpen(ctx) != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, stream.RevokeTimeout, errors.New("the time for a revocation is over"))

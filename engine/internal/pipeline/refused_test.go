@@ -141,7 +141,7 @@ func partialAnswers(t *testing.T) {
 	if err := e.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	if s.Dead != 10 || s.Delivered != 190 || len(s.Workers) != 1 || s.Workers[0].State != "NORMAL" {
 		t.Errorf("%d dead, %d delivered, workers %+v", s.Dead, s.Delivered, s.Workers)
 	}

@@ -116,7 +116,7 @@ func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Dura
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		begun := time.Now()
-		for e.picture().Routes[0].Delivered < 6 && time.Since(begun) < limit {
+		for e.statusWithoutTree().Routes[0].Delivered < 6 && time.Since(begun) < limit {
 			time.Sleep(10 * time.Millisecond)
 		}
 		took = time.Since(begun)

@@ -43,7 +43,7 @@ func (r *saver) load(ctx context.Context) error {
 		held[local.Part.ID] = m
 	}
 	if len(marks) == 0 && lost.partitions > 0 {
-		return final(r.emptyLedger(lost))
+		return noRestart(r.emptyLedger(lost))
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {
