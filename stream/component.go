@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -112,6 +113,19 @@ type OptionError struct {
 	// Word, if set, is an unknown name. Known lists the known names; the nearest one is suggested.
 	Word  string
 	Known []string
+}
+
+// OptionErrorf returns an [OptionError] for an option, with a formatted problem.
+func OptionErrorf(key, format string, args ...any) error {
+	return &OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// CheckRange returns an [OptionError] if an option is less than least or more than most.
+func CheckRange[T cmp.Ordered](key string, value, least, most T) error {
+	if value < least || value > most {
+		return OptionErrorf(key, "is %v, want %v to %v", value, least, most)
+	}
+	return nil
 }
 
 // Error returns the key, if any, and the problem.

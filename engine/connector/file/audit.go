@@ -95,8 +95,8 @@ func (a *audit) readFiles(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the file that the checkpoint knows (inode %d) was moved or replaced, "+
-		"so that its records cannot be counted", want.inode)
+	return fmt.Errorf("the file in the checkpoint (inode %d) was moved or replaced, so its "+
+		"records cannot be counted", want.inode)
 }
 
 // readFile reads one file. reached reports whether want is in this file.

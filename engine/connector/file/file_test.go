@@ -171,22 +171,22 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: Open gives %v, want an error with %q", name, err, want)
 		}
 	}
-	refuse("a place of a later version", "9 what ever",
-		"this version cannot read; put the file back")
+	refuse("a resume token of a later version", "9 what ever",
+		"this version cannot read; restore the file")
 	if err := os.Truncate(path, 5); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that was cut", place,
-		"it has 5 bytes, and its checkpoint records 11 delivered bytes")
+		"it has 5 bytes, but its checkpoint records 11 delivered bytes")
 	if err := errors.Join(os.Rename(path, path+".1"), os.Truncate(path+".1", 5)); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that is gone", place,
-		"it does not exist, and its checkpoint records 11 bytes; put the file back")
+		"it does not exist, but its checkpoint records 11 bytes; restore the file")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refuse("another file", place, "it was replaced; put the file back")
+	refuse("another file", place, "but its checkpoint records inode")
 	if err := errors.Join(os.Remove(path), os.Symlink(path+".1", path)); err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestReplayRefuses(t *testing.T) {
 	header := `{"penstock_trace":1,"seed":1}` + "\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", "is empty"},
-		{"not JSON", "penstock\n", "line 1: is no header"},
+		{"not JSON", "penstock\n", "line 1 is not the header"},
 		{"a later version", `{"penstock_trace":2,"seed":1}`, "line 1: is version 2"},
 		{"an unknown window", `{"penstock_trace":1,"seed":1,"window":"tidal"}`,
 			`line 1: there is no window algorithm "tidal"`},

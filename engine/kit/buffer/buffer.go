@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -76,7 +77,7 @@ type Buffer struct {
 type progress struct {
 	committed int64 // durable watermark
 	known     bool  // committed is set
-	cuts      []int64
+	cuts      readers.Cuts
 	draining  bool
 }
 

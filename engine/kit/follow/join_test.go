@@ -280,10 +280,10 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// TestRestingFileIsMovedWhileARouteRestarts checks that the copy of a resting file is recognised if
+// TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
 // the file is copied and deleted while a route restarts. The deleted file is awaited as soon as it
 // cannot be compared with the copy.
-func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
+func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
 		s := d.set(follow.Growing{})

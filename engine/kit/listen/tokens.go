@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	nethttp "net/http"
+	"strings"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -20,7 +22,7 @@ func CheckTokens(token string, tokens Tokens) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	if token != "" && len(tokens) > 0 {
-		return fail("token", "stands beside tokens; give it a name there")
+		return fail("token", "cannot be combined with tokens; add it there with a name")
 	}
 	if token != "" && len(token) < minToken {
 		return fail("token", "has fewer than %d characters; write a longer one", minToken)
@@ -50,6 +52,22 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 		k.names, k.hashes = append(k.names, name), append(k.hashes, sha256.Sum256([]byte(value)))
 	}
 	return k
+}
+
+// Authorize returns the name of the holder whose token a header Authorization has: as Bearer TOKEN,
+// as ApiKey TOKEN, or as the password of Basic.
+func (k *Keyring) Authorize(header string) (name string, ok bool) {
+	scheme, token, _ := strings.Cut(header, " ")
+	switch strings.ToLower(scheme) {
+	case "bearer", "apikey":
+		return k.Holder(strings.TrimSpace(token))
+	case "basic":
+		r := nethttp.Request{Header: nethttp.Header{"Authorization": {header}}}
+		if _, token, ok = r.BasicAuth(); ok {
+			return k.Holder(token)
+		}
+	}
+	return "", false
 }
 
 // Empty reports whether there is no token.

@@ -77,7 +77,7 @@ func (d *folder) sights(found func(follow.Sight)) error {
 
 func (d *folder) Finished(func(follow.Sight)) error { return nil }
 
-func (d *folder) Beside(_ string, found func(follow.Sight)) error {
+func (d *folder) Siblings(_ string, found func(follow.Sight)) error {
 	if d.pace != nil {
 		d.pace()
 	}
