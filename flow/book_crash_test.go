@@ -22,7 +22,7 @@ import (
 )
 
 // small returns a bookWorld in which one life of the program saves about twenty times.
-func small(t *testing.T, name string, seed uint64) *bookWorld {
+func small(t *testing.T, name string, seed uint64) *bookFixture {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newBookWorld(t, name, rnd, table(rnd, 130, 4))
 	w.unruly = true
@@ -55,7 +55,7 @@ func TestBookCrashesAtEverySettle(t *testing.T) {
 // wreck is the file system after a crash, and the expected state at that moment.
 type wreck struct {
 	crash vfstest.Crash
-	world *bookWorld
+	world *bookFixture
 }
 
 // TestBookCrashesAtEveryCall crashes after each call of the file system that may have changed
@@ -93,7 +93,7 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 }
 
 // copy copies the fixture, with the file system left by a crash.
-func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
+func (w *bookFixture) copy(left vfstest.Crash) *bookFixture {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := newBookWorld(w.t, w.name+", "+left.String(), rand.New(rand.NewPCG(uint64(left.Call.N), 2)),

@@ -55,8 +55,8 @@ func reading(rows []entryRow, after ledger.Position) func(context.Context) (entr
 	}
 }
 
-// inMark reports whether a mark counts a position as settled.
-func inMark(p, watermark ledger.Position, above []ledger.Range) bool {
+// isCovered reports whether the progress counts a position as settled.
+func isCovered(p, watermark ledger.Position, above []ledger.Range) bool {
 	return p.Compare(watermark) <= 0 || slices.ContainsFunc(above, func(r ledger.Range) bool {
 		return p.Compare(r.From) > 0 && p.Compare(r.To) <= 0
 	})
@@ -65,10 +65,10 @@ func inMark(p, watermark ledger.Position, above []ledger.Range) bool {
 // errCrash ends one life of a bookWorld.
 var errCrash = errors.New("crash")
 
-// bookWorld is a table, workers with random outcomes, a file system that loses unsynced data, and a
-// program that crashes and restarts. It checks every Save and Load against the rows that the
+// bookFixture is a table, workers with random outcomes, a file system that loses unsynced data, and
+// a program that crashes and restarts. It checks every Save and Load against the rows that the
 // workers have received.
-type bookWorld struct {
+type bookFixture struct {
 	t      *testing.T
 	name   string // for error messages
 	rnd    *rand.Rand
@@ -87,8 +87,8 @@ type bookWorld struct {
 	settles   int
 }
 
-func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *bookWorld {
-	return &bookWorld{
+func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *bookFixture {
+	return &bookFixture{
 		t: t, name: name, rnd: rnd, rows: rows, mem: vfstest.New(), had: map[int]int{},
 		started: map[int]bool{},
 	}
@@ -97,7 +97,7 @@ func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *b
 // watched is the Checkpoint of a bookWorld: a file, with checks of every Save and Load.
 type watched struct {
 	*checkpoint.File
-	w *bookWorld
+	w *bookFixture
 }
 
 func (c watched) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
@@ -114,10 +114,10 @@ func (c watched) Save(ctx context.Context, watermark ledger.Position, above []le
 	return err
 }
 
-// mustHave checks that workers have received all rows of a mark. The caller holds mu.
-func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []ledger.Range) {
+// mustHave checks that workers have received all rows of the progress. The caller holds mu.
+func (w *bookFixture) mustHave(what string, watermark ledger.Position, above []ledger.Range) {
 	for _, r := range w.rows {
-		if w.had[r.n] == 0 && inMark(r.place(), watermark, above) {
+		if w.had[r.n] == 0 && isCovered(r.place(), watermark, above) {
 			w.t.Fatalf("%s: %s of %v %v, but nobody had row %v", w.name, what, watermark, above, r)
 		}
 	}
@@ -126,14 +126,14 @@ func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []led
 // mustResume checks the progress loaded by a new life: it includes everything that was saved and
 // nothing undelivered. The rows that the previous life began and that the progress does not include
 // are within the replay bound.
-func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) {
+func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mustHave("resume", watermark, above)
 	again := 0
 	for _, r := range w.rows {
-		in := inMark(r.place(), watermark, above)
-		if !in && inMark(r.place(), w.watermark, w.above) {
+		in := isCovered(r.place(), watermark, above)
+		if !in && isCovered(r.place(), w.watermark, w.above) {
 			w.t.Fatalf("%s: row %v was saved in %v %v, and is not in %v %v", w.name, r, w.watermark,
 				w.above, watermark, above)
 		}
@@ -149,11 +149,11 @@ func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) 
 }
 
 // begun records an attempt. Rows settled before the life began are never sent again.
-func (w *bookWorld) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
+func (w *bookFixture) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, r := range rows {
-		if inMark(r.place(), watermark, above) {
+		if isCovered(r.place(), watermark, above) {
 			w.t.Errorf("%s: row %v was settled before, and is sent again", w.name, r)
 		}
 		if i > 0 && r.n <= rows[i-1].n {
@@ -163,7 +163,7 @@ func (w *bookWorld) begun(rows []entryRow, watermark ledger.Position, above []le
 	}
 }
 
-func (w *bookWorld) have(rows []entryRow) {
+func (w *bookFixture) have(rows []entryRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range rows {
@@ -172,16 +172,16 @@ func (w *bookWorld) have(rows []entryRow) {
 }
 
 // mood draws at random how a worker treats a batch.
-func (w *bookWorld) mood() (kind int, wait time.Duration, seed uint64) {
+func (w *bookFixture) mood() (kind int, wait time.Duration, seed uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rnd.IntN(40), time.Duration(w.rnd.IntN(50)) * time.Millisecond, w.rnd.Uint64()
 }
 
-func (w *bookWorld) refuses(r entryRow) bool { return w.unruly && r.n%61 == 60 }
+func (w *bookFixture) refuses(r entryRow) bool { return w.unruly && r.n%61 == 60 }
 
 // deliver is the Deliver of every worker.
-func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
+func (w *bookFixture) deliver(ctx context.Context, rows []entryRow,
 	piece func([]entryRow) Item[[]entryRow]) error {
 	kind, wait, seed := w.mood()
 	if err := sleep(ctx, wait); err != nil {
@@ -213,7 +213,7 @@ func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
 }
 
 // part delivers a random part of the rows, refuses the bad ones and leaves the rest.
-func (w *bookWorld) part(rows []entryRow, rnd *rand.Rand,
+func (w *bookFixture) part(rows []entryRow, rnd *rand.Rand,
 	piece func([]entryRow) Item[[]entryRow]) error {
 	s := &Split[[]entryRow]{Err: errors.New("in part")}
 	var done, rest, refused []entryRow
@@ -247,7 +247,7 @@ type ending struct {
 }
 
 // live runs one life of the program. It returns the result of Run, or errCrash.
-func (w *bookWorld) live(end ending) (err error) {
+func (w *bookFixture) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0
 	w.mu.Unlock()
@@ -311,14 +311,14 @@ func (w *bookWorld) live(end ending) (err error) {
 }
 
 // finish runs until all rows are settled, and checks that each one was delivered or dead-lettered.
-func (w *bookWorld) finish() {
+func (w *bookFixture) finish() {
 	if err := w.live(ending{}); err != nil {
 		w.t.Fatalf("%s: the last life: %v", w.name, err)
 	}
 	w.mustResumeAtEnd()
 }
 
-func (w *bookWorld) mustResumeAtEnd() {
+func (w *bookFixture) mustResumeAtEnd() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watermark != w.rows[len(w.rows)-1].place() || len(w.above) > 0 {

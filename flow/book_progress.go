@@ -86,7 +86,7 @@ type progressTracker[R any] struct {
 	// any more
 	broken  error
 	dirty   bool  // something has settled since the last take
-	unsaved int64 // bytes that have settled since the last take and are in the mark
+	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
 	largest int64 // bytes of the largest batch so far
 }
 
@@ -103,8 +103,8 @@ type pieces struct {
 	ends  []ledger.Position
 	left  []int // unsettled rows, by index in ends
 	total int   // sum of left
-	// bytes of settled pieces that no mark includes yet, because another row of one of their
-	// positions has not settled
+	// bytes of settled pieces that the progress does not include yet, because another row of one of
+	// their positions has not settled
 	bytes int64
 }
 
@@ -243,7 +243,7 @@ func (a *progressTracker[R]) close(e *entry[R]) {
 	}
 }
 
-// takeProgress returns the mark to save, and the bytes that have settled since the last one. It
+// takeProgress returns the progress to save, and the bytes that have settled since the last one. It
 // reports false if there is nothing new to save. The ranges are appended to dst.
 func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
 	bytes int64, ok bool) {

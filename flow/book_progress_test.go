@@ -31,9 +31,9 @@ func numBatch(from, to int64) Item[[]int64] {
 	return it
 }
 
-// TestAccountForgets checks that a batch that hangs stops the watermark, but that the tracker still
-// removes the later batches as they settle.
-func TestAccountForgets(t *testing.T) {
+// TestTrackerReleasesBatches checks that a batch that hangs stops the watermark, but that the
+// tracker still removes the later batches as they settle.
+func TestTrackerReleasesBatches(t *testing.T) {
 	a := numAccount(t)
 	for n := range int64(100_000) {
 		it := numBatch(2*n, 2*n+2)
@@ -83,9 +83,9 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	}
 }
 
-// TestAccountStrangePieces checks that the tracker returns an error for pieces that do not match
+// TestTrackerUnknownPieces checks that the tracker returns an error for pieces that do not match
 // their batch, and that such pieces settle no later row.
-func TestAccountStrangePieces(t *testing.T) {
+func TestTrackerUnknownPieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
 	for _, pieces := range [][]Item[[]int64]{
 		{rows(1), rows(1)}, {rows(2, 2)}, {rows(5)}, {rows(1, 7)}, {rows(0)},
@@ -105,9 +105,9 @@ func TestAccountStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookStrangePieces checks that wrong pieces from a worker end the run, and that no mark
+// TestBookUnknownPieces checks that wrong pieces from a worker end the run, and that no progress
 // includes them.
-func TestBookStrangePieces(t *testing.T) {
+func TestBookUnknownPieces(t *testing.T) {
 	m := &memory{}
 	var b *Book[int64]
 	b = mustBook(t, one(m, func(_ context.Context, rows []int64) error {

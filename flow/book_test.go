@@ -141,10 +141,10 @@ func TestBookRefuses(t *testing.T) {
 	}
 }
 
-// TestBookPassesOver checks that rows that the progress counts as settled are not sent again, and
-// that no batch spans them. It does so for several first rows of the reader, and with rows deleted
-// from the table since the mark was saved.
-func TestBookPassesOver(t *testing.T) {
+// TestBookSkipsSettledRows checks that rows that the progress counts as settled are not sent again,
+// and that no batch spans them. It does so for several first rows of the reader, and with rows
+// deleted from the table since the progress was saved.
+func TestBookSkipsSettledRows(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
 		name  string
@@ -194,8 +194,8 @@ func TestBookPassesOver(t *testing.T) {
 	}
 }
 
-// TestBookRefusesRows checks that a row with an invalid position ends the run and is in no mark, so
-// that the next run returns the same error.
+// TestBookRefusesRows checks that a row with an invalid position ends the run and is in no saved
+// progress, so that the next run returns the same error.
 func TestBookRefusesRows(t *testing.T) {
 	many := make([]int64, MaxTies+1)
 	for i := range many {

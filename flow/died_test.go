@@ -90,9 +90,9 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutAGrave checks that without DeadLetter, an item that kills workers is retried
+// TestDiedWithoutDeadLetter checks that without DeadLetter, an item that kills workers is retried
 // without end, like any failure.
-func TestDiedWithoutAGrave(t *testing.T) {
+func TestDiedWithoutDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
 		deaths := 0

@@ -30,7 +30,7 @@ func after(time int64) func(context.Context) (row, error) {
 
 const replay = 3000 // maximum number of rows that a crash repeats
 
-// spout runs the program once: it delivers to twelve workers, starting at the mark in the file.
+// spout runs the program once: it delivers to twelve workers, starting at the progress in the file.
 func spout(file string, bolt flow.WorkerFunc[[]row],
 	settled func(flow.Item[[]row], flow.Settlement)) error {
 	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()
@@ -59,7 +59,7 @@ func spout(file string, bolt flow.WorkerFunc[[]row],
 }
 
 // ExampleBook delivers a table by time to twelve workers, crashes after 300 of 500 batches, and
-// resumes from the mark in its file.
+// resumes from the progress in its file.
 func ExampleBook() {
 	dir, err := os.MkdirTemp("", "spout")
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 // and overwrites its memory, so the worker or the race detector finds a read that comes too late.
 type stretch struct{ lo, hi int }
 
-// world is one run of the fuzzer. Everything in it is determined by the seed and the caller, never
-// by the time.
-type world struct {
+// fuzzRun is one run of the fuzzer. Everything in it is determined by the seed and the caller,
+// never by the time.
+type fuzzRun struct {
 	t       *testing.T
 	seed    uint64
 	records int
@@ -45,7 +45,7 @@ type world struct {
 }
 
 // draw returns a random generator that depends only on the seed and about.
-func (w *world) draw(about ...int) *rand.Rand {
+func (w *fuzzRun) draw(about ...int) *rand.Rand {
 	h := w.seed
 	for _, a := range about {
 		h = (h ^ uint64(a)) * 0x9e3779b97f4a7c15
@@ -55,9 +55,9 @@ func (w *world) draw(about ...int) *rand.Rand {
 }
 
 // bad reports whether a record is refused, always and by every worker.
-func (w *world) bad(record int) bool { return w.draw(1, record).IntN(25) == 0 }
+func (w *fuzzRun) bad(record int) bool { return w.draw(1, record).IntN(25) == 0 }
 
-func (w *world) anyBad(lo, hi int) bool {
+func (w *fuzzRun) anyBad(lo, hi int) bool {
 	for r := lo; r < hi; r++ {
 		if w.bad(r) {
 			return true
@@ -66,7 +66,7 @@ func (w *world) anyBad(lo, hi int) bool {
 	return false
 }
 
-func (w *world) item(lo, hi int) Item[*stretch] {
+func (w *fuzzRun) item(lo, hi int) Item[*stretch] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := new(stretch)
@@ -85,9 +85,9 @@ func (w *world) item(lo, hi int) Item[*stretch] {
 }
 
 // key returns the key of a record. All records of one offered item have the same key.
-func (w *world) key(record int) int { return record / 16 % 3 }
+func (w *fuzzRun) key(record int) int { return record / 16 % 3 }
 
-func (w *world) Next(ctx context.Context) (Item[*stretch], error) {
+func (w *fuzzRun) Next(ctx context.Context) (Item[*stretch], error) {
 	w.mu.Lock()
 	lo := w.records
 	hi := lo + 1 + w.draw(2, lo).IntN(16-lo%16)
@@ -103,7 +103,7 @@ func (w *world) Next(ctx context.Context) (Item[*stretch], error) {
 	return w.item(lo, hi), nil
 }
 
-func (w *world) Settled(it Item[*stretch], s Settlement) {
+func (w *fuzzRun) Settled(it Item[*stretch], s Settlement) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for r := it.Value.lo; r < it.Value.hi; r++ {
@@ -116,7 +116,7 @@ func (w *world) Settled(it Item[*stretch], s Settlement) {
 	}
 }
 
-func (w *world) Released(it Item[*stretch]) {
+func (w *fuzzRun) Released(it Item[*stretch]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.held[it.Value] {
@@ -128,7 +128,7 @@ func (w *world) Released(it Item[*stretch]) {
 	w.pool = append(w.pool, it.Value)
 }
 
-func (w *world) bisect(it Item[*stretch], _ error) []Item[*stretch] {
+func (w *fuzzRun) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 	lo, hi := it.Value.lo, it.Value.hi
 	if hi-lo < 2 {
 		return nil
@@ -140,7 +140,7 @@ func (w *world) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 // worker returns a worker that misbehaves in every permitted way: it is slow, fails, panics, hangs,
 // throttles, refuses, splits, and delivers after its context has ended. From the eighth try of a
 // stretch on it behaves well.
-func (w *world) worker(lane int) WorkerFunc[*stretch] {
+func (w *fuzzRun) worker(lane int) WorkerFunc[*stretch] {
 	return func(ctx context.Context, a Attempt[*stretch]) (Report, error) {
 		lo, hi := a.Value.lo, a.Value.hi
 		if w.keyed {
@@ -197,14 +197,14 @@ func (w *world) worker(lane int) WorkerFunc[*stretch] {
 }
 
 // try counts an attempt of a stretch, in whichever item, and returns the number so far.
-func (w *world) try(lo, hi int) int {
+func (w *fuzzRun) try(lo, hi int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tries[[2]int{lo, hi}]++
 	return w.tries[[2]int{lo, hi}]
 }
 
-func (w *world) fly(lo, delta int) {
+func (w *fuzzRun) fly(lo, delta int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := w.key(lo)
@@ -214,7 +214,7 @@ func (w *world) fly(lo, delta int) {
 }
 
 // die counts a worker killed by a stretch.
-func (w *world) die(lo, hi int) {
+func (w *fuzzRun) die(lo, hi int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deaths[[2]int{lo, hi}]++
@@ -222,7 +222,7 @@ func (w *world) die(lo, hi int) {
 
 // mayDeadLetter reports whether a stretch may be dead-lettered with this refusal: it is bad and was
 // refused, or it is one record that has killed three workers.
-func (w *world) mayDeadLetter(lo, hi int, refusal error) bool {
+func (w *fuzzRun) mayDeadLetter(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
 	}
@@ -237,7 +237,7 @@ func (w *world) mayDeadLetter(lo, hi int, refusal error) bool {
 
 // split returns a Split of a stretch: it refuses bad records, delivers the others up to a random
 // point and leaves the rest.
-func (w *world) split(rnd *rand.Rand, lo, hi int) error {
+func (w *fuzzRun) split(rnd *rand.Rand, lo, hi int) error {
 	s := &Split[*stretch]{Err: errRefused}
 	done := lo + rnd.IntN(hi-lo+1)
 	for r := lo; r < hi; r++ {
@@ -258,7 +258,7 @@ func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 }
 
 // lanes draws the nth list of lanes.
-func (w *world) lanes(n int) []Lane[*stretch] {
+func (w *fuzzRun) lanes(n int) []Lane[*stretch] {
 	rnd := w.draw(5, n)
 	var list []Lane[*stretch]
 	for i := range 6 {
@@ -271,7 +271,7 @@ func (w *world) lanes(n int) []Lane[*stretch] {
 	return list
 }
 
-func (w *world) options() Options[*stretch] {
+func (w *fuzzRun) options() Options[*stretch] {
 	rnd := w.draw(6)
 	perAck := window.Linear{Step: window.PerAck, Threshold: time.Second}
 	o := Options[*stretch]{
@@ -304,10 +304,10 @@ func (w *world) options() Options[*stretch] {
 	return o
 }
 
-// live runs a world to its end, or stops it at the time stop if that is above 0, and checks that
+// live runs a run to its end, or stops it at the time stop if that is above 0, and checks that
 // every item was settled and released as promised.
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
-	w := &world{t: t, seed: seed, settled: make([]int, records), deadLettered: make([]int, records)}
+	w := &fuzzRun{t: t, seed: seed, settled: make([]int, records), deadLettered: make([]int, records)}
 	w.held, w.flying, w.tries = make(map[*stretch]bool), make(map[int]int), make(map[[2]int]int)
 	w.deaths, w.deadly = make(map[[2]int]int), make(map[int]bool)
 	w.keyed, w.bounded = w.draw(7).IntN(3) == 0, w.draw(8).IntN(3) == 0
@@ -352,7 +352,7 @@ func live(t *testing.T, seed uint64, records int, stop time.Duration) {
 	}
 }
 
-func (w *world) books(whole bool) {
+func (w *fuzzRun) books(whole bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for r, n := range w.settled {

@@ -126,9 +126,9 @@ func TestOrderedLane(t *testing.T) {
 	}
 }
 
-// TestOrderedLaneFlaps removes an Ordered lane and adds it again while its Deliver calls still run.
-// The new lane must wait for them, because both write to the same file.
-func TestOrderedLaneFlaps(t *testing.T) {
+// TestOrderedLaneReplaced removes an Ordered lane and adds it again while its Deliver calls still
+// run. The new lane must wait for them, because both write to the same file.
+func TestOrderedLaneReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newAppender(t, func(Attempt[int]) bool { return false })
 		var settled int

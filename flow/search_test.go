@@ -27,9 +27,9 @@ type beginning struct {
 	taken []bool
 }
 
-// reach returns the state at p. It replays the moves that lead there, since a machine cannot be
+// stateAt returns the state at p. It replays the moves that lead there, since a machine cannot be
 // copied.
-func reach(batches int, twins bool, p *place) *searched {
+func stateAt(batches int, twins bool, p *place) *searched {
 	var way []move
 	for ; p.parent != nil; p = p.parent {
 		way = append(way, p.v)
@@ -88,7 +88,7 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 		p := rest[i]
 		rest[i] = rest[len(rest)-1]
 		rest = rest[:len(rest)-1]
-		for s := reach(batches, twins, p); ; {
+		for s := stateAt(batches, twins, p); ; {
 			if s.broken != "" {
 				t.Fatalf("%d batches, after %v: %s", batches, p, s.broken)
 			}
@@ -125,7 +125,7 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 	}
 	n.states, n.all = len(seen), len(rest) == 0
 	t.Logf("%d batches, twins %v: %d states, all of them: %v; in %d everything was settled, in "+
-		"%d a twin had been sent",
+		"%d a hedge had been sent",
 		batches, twins, n.states, n.all, n.ended, n.hedged)
 	return n
 }
@@ -171,11 +171,11 @@ func TestEveryState(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, "+
+	t.Logf("%d states visited, in %d of them everything was settled, in %d a hedge had been sent, "+
 		"0 violations",
 		sum.states, sum.ended, sum.hedged)
 	if sum.hedged < leastHedged/share {
-		t.Errorf("a twin had been sent in %d states, want at least %d", sum.hedged,
+		t.Errorf("a hedge had been sent in %d states, want at least %d", sum.hedged,
 			leastHedged/share)
 	}
 	if sum.states < leastStates/share {

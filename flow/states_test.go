@@ -61,7 +61,7 @@ type searched struct {
 	mark    ledger.Position
 	above   []ledger.Range
 	crashed bool
-	hedged  int    // twins, in this life of the process
+	hedged  int    // hedges, in this life of the process
 	starts  int    // of all attempts
 	known   bool   // reach is replaying moves to a known state
 	broken  string // the violated rule
@@ -96,7 +96,7 @@ func (s *searched) boot() {
 		s.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
 	}
 	if s.twins {
-		s.meet()
+		s.letEachAnswer()
 	}
 	for b := range s.batches {
 		if s.settled[b] {
@@ -112,9 +112,9 @@ func (s *searched) boot() {
 	}
 }
 
-// meet lets each worker answer once. Until a worker has answered, the machine neither sends it a
-// twin nor hedges its attempts.
-func (s *searched) meet() {
+// letEachAnswer lets each worker answer once. Until a worker has answered, the machine neither
+// sends it a hedge nor hedges its attempts.
+func (s *searched) letEachAnswer() {
 	for i := range searchWorkers {
 		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10},
 			s.out[:0])
@@ -190,10 +190,10 @@ func (s *searched) started(c control.Command, b int, known bool) {
 	if s.starts++; c.Reason == control.HedgeAttempt {
 		s.hedged++
 		if slices.Contains(s.settled[:b], false) {
-			s.fail("batch %d has a twin and does not hold the watermark: %v", b, s.settled)
+			s.fail("batch %d has a hedge and does not hold the watermark: %v", b, s.settled)
 		}
 		if 2*s.hedged > s.starts+searchWorkers {
-			s.fail("%d twins of %d attempts", s.hedged, s.starts)
+			s.fail("%d hedges of %d attempts", s.hedged, s.starts)
 		}
 	}
 	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Reason == control.HedgeAttempt,

@@ -22,7 +22,7 @@ type AssignedSource interface {
 
 // AssignedReader is the [Reader] of an [AssignedSource].
 //
-//   - Read hands out a partition only between its Assign and its Revoke or Lose. Spans carry the
+//   - Read hands out a partition only between its Assign and its Revoke or Lost. Spans carry the
 //     number of the assignment. All spans of a batch belong to one assignment. Positions have no
 //     Key.
 //   - Commit stores marks in the broker. It is called by one goroutine at a time: the checkpoint's,
@@ -47,7 +47,7 @@ type AssignedReader interface {
 // of Assign and waits until Assign returns.
 //
 //	Assign ──▶ assigned ──Revoke──▶ revoking ──▶ ended
-//	              └──────────Lose──────┴─────────▶ ended
+//	              └──────────Lost──────┴─────────▶ ended
 type Assignments interface {
 	// Assign begins an assignment of each offered partition and returns the assignments, with their
 	// start positions, in the same order. It fences off other owners in the sink's ledger, and

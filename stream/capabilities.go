@@ -80,8 +80,8 @@ type TransactionalSink interface {
 	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
 	// messages. It is called after Load.
 	LedgerName() string
-	// Store stores spans without data, whose records are durable dead letters. It is called by
-	// another goroutine than Deliver, and retried with backoff.
+	// Store stores spans without data, whose records are durable dead letters. It is not called by
+	// the goroutine of Deliver, and is retried with backoff.
 	Store(ctx context.Context, spans []Span) error
 	// Compact may fold entries at or below the watermarks of m. It is called by the checkpoint's
 	// goroutine.

@@ -163,9 +163,9 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// TestSaveGoesOn checks that a File whose Save failed can save again with a new file, unless the
-// directory could not be synced.
-func TestSaveGoesOn(t *testing.T) {
+// TestSaveAfterFailure checks that a File whose Save failed can save again with a new file, unless
+// the directory could not be synced.
+func TestSaveAfterFailure(t *testing.T) {
 	for _, c := range []struct {
 		fault vfstest.Fault
 		over  bool

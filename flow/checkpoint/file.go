@@ -1,6 +1,6 @@
-// Package checkpoint stores one mark in a file, from which a program resumes after a crash: the
-// watermark of a ledger and the settled ranges above it. It is the checkpoint of a
-// [github.com/penstock-io/penstock/flow.Book].
+// Package checkpoint stores the progress of one partition (a mark) in a file, from which a program
+// resumes after a crash: the watermark of a ledger and the settled ranges above it. It is the
+// checkpoint of a [github.com/penstock-io/penstock/flow.Book].
 //
 // Only one program at a time can have a [File] open. Every Save replaces the file durably as a
 // whole, so that a crash at any moment leaves the last saved mark or the one being saved.

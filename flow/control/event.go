@@ -125,8 +125,8 @@ type Report struct {
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool
-	// ResumeToken is the position of an Ordered lane's receiver after this item (file and length). It is
-	// saved in the same checkpoint entry as the item's settle.
+	// ResumeToken is the position of an Ordered lane's receiver after this item (file and length).
+	// It is saved in the same checkpoint entry as the item's settle.
 	ResumeToken string
 }
 

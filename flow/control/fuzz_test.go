@@ -23,8 +23,8 @@ func (t *tape) next(below int) int {
 	return x
 }
 
-// world returns a model with a configuration and lanes chosen by the tape.
-func world(t *testing.T, in *tape) *model {
+// newFuzzModel returns a model with a configuration and lanes chosen by the tape.
+func newFuzzModel(t *testing.T, in *tape) *model {
 	size := 1 + in.next(4)
 	cfg := control.Config{
 		Seed:     uint64(in.next(256)),
@@ -126,7 +126,7 @@ func FuzzMachine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in := &tape{b}
-		play(world(t, in), in)
+		play(newFuzzModel(t, in), in)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestMachineAtRandom(t *testing.T) {
 	hedged, withdrawn := uint64(0), uint64(0)
 	for seed := range uint64(400) {
 		in := randomTape(seed, 600)
-		w := world(t, in)
+		w := newFuzzModel(t, in)
 		play(w, in)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

@@ -10,7 +10,7 @@ import (
 )
 
 // hedges checks the start of a hedge against the documented rules.
-func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
+func (w *model) checkHedge(c control.Command, it *modelItem, x *modelTry) {
 	w.t.Helper()
 	if c.Reason != control.HedgeAttempt {
 		return
@@ -18,15 +18,15 @@ func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
 	w.hedged++
 	switch {
 	case w.order[0] != it:
-		w.fail("item %d has a twin, and item %d holds the watermark", it.seq, w.order[0].seq)
+		w.fail("item %d has a hedge, and item %d holds the watermark", it.seq, w.order[0].seq)
 	case it.running != 2 || x.ordered || len(it.keys) > 0 || it.deaths > 0:
-		w.fail("item %d has a twin with %d attempts in flight", it.seq, it.running)
+		w.fail("item %d has a hedge with %d attempts in flight", it.seq, it.running)
 	case float64(w.hedged) > w.cfg.Hedge.Share*float64(w.starts-w.hedged):
-		w.fail("%d twins of %d attempts", w.hedged, w.starts)
+		w.fail("%d hedges of %d attempts", w.hedged, w.starts)
 	}
 	for _, o := range w.tries {
 		if o.item == it && o.ordered {
-			w.fail("an attempt at an Ordered lane has a twin")
+			w.fail("an attempt at an Ordered lane has a hedge")
 		}
 	}
 }
@@ -34,11 +34,11 @@ func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
 func TestHedgeRefuses(t *testing.T) {
 	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
 		if _, err := control.New(control.Config{Hedge: control.Hedge{Share: share}}); err == nil {
-			t.Errorf("New takes a share of %v twins", share)
+			t.Errorf("New takes a share of %v hedges", share)
 		}
 	}
 	if _, err := control.New(control.Config{Hedge: control.Hedge{Least: -1}}); err == nil {
-		t.Error("New takes twins after -1 round trips")
+		t.Error("New takes hedges after -1 round trips")
 	}
 }
 
@@ -84,18 +84,18 @@ func TestHedge(t *testing.T) {
 			w.pass(190 * ms) // less than the minimum timeout of 200 ms
 			tries := w.running()
 			if len(tries) != 3 {
-				t.Fatalf("%d attempts run after %v, want the two and a twin: %+v", len(tries),
+				t.Fatalf("%d attempts run after %v, want the two and a hedge: %+v", len(tries),
 					w.now-began, w.m.Status())
 			}
 			twin := tries[2]
 			if twin.item.seq != seq || twin.lane == first.lane || second.item.starts != 1 {
-				t.Fatalf("the twin is of item %d at lane %d", twin.item.seq, twin.lane)
+				t.Fatalf("the hedge is of item %d at lane %d", twin.item.seq, twin.lane)
 			}
 			switch winner {
 			case "twin":
 				w.answer(twin, control.Delivered, 0)
 				if k := w.kinds(); len(k) < 1 || k[0] != control.Settle || len(k) > 1 && k[1] == control.Cancel {
-					t.Errorf("the twin's delivery gives %+v, want Settle and no Cancel", w.out)
+					t.Errorf("the hedge's delivery gives %+v, want Settle and no Cancel", w.out)
 				}
 				w.answer(first, control.Delivered, 0)
 			case "first":

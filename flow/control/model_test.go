@@ -265,7 +265,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 	if it.starts > 1 {
 		w.again++
 	}
-	w.twins(c, it, x)
+	w.checkHedge(c, it, x)
 }
 
 func (w *model) settle(c control.Command, it *modelItem) {
@@ -366,17 +366,17 @@ func (w *model) check() {
 			ups++
 		}
 	}
-	if most := max(1, ups/2); open > most && !w.shrunk() {
+	if most := max(1, ups/2); open > most && !w.hasFewerLanes() {
 		w.fail("%d of %d lanes are open", open, ups)
 	}
 	if !reflect.DeepEqual(s, w.twin.Status()) {
-		w.fail("twin machines have different status")
+		w.fail("machines with equal events have different status")
 	}
 }
 
-// shrunk reports whether lanes have gone down. Then more than half of the remaining ones may be
-// open.
-func (w *model) shrunk() bool {
+// hasFewerLanes reports whether lanes have gone down. Then more than half of the remaining ones may
+// be open.
+func (w *model) hasFewerLanes() bool {
 	for _, l := range w.lanes {
 		if !l.up {
 			return true

@@ -48,9 +48,9 @@ func TestBlockedItemsHideNoOther(t *testing.T) {
 	}
 }
 
-// TestReadingGoesOnBehindFailedKeys checks that items behind a failing item of their key count
+// TestReadingContinuesBehindFailedKeys checks that items behind a failing item of their key count
 // against Config.Waiting, and not against Config.Ahead.
-func TestReadingGoesOnBehindFailedKeys(t *testing.T) {
+func TestReadingContinuesBehindFailedKeys(t *testing.T) {
 	w := newLanes(t, control.Config{
 		Ahead: 4, Waiting: control.Waiting{Cost: 20}, Retry: backoff.Fixed(time.Hour),
 	}, 4, 2)

@@ -15,8 +15,8 @@ func (w *model) die(x *modelTry) {
 	w.answer(x, control.Retryable, 0)
 }
 
-// said returns the only command of the last step, which must be of this kind.
-func (w *model) said(kind control.CommandKind) control.Command {
+// onlyCommand returns the only command of the last step, which must be of this kind.
+func (w *model) onlyCommand(kind control.CommandKind) control.Command {
 	w.t.Helper()
 	if len(w.out) != 1 || w.out[0].Kind != kind {
 		w.t.Fatalf("the machine said %+v, want one command of kind %d", w.out, kind)
@@ -46,20 +46,20 @@ func TestDeathsCutAndBury(t *testing.T) {
 		t.Fatalf("%d poisoned after two deaths", s.Poisoned)
 	}
 	w.die(w.only(1))
-	if c := w.said(control.Bisect); c.Reason != control.Deadly || c.Count != 3 || c.Number != 3 {
+	if c := w.onlyCommand(control.Bisect); c.Reason != control.Deadly || c.Count != 3 || c.Number != 3 {
 		t.Fatalf("after three deaths: %+v", c)
 	}
 	w.reply(0, 2) // into 2 and 3
 	w.answer(w.only(2), control.Delivered, 0)
 	w.die(w.only(3))
-	if c := w.said(control.Bisect); c.Reason != control.Deadly || c.Count != 1 {
+	if c := w.onlyCommand(control.Bisect); c.Reason != control.Deadly || c.Count != 1 {
 		t.Fatalf("after the death of a piece: %+v", c)
 	}
 	w.reply(0, 0) // the piece cannot be cut, and has not killed three workers by itself
 	for range 2 {
 		w.die(w.only(3))
 	}
-	if c := w.said(control.Bisect); c.Count != 3 {
+	if c := w.onlyCommand(control.Bisect); c.Count != 3 {
 		t.Fatalf("after three deaths of what cannot be cut: %+v", c)
 	}
 	w.reply(0, 0)
@@ -136,7 +136,7 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 // TestSuspectIsRefused checks that with Poison.Refuse a suspect is cut like a rejected item.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
-	if c := w.said(control.Bisect); c.Seq != 1 || c.Reason != control.Failing || c.Count < 2 {
+	if c := w.onlyCommand(control.Bisect); c.Seq != 1 || c.Reason != control.Failing || c.Count < 2 {
 		t.Fatalf("said %+v, want item 1 to be cut", c)
 	}
 	w.drain()

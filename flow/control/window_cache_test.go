@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestSaidIsWhatWindowsSay checks that, after any events, the cached values of a window equal those
+// TestCachedWindowState checks that, after any events, the cached values of a window equal those
 // of the window.
-func TestSaidIsWhatWindowsSay(t *testing.T) {
+func TestCachedWindowState(t *testing.T) {
 	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{}, window.AIMD{}, window.Rate{}}
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

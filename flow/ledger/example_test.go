@@ -11,7 +11,7 @@ func upTo(from, to int64) ledger.Range {
 }
 
 // Four batches of a file are sent to several workers and settle in another order. A checkpoint
-// stores the mark. After a crash, the program creates a ledger from the mark and sends only the
+// stores the progress. After a crash, the program creates a ledger from it and sends only the
 // missing ranges again.
 func ExampleLedger() {
 	book, err := ledger.New(ledger.Position{}, nil)

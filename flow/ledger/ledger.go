@@ -68,16 +68,16 @@ type Ledger struct {
 	restored []Range
 }
 
-// New returns a ledger that resumes at a mark: everything up to watermark and the ranges in settled
-// is settled. The ranges may be unordered, adjacent and overlapping; empty ones are ignored. A
-// range that ends before it begins is an error. settled is not retained.
+// New returns a ledger that resumes from saved progress: everything up to watermark and the ranges
+// in settled is settled. The ranges may be unordered, adjacent and overlapping; empty ones are
+// ignored. A range that ends before it begins is an error. settled is not retained.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
 	for _, r := range settled {
 		c := r.From.Compare(r.To)
 		if c > 0 {
 			return nil, fmt.Errorf("ledger: settled range %v ends before it begins; "+
-				"the mark is damaged", r)
+				"the saved progress is damaged", r)
 		}
 		if c < 0 && r.To.Compare(watermark) > 0 {
 			l.restored = append(l.restored, r)

@@ -42,7 +42,7 @@ func TestLinearGrowsOnlyWhenUsed(t *testing.T) {
 	}
 }
 
-func TestLateAckGivesBack(t *testing.T) {
+func TestLateAckRestoresWindow(t *testing.T) {
 	w := Linear{Initial: 3, Threshold: 10 * ms}.New()
 	w.OnTimeout(0, 1)
 	w.OnNack(0, 1)
@@ -98,9 +98,9 @@ func TestQueueEstimate(t *testing.T) {
 	}
 }
 
-// TestAutoThresholdFindsItsPlace closes the loop over a worker that serves one item in 10 ms behind
+// TestAutoThresholdConverges closes the loop over a worker that serves one item in 10 ms behind
 // a network of 10 ms: the window must settle with a few waiting and must not drift.
-func TestAutoThresholdFindsItsPlace(t *testing.T) {
+func TestAutoThresholdConverges(t *testing.T) {
 	w := Linear{}.New()
 	rtt := func() time.Duration { return max(20*ms, time.Duration(w.Limit())*10*ms) }
 	w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Limited: true,
