@@ -59,37 +59,37 @@ type BookOptions[R any] struct {
 	// the last save reach a quarter of Replay. Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil;
-	// else it is called on the loop after the Book has recorded the batch or piece. If Bisect is
-	// nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf is
-	// nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
+	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. Its Settled may be
+	// nil; else it is called on the loop after the Book has recorded the batch or piece. If Bisect
+	// is nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf
+	// is nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
 	Sender Options[[]R]
 }
 
 // Book delivers rows in batches to many workers, and records the settled rows in a [Checkpoint]. A
 // program that crashes resumes from the same Checkpoint.
 //
-// No row is lost: the saved progress contains a row only after a worker has delivered it or Bury
-// has stored it. A crash repeats at most BookOptions.Replay. Rows that were settled and saved are
-// not delivered again, even if earlier rows were not settled. (As with any Sender, a Worker that
-// reports a failure after it has delivered also causes a repeat.)
+// No row is lost: the saved progress contains a row only after a worker has delivered it or
+// DeadLetter has stored it. A crash repeats at most BookOptions.Replay. Rows that were settled and
+// saved are not delivered again, even if earlier rows were not settled. (As with any Sender, a
+// Worker that reports a failure after it has delivered also causes a repeat.)
 //
 // A Book handles one partition of rows. Its methods are safe for concurrent use. A Book needs no
 // Close; the caller closes the Checkpoint.
 type Book[R any] struct {
-	o      BookOptions[R]
-	sender *Sender[[]R]
-	due    chan struct{} // holds one: save now
-	room   chan struct{} // holds one: the ledger has room again
+	o       BookOptions[R]
+	sender  *Sender[[]R]
+	saveNow chan struct{} // holds one: save now
+	room    chan struct{} // holds one: the ledger has room again
 
-	next  func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
-	fail  context.CancelCauseFunc
-	sieve sieve // the goroutine that reads owns sieve and rows
-	rows  packer[R]
-	marks []ledger.Range // buffer of save, which one goroutine calls at a time
+	next   func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
+	fail   context.CancelCauseFunc
+	filter duplicateFilter // the goroutine that reads owns filter and rows
+	rows   packer[R]
+	ranges []ledger.Range // buffer of save, which one goroutine calls at a time
 
 	mu      sync.Mutex // guards the fields below; only At is called under it
-	account account[R]
+	tracker progressTracker[R]
 	started bool
 }
 
@@ -99,7 +99,7 @@ func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	b := &Book[R]{o: o, due: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	b := &Book[R]{o: o, saveNow: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	so := o.Sender
 	so.Settled = b.settled
 	if so.Bisect == nil {
@@ -118,14 +118,14 @@ func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err != nil {
 		return nil, fmt.Errorf("flow: book: resume from the checkpoint: %w", err)
 	}
-	b.sender, b.account = sender, account[R]{at: o.At, ledger: l}
-	b.sieve.unique = o.Unique
-	b.sieve.watermark, b.sieve.ahead = l.Mark()
+	b.sender, b.tracker = sender, progressTracker[R]{at: o.At, ledger: l}
+	b.filter.unique = o.Unique
+	b.filter.watermark, b.filter.ahead = l.Progress()
 	cut := o.Pack.Cut
-	o.Pack.Cut = func(last, next R) bool { return b.sieve.gap || cut != nil && cut(last, next) }
-	b.rows = packer[R]{o: o.Pack, read: b.read}
+	o.Pack.Cut = func(last, next R) bool { return b.filter.gap || cut != nil && cut(last, next) }
+	b.rows = packer[R]{o: o.Pack, readRow: b.read}
 	if !o.Unique {
-		b.rows.join = func() bool { return b.sieve.ties > 1 }
+		b.rows.join = func() bool { return b.filter.ties > 1 }
 	}
 	return b, nil
 }
@@ -170,7 +170,7 @@ func (o *BookOptions[R]) complete() (err error) {
 // may be called once.
 //
 // next returns the rows in the order of their positions. Its first row must follow the watermark of
-// [Book.Mark] immediately, or be an earlier row: Run skips rows that were settled before the
+// [Book.Progress] immediately, or be an earlier row: Run skips rows that were settled before the
 // restart, so next may ignore the ranges. One goroutine at a time calls next, when there is room.
 // next must return ctx's error soon after ctx is done. If Pack.Linger is set, Run calls next again
 // after that, so next must not drop a row. A row with an invalid position (see BookOptions.At) ends
@@ -196,7 +196,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	ctx, b.fail = context.WithCancelCause(group.Context())
 	defer b.fail(nil)
 	b.next = next
-	group.Go("checkpoint", b.keep)
+	group.Go("checkpoint", b.saveRegularly)
 	end := func() error {
 		group.Stop(nil)
 		return group.Wait()
@@ -204,7 +204,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// The last settled rows may have broken the account when the sender was already ending.
+		// The last settled rows may have broken the tracker when the sender was already ending.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more
@@ -216,16 +216,16 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// keep saves the progress every BookOptions.Save, and whenever b.due asks for it. It returns nil
-// when its context ends; Run then saves the rest.
-func (b *Book[R]) keep(ctx context.Context) error {
+// saveRegularly saves the progress every BookOptions.Save, and whenever b.due asks for it. It
+// returns nil when its context ends; Run then saves the rest.
+func (b *Book[R]) saveRegularly(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.due:
+		case <-b.saveNow:
 		case <-tick.C:
 		}
 		if err := b.save(ctx); err != nil {
@@ -236,12 +236,12 @@ func (b *Book[R]) keep(ctx context.Context) error {
 
 func (b *Book[R]) save(ctx context.Context) error {
 	b.mu.Lock()
-	watermark, above, bytes, ok := b.account.take(b.marks[:0])
+	watermark, above, bytes, ok := b.tracker.takeProgress(b.ranges[:0])
 	b.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	b.marks = above
+	b.ranges = above
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveBound)
 	defer cancel()
 	if err := b.o.Checkpoint.Save(ctx, watermark, above); err != nil {
@@ -253,21 +253,21 @@ func (b *Book[R]) save(ctx context.Context) error {
 
 // produce returns the next batch and opens it in the ledger.
 func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
-	if err := b.await(ctx); err != nil {
+	if err := b.awaitRoom(ctx); err != nil {
 		return Item[[]R]{}, err
 	}
 	it, err := b.rows.Next(ctx)
 	if err == nil {
-		err = b.begin(it)
+		err = b.openBatch(it)
 	}
 	return it, err
 }
 
-// await waits until the ledger has room for another batch.
-func (b *Book[R]) await(ctx context.Context) error {
+// awaitRoom waits until the ledger has room for another batch.
+func (b *Book[R]) awaitRoom(ctx context.Context) error {
 	for {
 		b.mu.Lock()
-		roomy := b.account.ledger.Room()
+		roomy := b.tracker.ledger.Room()
 		b.mu.Unlock()
 		if roomy {
 			return nil
@@ -280,15 +280,15 @@ func (b *Book[R]) await(ctx context.Context) error {
 	}
 }
 
-func (b *Book[R]) begin(it Item[[]R]) error {
+func (b *Book[R]) openBatch(it Item[[]R]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	end, err := b.account.begin(it, b.sieve.newest)
+	end, err := b.tracker.open(it, b.filter.newest)
 	if err != nil {
 		return err
 	}
-	b.sieve.out = end
-	wake(b.due, b.account.due(b.o.Replay))
+	b.filter.out = end
+	wake(b.saveNow, b.tracker.due(b.o.Replay))
 	return nil
 }
 
@@ -299,9 +299,9 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 		if err != nil {
 			return row, err
 		}
-		deliver, err := b.sieve.take(b.o.At(row))
+		deliver, err := b.filter.mustDeliver(b.o.At(row))
 		if err != nil {
-			return row, b.breakOff(err)
+			return row, b.endRun(err)
 		}
 		if deliver {
 			return row, nil
@@ -312,12 +312,12 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 	}
 }
 
-// breakOff ends the run at once for a row with an invalid position. The Book then saves nothing
+// endRun ends the run at once for a row with an invalid position. The Book then saves nothing
 // more: with a watermark past the row, the next run would skip the row silently.
-func (b *Book[R]) breakOff(err error) error {
+func (b *Book[R]) endRun(err error) error {
 	err = fmt.Errorf("flow: book: %w", err)
 	b.mu.Lock()
-	b.account.broken = err
+	b.tracker.broken = err
 	b.mu.Unlock()
 	b.fail(err)
 	return err
@@ -326,26 +326,26 @@ func (b *Book[R]) breakOff(err error) error {
 func (b *Book[R]) broken() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.account.broken
+	return b.tracker.broken
 }
 
 // settled implements Options.Settled of the sender.
 func (b *Book[R]) settled(it Item[[]R], s Settlement) {
-	if err := b.note(it); err != nil {
-		_ = b.breakOff(err)
+	if err := b.recordSettled(it); err != nil {
+		_ = b.endRun(err)
 	}
 	if b.o.Sender.Settled != nil {
 		b.o.Sender.Settled(it, s)
 	}
 }
 
-func (b *Book[R]) note(it Item[[]R]) error {
+func (b *Book[R]) recordSettled(it Item[[]R]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	full := !b.account.ledger.Room()
-	err := b.account.settle(it)
-	wake(b.due, b.account.due(b.o.Replay))
-	wake(b.room, full && b.account.ledger.Room())
+	full := !b.tracker.ledger.Room()
+	err := b.tracker.settle(it)
+	wake(b.saveNow, b.tracker.due(b.o.Replay))
+	wake(b.room, full && b.tracker.ledger.Room())
 	return err
 }
 
@@ -384,12 +384,12 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Mark returns the progress: before Run the loaded progress, then the current one, parts of which
-// may not be saved yet. Read rows from the watermark on. The caller may modify the ranges.
-func (b *Book[R]) Mark() (watermark ledger.Position, above []ledger.Range) {
+// Progress returns the progress: before Run the loaded progress, then the current one, parts of
+// which may not be saved yet. Read rows from the watermark on. The caller may modify the ranges.
+func (b *Book[R]) Progress() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.account.ledger.Mark()
+	return b.tracker.ledger.Progress()
 }
 
 // Sender returns the Book's sender, for its Status and SetLanes. Do not call its Run and Saved.

@@ -92,7 +92,7 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 	}
 }
 
-// copy copies the world, with the file system left by a crash.
+// copy copies the fixture, with the file system left by a crash.
 func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func TestBookChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watermark, _ := b.Mark()
+	watermark, _ := b.Progress()
 	at := watermark.Num
 	if err := b.Run(t.Context(), func(context.Context) (int64, error) {
 		if at == childRows {

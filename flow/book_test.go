@@ -141,9 +141,9 @@ func TestBookRefuses(t *testing.T) {
 	}
 }
 
-// TestBookPassesOver checks that rows that a mark counts as settled are not sent again, and that no
-// batch spans them. It does so for several first rows of the reader, and with rows deleted from the
-// table since the mark was saved.
+// TestBookPassesOver checks that rows that the progress counts as settled are not sent again, and
+// that no batch spans them. It does so for several first rows of the reader, and with rows deleted
+// from the table since the mark was saved.
 func TestBookPassesOver(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {

@@ -10,11 +10,11 @@ import (
 )
 
 // start begins an attempt of h.
-func (l *loop[T]) start(h *held[T], c control.Command) {
+func (l *loop[T]) start(h *heldItem[T], c control.Command) {
 	ln := l.lanes.byNumber[c.Lane]
-	a := l.running.take()
+	a := l.running.newAttempt()
 	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run,
-		Place: c.Place}
+		Index: c.Index}
 	if c.Expect != 0 {
 		a.Expect = l.events.start.Add(c.Expect)
 	}
@@ -23,23 +23,23 @@ func (l *loop[T]) start(h *held[T], c control.Command) {
 	h.running++
 	ln.running++
 	l.running.add(a)
-	if ln.Prompt {
+	if ln.Inline {
 		a.ctx, a.cancel = l.base, func(error) {}
 		a.deliver(l.events)
 		l.claims.Add(1) // the result is in the event queue
 		return
 	}
 	a.ctx, a.cancel = context.WithCancelCause(l.base)
-	l.crew.deliver(a, l)
+	l.goroutines.deliver(a, l)
 }
 
 // answered handles the return of an attempt.
 func (l *loop[T]) answered(a *attempt[T]) {
-	l.now = max(l.now, a.at)
+	l.now = max(l.now, a.returnedAt)
 	h, ln, err := a.item, a.lane, a.err
 	l.running.remove(a)
 	if a.runner != nil {
-		l.crew.rest(a.runner, a.exited)
+		l.goroutines.returnRunner(a.runner, a.exited)
 	}
 	h.running--
 	ln.running--
@@ -65,11 +65,11 @@ func (l *loop[T]) answered(a *attempt[T]) {
 		l.o.Failed(l.base, h.Item,
 			Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
 	}
-	l.running.give(a)
+	l.running.reuse(a)
 	switch e.Outcome {
 	case control.Delivered:
-		if e.Report.Place != "" && !h.done {
-			h.places = append(h.places, placed{e.ID, e.Report.Place})
+		if e.Report.ResumeToken != "" && !h.done {
+			h.tokens = append(h.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
 		}
 		l.put(e)
 	case control.Throttled:
@@ -91,12 +91,12 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if ln.fault != nil && !l.o.AwaitRepair && l.lanes.allFaulty() {
 		l.stop(fmt.Errorf("flow: no lane can deliver: lane %q: %w", ln.Name, ln.fault))
 	}
-	l.forget(ln)
+	l.freeNumber(ln)
 }
 
 // split passes on the answer e with the pieces of err, which replace h. If h was settled or
 // replaced before, its pieces are dropped.
-func (l *loop[T]) split(h *held[T], e control.Event, err error) {
+func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)
 	if h.done {
@@ -115,10 +115,10 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	if at := s.diedAt(); at >= 0 {
 		fatal = len(s.Done) + at
 	}
-	l.replace(h, all, fatal, func(i int, piece *held[T]) control.Outcome {
+	l.replace(h, all, fatal, func(i int, piece *heldItem[T]) control.Outcome {
 		switch {
 		case i < len(s.Done):
-			piece.places = append(piece.places, placed{e.ID, e.Report.Place})
+			piece.tokens = append(piece.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
 			return control.Delivered
 		case i < len(s.Done)+len(s.Rest):
 			return control.Retryable
@@ -133,8 +133,8 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 
 // replace replaces h by items, its pieces. The piece at index fatal has killed a worker; fatal is
 // -1 if none has.
-func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int,
-	outcome func(i int, piece *held[T]) control.Outcome) {
+func (l *loop[T]) replace(h *heldItem[T], items []Item[T], fatal int,
+	outcome func(i int, piece *heldItem[T]) control.Outcome) {
 	l.items.finish(h)
 	var wrong error
 	for i, it := range items {
@@ -158,10 +158,10 @@ func (l *loop[T]) settle(c control.Command) {
 	if h == nil || h.done {
 		panic(fmt.Sprintf("flow: BUG: item %d is settled a second time", c.Seq))
 	}
-	s := Settlement{Attempts: int(c.Number), Withdrawn: c.Why == control.Withdrawn}
-	s.Buried = c.Lane < 0 && !s.Withdrawn
+	s := Settlement{Attempts: int(c.Number), Withdrawn: c.Reason == control.Withdrawn}
+	s.DeadLettered = c.Lane < 0 && !s.Withdrawn
 	if c.Lane >= 0 && c.ID != 0 {
-		s.Place = h.place(c.ID)
+		s.ResumeToken = h.token(c.ID)
 		if ln := l.lanes.byNumber[c.Lane]; ln != nil {
 			s.Lane = ln.Name
 		}
@@ -175,19 +175,19 @@ func (l *loop[T]) settle(c control.Command) {
 	}
 }
 
-// blame records why the machine refuses h. If a worker refused h, h.refusal is already the worker's
-// error.
-func (l *loop[T]) blame(h *held[T], c control.Command) {
+// recordRefusal records why the machine refuses h. If a worker refused h, h.refusal is already the
+// worker's error.
+func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 	var words string
 	switch {
-	case c.Why == control.Deadly && c.Count == 1:
+	case c.Reason == control.Deadly && c.Count == 1:
 		words = "1 worker died of it"
-	case c.Why == control.Deadly:
+	case c.Reason == control.Deadly:
 		words = fmt.Sprintf("%d workers died of it", c.Count)
-	case c.Why == control.Exhausted:
+	case c.Reason == control.Exhausted:
 		words = fmt.Sprintf("given up after it failed %d times at workers that took others "+
 			"meanwhile", c.Count)
-	case c.Why == control.Failing:
+	case c.Reason == control.Failing:
 		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
 	default:
 		return
@@ -196,7 +196,7 @@ func (l *loop[T]) blame(h *held[T], c control.Command) {
 }
 
 // bisect cuts h, or reports that it cannot be cut.
-func (l *loop[T]) bisect(h *held[T]) {
+func (l *loop[T]) bisect(h *heldItem[T]) {
 	var pieces []Item[T]
 	if l.o.Bisect != nil {
 		pieces = l.o.Bisect(h.Item, h.refusal)
@@ -206,64 +206,64 @@ func (l *loop[T]) bisect(h *held[T]) {
 		return
 	}
 	l.put(control.Event{Kind: control.Cut, Seq: h.seq, Pieces: uint32(len(pieces))})
-	l.replace(h, pieces, -1, func(int, *held[T]) control.Outcome { return control.Retryable })
+	l.replace(h, pieces, -1, func(int, *heldItem[T]) control.Outcome { return control.Retryable })
 	if h.running == 0 {
 		l.release(h)
 	}
 }
 
-// bury queues h for Options.Bury.
-func (l *loop[T]) bury(h *held[T]) {
-	if l.o.Bury == nil {
-		l.stop(fmt.Errorf("flow: an item was refused; set Options.Bury to keep such items: %w",
+// deadLetter queues h for Options.DeadLetter.
+func (l *loop[T]) deadLetter(h *heldItem[T]) {
+	if l.o.DeadLetter == nil {
+		l.stop(fmt.Errorf("flow: an item was refused; set Options.DeadLetter to keep such items: %w",
 			h.refusal))
 		return
 	}
-	l.burials.waiting = append(l.burials.waiting, h)
-	l.buryNext()
+	l.deadLetters.waiting = append(l.deadLetters.waiting, h)
+	l.deadLetterNext()
 }
 
-func (l *loop[T]) buryNext() {
-	b := &l.burials
+func (l *loop[T]) deadLetterNext() {
+	b := &l.deadLetters
 	if b.active || len(b.waiting) == 0 || l.stopping {
 		return
 	}
 	if b.next == nil {
-		b.next = make(chan *held[T], 1)
-		l.crew.bury(b.next, l)
+		b.next = make(chan *heldItem[T], 1)
+		l.goroutines.writeDeadLetters(b.next, l)
 	}
 	b.active = true
 	b.next <- b.take()
 }
 
-// burials are the refused items that wait for Options.Bury.
-type burials[T any] struct {
-	next    chan *held[T] // holds one; nil until the first item is refused
-	waiting []*held[T]    // bounded by the items held
-	active  bool          // a call of Bury runs
+// deadLetterQueue are the refused items that wait for Options.DeadLetter.
+type deadLetterQueue[T any] struct {
+	next    chan *heldItem[T] // holds one; nil until the first item is refused
+	waiting []*heldItem[T]    // bounded by the items held
+	active  bool              // a call of DeadLetter runs
 }
 
 // take returns the item that has waited longest.
-func (b *burials[T]) take() *held[T] {
+func (b *deadLetterQueue[T]) take() *heldItem[T] {
 	h := b.waiting[0]
 	b.waiting[0] = nil
 	b.waiting = b.waiting[1:]
 	return h
 }
 
-// buried handles the result of Options.Bury.
-func (l *loop[T]) buried(h *held[T], err error) {
-	l.burials.active = false
+// deadLettered handles the result of Options.DeadLetter.
+func (l *loop[T]) deadLettered(h *heldItem[T], err error) {
+	l.deadLetters.active = false
 	if err != nil {
-		l.stop(fmt.Errorf("flow: bury a refused item: %w", errors.Join(err, h.refusal)))
+		l.stop(fmt.Errorf("flow: store a dead letter: %w", errors.Join(err, h.refusal)))
 		return
 	}
-	l.step(control.Event{Kind: control.Buried, Seq: h.seq})
-	l.buryNext()
+	l.step(control.Event{Kind: control.DeadLettered, Seq: h.seq})
+	l.deadLetterNext()
 }
 
 // release reports an item that is no longer in use to Options.Released, and drops it.
-func (l *loop[T]) release(h *held[T]) {
+func (l *loop[T]) release(h *heldItem[T]) {
 	it := h.Item
 	l.items.drop(h)
 	l.released(it)

@@ -41,11 +41,11 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 }
 
 // TestDied checks that an item that kills workers is cut down to the record that kills them, which
-// is buried with the reason, and that all other records are delivered.
+// is dead-lettered with the reason, and that all other records are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
-		// A piece of a refused item is cut after one death. x cannot be cut: it is buried after
-		// three. A Split names x at once.
+		// A piece of a refused item is cut after one death. x cannot be cut: it is dead-lettered
+		// after three. A Split names x at once.
 		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"panic": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"split": {"abcdxfgh": 1, "x": 3},
@@ -57,15 +57,15 @@ func TestDied(t *testing.T) {
 				o := d.options(d.lane("a", dies(way, deaths)))
 				o.Lanes[0].Limits.InFlight = 1
 				o.Bisect = halves
-				var buried []string
+				var deadLettered []string
 				told := 0
 				o.Failed = func(_ context.Context, _ Item[string], f Failure) {
 					if f.Died {
 						told++
 					}
 				}
-				o.Bury = func(_ context.Context, it Item[string], refusal error) error {
-					buried = append(buried, it.Value)
+				o.DeadLetter = func(_ context.Context, it Item[string], refusal error) error {
+					deadLettered = append(deadLettered, it.Value)
 					if !errors.Is(refusal, errSegfault) ||
 						!strings.Contains(refusal.Error(), "3 workers died of it") {
 						t.Errorf("refusal is %v", refusal)
@@ -73,9 +73,9 @@ func TestDied(t *testing.T) {
 					return nil
 				}
 				mustRun(t, o, these(values("abcdxfgh", "ijk")...))
-				if !slices.Equal(buried, []string{"x"}) || !d.settled["x"].Buried ||
+				if !slices.Equal(deadLettered, []string{"x"}) || !d.settled["x"].DeadLettered ||
 					!(len(d.settled) > 2) {
-					t.Errorf("buried %v, settled %v", buried, d.settled)
+					t.Errorf("dead-lettered %v, settled %v", deadLettered, d.settled)
 				}
 				for value, n := range want {
 					if deaths[value] != n {
@@ -90,8 +90,8 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutAGrave checks that without Bury, an item that kills workers is retried without
-// end, like any failure.
+// TestDiedWithoutAGrave checks that without DeadLetter, an item that kills workers is retried
+// without end, like any failure.
 func TestDiedWithoutAGrave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
@@ -104,7 +104,7 @@ func TestDiedWithoutAGrave(t *testing.T) {
 				}
 				return Report{}, nil
 			})))
-		o.Bury = nil
+		o.DeadLetter = nil
 		o.Control.Poison = control.Poison{Deaths: 2, Refuse: true}
 		mustRun(t, o, these(values("a", "x", "b")...))
 		d.wantSettled("a", "b", "x")

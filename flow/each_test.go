@@ -81,7 +81,7 @@ func TestEachEndsEarly(t *testing.T) {
 				return &Rejected{Err: errRefused}
 			}
 			return nil
-		}, counted(100), is[*Rejected], "set Options.Bury"},
+		}, counted(100), is[*Rejected], "set Options.DeadLetter"},
 		"panic": {func(_ context.Context, _ string, v int) error {
 			if v == 7 {
 				panic(errRefused)

@@ -6,8 +6,8 @@ import (
 )
 
 // eventQueue passes events from other goroutines to the loop, which takes all of them at once. Its
-// content is bounded: a response for each running attempt, one item of the producer, one burial,
-// and the newest lanes.
+// content is bounded: a response for each running attempt, one item of the producer, one dead
+// letter, and the newest lanes.
 type eventQueue[T any] struct {
 	start time.Time
 	// wake has capacity one. A value means that there are events, and that the goroutine that added
@@ -16,20 +16,20 @@ type eventQueue[T any] struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending pendingEvents[T]
-	left    bool // the loop has ended and takes no further events
+	closed  bool // the loop has ended and takes no further events
 }
 
 // pendingEvents are the events since the last take.
 type pendingEvents[T any] struct {
-	now     time.Duration // of the take, since the start
-	answers []*attempt[T] // their at never decreases
-	offer   Item[T]
-	offered bool  // offer is an item
-	ended   error // error of the producer; io.EOF at its end
-	buried  *held[T]
-	buryErr error
-	saved   int64
-	lanes   []Lane[T] // the whole new list; nil if it has not changed
+	now           time.Duration // of the take, since the start
+	answers       []*attempt[T] // their at never decreases
+	offer         Item[T]
+	offered       bool  // offer is an item
+	ended         error // error of the producer; io.EOF at its end
+	deadLettered  *heldItem[T]
+	deadLetterErr error
+	saved         int64
+	lanes         []Lane[T] // the whole new list; nil if it has not changed
 
 	withdraw bool // Options.Withdrawn may have changed
 
@@ -58,7 +58,7 @@ func (b *eventQueue[T]) wakeRun() {
 // not include the loop's delay.
 func (b *eventQueue[T]) answer(a *attempt[T]) {
 	b.mu.Lock()
-	a.at = time.Since(b.start)
+	a.returnedAt = time.Since(b.start)
 	b.pending.answers = append(b.pending.answers, a)
 	b.mu.Unlock()
 }
@@ -72,9 +72,9 @@ func (b *eventQueue[T]) putOffer(it Item[T], err error) {
 	b.mu.Unlock()
 }
 
-func (b *eventQueue[T]) putBuried(h *held[T], err error) {
+func (b *eventQueue[T]) putDeadLettered(h *heldItem[T], err error) {
 	b.mu.Lock()
-	b.pending.buried, b.pending.buryErr = h, err
+	b.pending.deadLettered, b.pending.deadLetterErr = h, err
 	b.mu.Unlock()
 }
 
@@ -109,7 +109,7 @@ func (b *eventQueue[T]) putPing() <-chan struct{} {
 	defer b.mu.Unlock()
 	if b.pending.pinged == nil {
 		b.pending.pinged = make(chan struct{})
-		if b.left {
+		if b.closed {
 			close(b.pending.pinged)
 		} else {
 			b.wakeRun()
@@ -118,11 +118,11 @@ func (b *eventQueue[T]) putPing() <-chan struct{} {
 	return b.pending.pinged
 }
 
-// leave ends the event queue: the channels of later pings are closed at once.
-func (b *eventQueue[T]) leave() {
+// close ends the event queue: the channels of later pings are closed at once.
+func (b *eventQueue[T]) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = true
+	b.closed = true
 	b.pending.answerPing()
 }
 

@@ -53,7 +53,7 @@ func spout(file string, bolt flow.WorkerFunc[[]row],
 	if err != nil {
 		return err
 	}
-	watermark, _ := book.Mark()
+	watermark, _ := book.Progress()
 	fmt.Println("begins at the first row:", watermark.Num == 0)
 	return book.Run(context.Background(), after(watermark.Num))
 }

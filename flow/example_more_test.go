@@ -36,7 +36,7 @@ func (*letters) Deliver(_ context.Context, a flow.Attempt[string]) (flow.Report,
 // part and delivers the others.
 func ExampleRejected() {
 	worker := &letters{batches: []string{"abcd", "ef7h", "ijkl"}}
-	var delivered, buried []string
+	var delivered, deadLettered []string
 	sender, err := flow.New(flow.Options[string]{
 		Lanes: []flow.Lane[string]{{Name: "only", Worker: worker}},
 		Bisect: func(it flow.Item[string], _ error) []flow.Item[string] {
@@ -47,12 +47,12 @@ func ExampleRejected() {
 			return []flow.Item[string]{{Value: it.Value[:n], Cost: float64(n)},
 				{Value: it.Value[n:], Cost: float64(len(it.Value) - n)}}
 		},
-		Bury: func(_ context.Context, it flow.Item[string], refusal error) error {
-			buried = append(buried, fmt.Sprintf("%s: %v", it.Value, errors.Unwrap(refusal)))
+		DeadLetter: func(_ context.Context, it flow.Item[string], refusal error) error {
+			deadLettered = append(deadLettered, fmt.Sprintf("%s: %v", it.Value, errors.Unwrap(refusal)))
 			return nil // durable, in a real program
 		},
 		Settled: func(it flow.Item[string], s flow.Settlement) {
-			if !s.Buried {
+			if !s.DeadLettered {
 				delivered = append(delivered, it.Value)
 			}
 		},
@@ -64,11 +64,11 @@ func ExampleRejected() {
 	fmt.Println(sender.Run(context.Background(), worker))
 	slices.Sort(delivered)
 	fmt.Println("delivered", delivered)
-	fmt.Println("buried", buried)
+	fmt.Println("dead letters:", deadLettered)
 	// Output:
 	// <nil>
 	// delivered [abcd ef h ijkl]
-	// buried [7: digits are not taken]
+	// dead letters: [7: digits are not taken]
 }
 
 // A server advertises its window. Senders that know the header never have more in flight than the

@@ -74,7 +74,7 @@ func (f *fifo) Step(e control.Event, out []control.Command) []control.Command {
 		out = f.answer(e, out)
 	case control.Cut:
 		if e.Pieces < 2 {
-			out = append(out, control.Command{Kind: control.Bury, Seq: e.Seq})
+			out = append(out, control.Command{Kind: control.DeadLetter, Seq: e.Seq})
 		} else {
 			delete(f.items, e.Seq)
 		}
@@ -84,11 +84,11 @@ func (f *fifo) Step(e control.Event, out []control.Command) []control.Command {
 		case control.Delivered:
 			out = f.settle(e.Seq, 0, 0, out)
 		case control.Rejected:
-			out = append(out, control.Command{Kind: control.Bury, Seq: e.Seq})
+			out = append(out, control.Command{Kind: control.DeadLetter, Seq: e.Seq})
 		default:
 			f.waiting = append(f.waiting, e.Seq)
 		}
-	case control.Buried:
+	case control.DeadLettered:
 		out = f.settle(e.Seq, -1, 0, out)
 	}
 	for len(f.pending) > 0 && f.timeout > 0 && f.pending[0].at <= e.Now {

@@ -59,10 +59,10 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, attempts must take effect in the order of Place, which counts from 0 within
+	// On Ordered lanes, attempts must take effect in the order of Index, which counts from 0 within
 	// a Run. Run only grows in a Sender. After a failed attempt, all later ones of its Run must
 	// fail, too. When all have returned, the next Run starts with the failed item.
-	Run, Place uint32
+	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue: the worker then counts as BUSY and the
 	// Sender tries another one. The context stays valid until Options.Abandon. Zero means never.
@@ -80,7 +80,7 @@ type Worker[T any] interface {
 	// Deliver returns when the receiver has stored the value. It must not use the value afterwards,
 	// not even in a goroutine of net/http: an implementation that posts the value waits until
 	// net/http has closed the request body. Up to Limits.InFlight goroutines call Deliver at once,
-	// in no particular order (on Ordered lanes, Place gives the order). ctx ends at Options.Abandon
+	// in no particular order (on Ordered lanes, Index gives the order). ctx ends at Options.Abandon
 	// and when the Sender stops; Deliver must then return soon.
 	//
 	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
@@ -95,11 +95,11 @@ type Lane[T any] struct {
 	Worker Worker[T]
 	Limits Limits // zero means none but the window
 
-	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. The
+	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
 	// goroutine that runs the event loop then calls it, one call at a time, which saves two
 	// switches between goroutines. During the call the loop serves no other lane, and no context
 	// ends the call. Deliver must not call runtime.Goexit.
-	Prompt bool
+	Inline bool
 }
 
 // Producer returns the items. The Sender requests one item at a time, and holds at most one for
@@ -114,10 +114,10 @@ type Producer[T any] interface {
 
 // Settlement describes how an item was settled.
 type Settlement struct {
-	Attempts int    // started
-	Lane     string // that delivered the item; "" if Buried
-	Place    string // Report.Place of the delivering attempt
-	Buried   bool   // dead-lettered: Options.Bury has stored it
+	Attempts     int    // started
+	Lane         string // that delivered the item; "" if DeadLettered
+	ResumeToken  string // Report.ResumeToken of the delivering attempt
+	DeadLettered bool   // Options.DeadLetter has stored it
 	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Do
 	// not report its Bytes to Sender.Saved.
 	Withdrawn bool
@@ -146,8 +146,8 @@ type Failure struct {
 
 // Options configures a Sender. Lanes are required, but may be set later by SetLanes. Functions that
 // are documented as called on the loop are called one at a time. The caller is the goroutine of
-// Run, or a goroutine that has just returned from Next, Deliver or Bury. These functions must not
-// block. A panic in one of them makes Run panic with a *PanicError.
+// Run, or a goroutine that has just returned from Next, Deliver or DeadLetter. These functions must
+// not block. A panic in one of them makes Run panic with a *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
@@ -169,11 +169,11 @@ type Options[T any] struct {
 	// nil Bisect, mean that it cannot be cut and is dead-lettered whole. It is called on the loop,
 	// never while an attempt of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
-	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the
-	// Sender. It is called on a goroutine of its own, one call at a time. If Bury is nil, a refusal
-	// by a worker stops the Sender, and items that kill workers or that Control.Poison or
-	// Control.End would refuse are tried forever.
-	Bury func(ctx context.Context, it Item[T], refusal error) error
+	// DeadLetter stores a refused item durably as a dead letter before it returns nil; an error
+	// stops the Sender. It is called on a goroutine of its own, one call at a time. If DeadLetter
+	// is nil, a refusal by a worker stops the Sender, and items that kill workers or that
+	// Control.Poison or Control.End would refuse are tried forever.
+	DeadLetter func(ctx context.Context, it Item[T], refusal error) error
 	// Waiting, if not nil, keeps items that wait long for their next attempt. Two Senders must not
 	// share it.
 	Waiting WaitStore[T]

@@ -29,19 +29,19 @@ type world struct {
 	records int
 	keyed   bool
 	bounded bool // by Replay: settled items must be saved
-	mortal  bool // items that kill workers are buried
+	mortal  bool // items that kill workers are dead-lettered
 
-	mu       sync.Mutex
-	pool     []*stretch
-	held     map[*stretch]bool
-	made     int
-	released int
-	settled  []int // number of settles, by record
-	buried   []int
-	flying   map[int]int // by key
-	tries    map[[2]int]int
-	deaths   map[[2]int]int // of workers, by the stretch that killed them
-	deadly   map[int]bool   // records that were buried because workers died of them
+	mu           sync.Mutex
+	pool         []*stretch
+	held         map[*stretch]bool
+	made         int
+	released     int
+	settled      []int // number of settles, by record
+	deadLettered []int
+	flying       map[int]int // by key
+	tries        map[[2]int]int
+	deaths       map[[2]int]int // of workers, by the stretch that killed them
+	deadly       map[int]bool   // records that were dead-lettered because workers died of them
 }
 
 // draw returns a random generator that depends only on the seed and about.
@@ -110,8 +110,8 @@ func (w *world) Settled(it Item[*stretch], s Settlement) {
 		if w.settled[r]++; w.settled[r] > 1 {
 			w.t.Errorf("record %d settled %d times", r, w.settled[r])
 		}
-		if s.Buried {
-			w.buried[r]++
+		if s.DeadLettered {
+			w.deadLettered[r]++
 		}
 	}
 }
@@ -220,9 +220,9 @@ func (w *world) die(lo, hi int) {
 	w.deaths[[2]int{lo, hi}]++
 }
 
-// mayBury reports whether a stretch may be buried with this refusal: it is bad and was refused, or
-// it is one record that has killed three workers.
-func (w *world) mayBury(lo, hi int, refusal error) bool {
+// mayDeadLetter reports whether a stretch may be dead-lettered with this refusal: it is bad and was
+// refused, or it is one record that has killed three workers.
+func (w *world) mayDeadLetter(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
 	}
@@ -294,9 +294,9 @@ func (w *world) options() Options[*stretch] {
 	if w.mortal = rnd.IntN(2) == 0; !w.mortal {
 		o.Control.Poison.Deaths = -1
 	}
-	o.Bury = func(ctx context.Context, it Item[*stretch], refusal error) error {
-		if !w.mayBury(it.Value.lo, it.Value.hi, refusal) {
-			w.t.Errorf("seed %d: [%d, %d) is to be buried for %v", w.seed, it.Value.lo, it.Value.hi,
+	o.DeadLetter = func(ctx context.Context, it Item[*stretch], refusal error) error {
+		if !w.mayDeadLetter(it.Value.lo, it.Value.hi, refusal) {
+			w.t.Errorf("seed %d: [%d, %d) is to be dead-lettered for %v", w.seed, it.Value.lo, it.Value.hi,
 				refusal)
 		}
 		return sleep(ctx, 5*time.Millisecond)
@@ -307,7 +307,7 @@ func (w *world) options() Options[*stretch] {
 // live runs a world to its end, or stops it at the time stop if that is above 0, and checks that
 // every item was settled and released as promised.
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
-	w := &world{t: t, seed: seed, settled: make([]int, records), buried: make([]int, records)}
+	w := &world{t: t, seed: seed, settled: make([]int, records), deadLettered: make([]int, records)}
 	w.held, w.flying, w.tries = make(map[*stretch]bool), make(map[int]int), make(map[[2]int]int)
 	w.deaths, w.deadly = make(map[[2]int]int), make(map[int]bool)
 	w.keyed, w.bounded = w.draw(7).IntN(3) == 0, w.draw(8).IntN(3) == 0
@@ -359,8 +359,8 @@ func (w *world) books(whole bool) {
 		if whole && n != 1 {
 			w.t.Errorf("seed %d: record %d settled %d times, want once", w.seed, r, n)
 		}
-		if bad := w.bad(r); n > 0 && (w.buried[r] > 0) != (bad || w.deadly[r]) {
-			w.t.Errorf("seed %d: record %d was buried %d times, bad is %v", w.seed, r, w.buried[r],
+		if bad := w.bad(r); n > 0 && (w.deadLettered[r] > 0) != (bad || w.deadly[r]) {
+			w.t.Errorf("seed %d: record %d was dead-lettered %d times, bad is %v", w.seed, r, w.deadLettered[r],
 				bad)
 		}
 	}

@@ -6,29 +6,29 @@ import (
 	"slices"
 )
 
-// held is an item from Next, Bisect or Split until Options.Released. The loop owns it.
-type held[T any] struct {
+// heldItem is an item from Next, Bisect or Split until Options.Released. The loop owns it.
+type heldItem[T any] struct {
 	Item[T]
 	seq     uint64
-	keys    []uint32 // interned
-	running int      // attempts
-	done    bool     // settled, or replaced by pieces
-	refusal error    // the last
-	failure error    // the last
-	places  []placed // of attempts that delivered it and reported a Place
+	keys    []uint32         // interned
+	running int              // attempts
+	done    bool             // settled, or replaced by pieces
+	refusal error            // the last
+	failure error            // the last
+	tokens  []deliveredToken // of attempts that delivered it and reported a Place
 }
 
-// placed is the Report.Place of an attempt. It is kept because on an Ordered lane the item may
-// settle later than the attempt returns.
-type placed struct {
+// deliveredToken is the Report.ResumeToken of an attempt. It is kept because on an Ordered lane the
+// item may settle later than the attempt returns.
+type deliveredToken struct {
 	id    uint64
-	place string
+	token string
 }
 
-func (h *held[T]) place(id uint64) string {
-	for i := range h.places {
-		if h.places[i].id == id {
-			return h.places[i].place
+func (h *heldItem[T]) token(id uint64) string {
+	for i := range h.tokens {
+		if h.tokens[i].id == id {
+			return h.tokens[i].token
 		}
 	}
 	return ""
@@ -36,13 +36,13 @@ func (h *held[T]) place(id uint64) string {
 
 // store holds the items. It is bounded by Options.MaxBytes, or by the producer.
 type store[T any] struct {
-	bySeq map[uint64]*held[T]
-	keys  keyTable
-	last  uint64 // sequence number
-	open  int    // items not yet settled or replaced
-	bytes int64  // of the open items
-	free  []*held[T]
-	away  away[T] // items that Options.Waiting keeps
+	bySeq    map[uint64]*heldItem[T]
+	keys     keyTable
+	last     uint64 // sequence number
+	open     int    // items not yet settled or replaced
+	bytes    int64  // of the open items
+	free     []*heldItem[T]
+	deferred deferredItems[T] // items that Options.Waiting keeps
 }
 
 // maxFreeItems bounds the items that are kept for reuse.
@@ -50,17 +50,17 @@ const maxFreeItems = 1024
 
 // add takes an item, the next in sequence. An item with an invalid cost or size is held with the
 // smallest valid one, and add returns an error as well.
-func (s *store[T]) add(it Item[T]) (*held[T], error) {
-	var h *held[T]
+func (s *store[T]) add(it Item[T]) (*heldItem[T], error) {
+	var h *heldItem[T]
 	if n := len(s.free); n > 0 {
 		h = s.free[n-1]
 		s.free = s.free[:n-1]
 	} else {
-		h = new(held[T])
+		h = new(heldItem[T])
 	}
 	s.last++
-	keys, places := h.keys[:0], h.places[:0]
-	*h = held[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys), places: places}
+	keys, tokens := h.keys[:0], h.tokens[:0]
+	*h = heldItem[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys), tokens: tokens}
 	s.bySeq[h.seq] = h
 	s.open++
 	var err error
@@ -77,31 +77,31 @@ func (s *store[T]) add(it Item[T]) (*held[T], error) {
 }
 
 // finish counts h as settled or replaced.
-func (s *store[T]) finish(h *held[T]) {
+func (s *store[T]) finish(h *heldItem[T]) {
 	h.done = true
 	s.open--
 	s.bytes -= h.Bytes
 }
 
 // drop removes h, which is no longer in use.
-func (s *store[T]) drop(h *held[T]) {
+func (s *store[T]) drop(h *heldItem[T]) {
 	delete(s.bySeq, h.seq)
 	s.keys.release(h.keys)
-	clear(h.places)
+	clear(h.tokens)
 	if len(s.free) < maxFreeItems {
-		keys, places := h.keys, h.places
-		*h = held[T]{keys: keys, places: places} // release the item's references
+		keys, tokens := h.keys, h.tokens
+		*h = heldItem[T]{keys: keys, tokens: tokens} // release the item's references
 		s.free = append(s.free, h)
 	}
 }
 
 // all returns the items that are held, in sequence.
-func (s *store[T]) all() []*held[T] {
-	list := make([]*held[T], 0, len(s.bySeq))
+func (s *store[T]) all() []*heldItem[T] {
+	list := make([]*heldItem[T], 0, len(s.bySeq))
 	for _, h := range s.bySeq {
 		list = append(list, h)
 	}
-	slices.SortFunc(list, func(a, b *held[T]) int { return int(a.seq) - int(b.seq) })
+	slices.SortFunc(list, func(a, b *heldItem[T]) int { return int(a.seq) - int(b.seq) })
 	return list
 }
 

@@ -15,18 +15,18 @@ import (
 // It decides nothing. Its fields belong to the goroutine that runs it (loop_owner.go), except
 // events, base, the channels and the atomics.
 type loop[T any] struct {
-	s       *Sender[T]
-	o       *Options[T]
-	events  *eventQueue[T]
-	pending pendingEvents[T]
-	crew    crew[T]
+	s          *Sender[T]
+	o          *Options[T]
+	events     *eventQueue[T]
+	pending    pendingEvents[T]
+	goroutines goroutines[T]
 
-	base   context.Context // parent of the contexts of the producer, Bury, Failed and every attempt
+	base   context.Context // parent of the contexts of all callbacks and attempts
 	cancel context.CancelCauseFunc
 
 	items   store[T]
-	lanes   roster[T]
-	running flight[T]
+	lanes   laneTable[T]
+	running attemptTable[T]
 
 	now      time.Duration // of the last event
 	queue    []control.Event
@@ -35,29 +35,29 @@ type loop[T any] struct {
 
 	// claims is 0 if no goroutine runs the loop. It grows with each event for the loop owner.
 	claims     atomic.Int64
-	handed     chan struct{} // holds one: the goroutine of Run continues the loop
+	handedOver chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm      *alarm
 	alarmFired atomic.Bool // the alarm has fired since the last round
-	over       bool        // everything is done, and the loop has ended
+	done       bool        // everything is done, and the loop has ended
 	panicked   *PanicError // of a callback; nil if none has panicked
 
-	ask      chan struct{} // holds one: a request for an item
-	asked    bool
-	ahead    Item[T] // the producer's next item, for which the machine had no room yet
-	hasAhead bool
-	produced bool  // the producer has ended
-	finalErr error // result of Run
-	burials  burials[T]
-	stopping bool
-	drained  bool // everything has settled
+	ask         chan struct{} // holds one: a request for an item
+	asked       bool
+	ahead       Item[T] // the producer's next item, for which the machine had no room yet
+	hasAhead    bool
+	produced    bool  // the producer has ended
+	finalErr    error // result of Run
+	deadLetters deadLetterQueue[T]
+	stopping    bool
+	drained     bool // everything has settled
 
-	dismissed bool
+	goroutinesStopped bool
 }
 
 func newLoop[T any](s *Sender[T]) *loop[T] {
 	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1),
-		handed: make(chan struct{}, 1)}
-	l.items.bySeq = make(map[uint64]*held[T])
+		handedOver: make(chan struct{}, 1)}
+	l.items.bySeq = make(map[uint64]*heldItem[T])
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
 }
@@ -66,22 +66,22 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 // any more.
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
-	defer l.dismiss() // also when a callback panics
+	defer l.stopGoroutines() // also when a callback panics
 	defer func() {
 		l.pending.answerPing()
-		l.events.leave()
+		l.events.close()
 	}()
 	l.alarm = newAlarm()
 	defer l.alarm.timer.Stop()
 	l.claims.Store(1)
-	l.crew.produce(p, l)
-	l.items.away.begin(l)
+	l.goroutines.produce(p, l)
+	l.items.deferred.start(l)
 	// base, not ctx: the Done of ctx may close before the error of base is set.
 	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
 		mine := false
 		select {
-		case <-l.handed:
+		case <-l.handedOver:
 			mine = true
 		case <-l.events.wake:
 		case <-l.alarm.timer.C:
@@ -94,8 +94,8 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 			over = l.runToEnd()
 		}
 	}
-	l.dismiss()
-	l.leave()
+	l.stopGoroutines()
+	l.releaseAll()
 	return l.finalErr
 }
 
@@ -114,7 +114,7 @@ func (l *loop[T]) handleEvents() {
 	}
 	l.now = max(l.now, m.now)
 	if m.lanes != nil && !l.stopping {
-		l.relane(m.lanes)
+		l.replaceLanes(m.lanes)
 	}
 	if m.saved != 0 {
 		l.step(control.Event{Kind: control.Saved, Bytes: m.saved})
@@ -132,13 +132,13 @@ func (l *loop[T]) handleEvents() {
 			l.finalErr = m.ended
 		}
 	}
-	if m.buried != nil {
-		l.buried(m.buried, m.buryErr)
+	if m.deadLettered != nil {
+		l.deadLettered(m.deadLettered, m.deadLetterErr)
 	}
-	l.items.away.collect(l)
+	l.items.deferred.collect(l)
 	l.expire()
 	l.pull()
-	l.items.away.pull(l)
+	l.items.deferred.request(l)
 	m.answerPing()
 }
 
@@ -186,7 +186,7 @@ func (l *loop[T]) expire() {
 		return
 	}
 	for a := l.running.first; a != nil && a.abandon <= l.now; a = l.running.first {
-		l.running.end(a, ErrAbandoned)
+		l.running.cancel(a, ErrAbandoned)
 	}
 	if at, ok := l.wake(); ok && at <= l.now {
 		l.step(control.Event{Kind: control.Tick})
@@ -243,7 +243,7 @@ func (l *loop[T]) flush() {
 				continue
 			}
 			// The machine must see the result of the Defer before other events of the item.
-			l.queue = slices.Insert(l.queue, next, l.items.away.take(l, c))
+			l.queue = slices.Insert(l.queue, next, l.items.deferred.take(l, c))
 			next++
 		}
 	}
@@ -258,9 +258,9 @@ func (l *loop[T]) carryOut(c control.Command) {
 		l.settle(c)
 	case control.Cancel:
 		if a := l.running.byID[c.ID]; a != nil {
-			l.running.end(a, cancelCause(c.Why))
+			l.running.cancel(a, cancelCause(c.Reason))
 		}
-	case control.Start, control.Bisect, control.Bury, control.Wait:
+	case control.Start, control.Bisect, control.DeadLetter, control.Wait:
 		if l.stopping {
 			return // no new work
 		}
@@ -273,11 +273,11 @@ func (l *loop[T]) carryOut(c control.Command) {
 		case control.Start:
 			l.start(h, c)
 		case control.Bisect:
-			l.blame(h, c)
+			l.recordRefusal(h, c)
 			l.bisect(h)
-		case control.Bury:
-			l.blame(h, c)
-			l.bury(h)
+		case control.DeadLetter:
+			l.recordRefusal(h, c)
+			l.deadLetter(h)
 		case control.Wait:
 			l.o.Waiting.Note(h.Item, l.waitOf(c))
 		}
@@ -292,7 +292,7 @@ func (l *loop[T]) stop(cause error) {
 	l.stopping, l.finalErr = true, cause
 	l.cancel(cause)
 	for l.running.first != nil {
-		l.running.end(l.running.first, cause)
+		l.running.cancel(l.running.first, cause)
 	}
 	for _, ln := range l.lanes.byNumber {
 		if ln != nil && ln.up {
@@ -307,34 +307,34 @@ func (l *loop[T]) stop(cause error) {
 // stops.
 func (l *loop[T]) ended() bool {
 	if !l.stopping && !l.drained {
-		if !l.produced || l.hasAhead || l.items.open > 0 || !l.items.away.done() {
+		if !l.produced || l.hasAhead || l.items.open > 0 || !l.items.deferred.done() {
 			return false
 		}
 		l.drained = true
 		for l.running.first != nil { // other attempts of items that have settled
-			l.running.end(l.running.first, ErrSuperseded)
+			l.running.cancel(l.running.first, ErrSuperseded)
 		}
 	}
-	return len(l.running.byID) == 0 && !l.burials.active
+	return len(l.running.byID) == 0 && !l.deadLetters.active
 }
 
-// dismiss ends all goroutines and waits for them. It may be called twice.
-func (l *loop[T]) dismiss() {
-	if l.dismissed {
+// stopGoroutines ends all goroutines and waits for them. It may be called twice.
+func (l *loop[T]) stopGoroutines() {
+	if l.goroutinesStopped {
 		return
 	}
-	l.dismissed = true
+	l.goroutinesStopped = true
 	l.cancel(nil)
 	close(l.ask)
-	if l.burials.next != nil {
-		close(l.burials.next)
+	if l.deadLetters.next != nil {
+		close(l.deadLetters.next)
 	}
-	l.items.away.dismiss()
-	l.crew.dismiss()
+	l.items.deferred.stop()
+	l.goroutines.stop()
 }
 
-// leave releases the items that the loop still holds.
-func (l *loop[T]) leave() {
+// releaseAll releases the items that the loop still holds.
+func (l *loop[T]) releaseAll() {
 	l.events.take(&l.pending)
 	if l.pending.offered {
 		l.ahead, l.hasAhead = l.pending.offer, true
@@ -342,7 +342,7 @@ func (l *loop[T]) leave() {
 	if l.hasAhead {
 		_, _ = l.items.add(l.ahead) // an invalid item is released like the others
 	}
-	l.items.away.collect(l)
+	l.items.deferred.collect(l)
 	for _, h := range l.items.all() {
 		l.release(h)
 	}

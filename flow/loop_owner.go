@@ -28,7 +28,7 @@ func (l *loop[T]) runLoop() {
 			l.panicked = caught("callback", recover())
 		}
 		if still {
-			l.handed <- struct{}{}
+			l.handedOver <- struct{}{}
 		}
 	}()
 	still = l.handleUpTo(roundsAtOnce)
@@ -42,7 +42,7 @@ func (l *loop[T]) handleUpTo(rounds int) (still bool) {
 	for range rounds {
 		n := l.claims.Load()
 		l.handleEvents()
-		if l.over = l.ended(); l.over {
+		if l.done = l.ended(); l.done {
 			return true
 		}
 		l.alarm.set(l.nextWake, l.events.start)
@@ -63,7 +63,7 @@ func (l *loop[T]) runToEnd() (over bool) {
 			l.rethrow()
 		}
 	}()
-	over = l.over || l.handleUpTo(math.MaxInt)
+	over = l.done || l.handleUpTo(math.MaxInt)
 	returned = true
 	return over
 }

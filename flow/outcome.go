@@ -44,7 +44,7 @@ type Died struct{ Err error }
 type Split[T any] struct {
 	Done    []Item[T] // delivered; Settled is called for each
 	Rest    []Item[T] // replaces the item, in order, and is tried again
-	Refused []Item[T] // passed to Options.Bury without another attempt
+	Refused []Item[T] // passed to Options.DeadLetter without another attempt
 	Err     error     // the cause
 	// Refusals, if not nil, has the reason for each item of Refused. Err stands in for a missing or
 	// nil reason.
@@ -87,8 +87,8 @@ func (e *Split[T]) Error() string {
 func (e *Split[T]) Unwrap() error { return e.Err }
 
 // PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. In a worker
-// it is the outcome of its attempt. In a producer or in Bury it stops the Sender. After a panic in
-// a callback on the loop, Run panics with it.
+// it is the outcome of its attempt. In a producer or in DeadLetter it stops the Sender. After a
+// panic in a callback on the loop, Run panics with it.
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for a callback on the loop
 	Value any    // the panic value; nil for runtime.Goexit

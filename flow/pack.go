@@ -37,19 +37,19 @@ type PackOptions[R any] struct {
 
 // packer is a Producer of batches of rows. Its calls come one at a time.
 type packer[R any] struct {
-	o    PackOptions[R]
-	read func(context.Context) (R, error)
+	o       PackOptions[R]
+	readRow func(context.Context) (R, error)
 	// join, if not nil, reports whether the last row read must be in the same batch as the one
 	// before it, regardless of the bounds. So a full batch waits for the next row.
 	join func() bool
 
-	begun []R // rows of the batch that is not yet complete
-	size  int // rows of the previous batch, the estimate for the next one
-	cost  float64
-	bytes int64
-	next  R // last row read, not yet in a batch; valid if waits
-	waits bool
-	err   error // of read; returned after the rows that precede it
+	current []R // rows of the batch that is not yet complete
+	size    int // rows of the previous batch, the estimate for the next one
+	cost    float64
+	bytes   int64
+	next    R // last row read, not yet in a batch; valid if hasNext
+	hasNext bool
+	err     error // of read; returned after the rows that precede it
 }
 
 // Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and
@@ -69,7 +69,7 @@ func Pack[R any](o PackOptions[R],
 	if err != nil {
 		return nil, err
 	}
-	return &packer[R]{o: o, read: next}, nil
+	return &packer[R]{o: o, readRow: next}, nil
 }
 
 // checked returns o with its defaults, or an error that names an invalid option.
@@ -93,15 +93,15 @@ func (o PackOptions[R]) checked() (PackOptions[R], error) {
 
 // Next implements Producer.
 func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
-	if len(p.begun) == 0 && !p.waits {
+	if len(p.current) == 0 && !p.hasNext {
 		if p.err != nil {
 			return Item[[]R]{}, p.err
 		}
-		row, err := p.read(ctx) // Linger does not bound the wait for the first row
+		row, err := p.readRow(ctx) // Linger does not bound the wait for the first row
 		if err != nil {
 			return Item[[]R]{}, err
 		}
-		p.next, p.waits = row, true
+		p.next, p.hasNext = row, true
 	}
 	reading := ctx
 	if p.o.Linger > 0 {
@@ -109,56 +109,56 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 		reading, cancel = context.WithTimeout(ctx, p.o.Linger)
 		defer cancel()
 	}
-	for p.take() && p.err == nil {
-		row, err := p.read(reading)
+	for p.addNext() && p.err == nil {
+		row, err := p.readRow(reading)
 		switch {
 		case err == nil:
-			p.next, p.waits = row, true
-		case ctx.Err() != nil: // a begun batch is kept
+			p.next, p.hasNext = row, true
+		case ctx.Err() != nil: // the current batch is kept
 			return Item[[]R]{}, context.Cause(ctx)
 		case reading.Err() != nil && errors.Is(err, reading.Err()):
 			return p.batch(), nil
 		default:
 			p.err = err
 		}
-		if p.waits && reading.Err() != nil && ctx.Err() == nil {
-			p.take() // the row came just as Linger ended
+		if p.hasNext && reading.Err() != nil && ctx.Err() == nil {
+			p.addNext() // the row came just as Linger ended
 			return p.batch(), nil
 		}
 	}
 	return p.batch(), nil
 }
 
-// take adds the waiting row to the batch if it fits, and reports whether more rows may be read for
-// the batch.
-func (p *packer[R]) take() bool {
-	if p.waits {
-		cost, n := 1.0, len(p.begun)
+// addNext adds the waiting row to the batch if it fits, and reports whether more rows may be read
+// for the batch.
+func (p *packer[R]) addNext() bool {
+	if p.hasNext {
+		cost, n := 1.0, len(p.current)
 		if p.o.CostOf != nil {
 			cost = p.o.CostOf(p.next)
 		}
 		if n > 0 && !(p.join != nil && p.join()) &&
 			(n >= p.o.Rows || p.o.Cost > 0 && p.cost+cost > p.o.Cost ||
-				p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
+				p.o.Cut != nil && p.o.Cut(p.current[n-1], p.next)) {
 			return false
 		}
 		if n == 0 {
-			p.begun = make([]R, 0, max(1, p.size))
+			p.current = make([]R, 0, max(1, p.size))
 		}
-		p.begun = append(p.begun, p.next)
+		p.current = append(p.current, p.next)
 		p.cost += cost
 		if p.o.BytesOf != nil {
 			p.bytes += p.o.BytesOf(p.next)
 		}
 		var none R
-		p.next, p.waits = none, false
+		p.next, p.hasNext = none, false
 	}
-	return p.join != nil || len(p.begun) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
+	return p.join != nil || len(p.current) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
 }
 
-// batch returns the begun batch.
+// batch returns the current batch.
 func (p *packer[R]) batch() Item[[]R] {
-	it := Item[[]R]{Value: p.begun, Cost: p.cost, Bytes: p.bytes}
-	p.begun, p.size, p.cost, p.bytes = nil, len(p.begun), 0, 0
+	it := Item[[]R]{Value: p.current, Cost: p.cost, Bytes: p.bytes}
+	p.current, p.size, p.cost, p.bytes = nil, len(p.current), 0, 0
 	return it
 }

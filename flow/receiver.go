@@ -86,7 +86,7 @@ func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *A
 		cost = 1
 	}
 	r.waiting += cost
-	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, came: time.Now()}
+	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, arrived: time.Now()}
 }
 
 // begin starts the epoch. The caller holds mu.
@@ -111,7 +111,7 @@ type Arrival struct {
 	r       *Receiver
 	sender  uint64
 	network time.Duration
-	came    time.Time
+	arrived time.Time
 
 	// r.mu guards the fields below.
 	cost  float64
@@ -161,7 +161,7 @@ func (a *Arrival) Done() Grant {
 	ad := r.pool.Done(now.Sub(r.start), a.sender, a.cost, r.waiting, a.network)
 	a.grant = Grant{Report: Report{
 		Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: r.slots(),
-		QueueWait: a.began.Sub(a.came), Service: now.Sub(a.began),
+		QueueWait: a.began.Sub(a.arrived), Service: now.Sub(a.began),
 	}}
 	return a.grant
 }

@@ -37,7 +37,7 @@ func TestBisectsDownToTheRefused(t *testing.T) {
 			return strings.Contains(s, "x")
 		})))
 		o.Bisect = halves
-		o.Bury = func(ctx context.Context, it Item[string], refusal error) error {
+		o.DeadLetter = func(ctx context.Context, it Item[string], refusal error) error {
 			if !errors.Is(refusal, errRefused) {
 				t.Errorf("refusal is %v", refusal)
 			}
@@ -45,8 +45,8 @@ func TestBisectsDownToTheRefused(t *testing.T) {
 		}
 		mustRun(t, o, these(values("abcdxfgh", "ijk")...))
 		d.wantSettled("abcd", "x", "f", "gh", "ijk")
-		if st := d.settled["x"]; !st.Buried || st.Lane != "" {
-			t.Errorf("x settled as %+v, want buried", st)
+		if st := d.settled["x"]; !st.DeadLettered || st.Lane != "" {
+			t.Errorf("x settled as %+v, want DeadLettered", st)
 		}
 		for _, parent := range []string{"abcdxfgh", "xfgh", "xf"} {
 			if d.released[parent] != 1 {
@@ -63,14 +63,14 @@ func TestSplit(t *testing.T) {
 			if a.Value != "abcd" {
 				return Report{}, nil
 			}
-			return Report{Place: "9"},
+			return Report{ResumeToken: "9"},
 				&Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"),
 					Err: errRefused}
 		})
 		o := d.options(d.lane("w", w))
-		var buried []string
-		o.Bury = func(_ context.Context, it Item[string], refusal error) error {
-			buried = append(buried, it.Value)
+		var deadLettered []string
+		o.DeadLetter = func(_ context.Context, it Item[string], refusal error) error {
+			deadLettered = append(deadLettered, it.Value)
 			if !errors.Is(refusal, errRefused) {
 				t.Errorf("refusal is %v", refusal)
 			}
@@ -78,27 +78,27 @@ func TestSplit(t *testing.T) {
 		}
 		mustRun(t, o, these(values("abcd", "e")...))
 		d.wantSettled("a", "b", "c", "d", "e")
-		if d.released["abcd"] != 1 || !slices.Equal(buried, []string{"d"}) ||
-			!d.settled["d"].Buried {
-			t.Errorf("released %v, buried %v, settled %v", d.released, buried, d.settled)
+		if d.released["abcd"] != 1 || !slices.Equal(deadLettered, []string{"d"}) ||
+			!d.settled["d"].DeadLettered {
+			t.Errorf("released %v, dead-lettered %v, settled %v", d.released, deadLettered, d.settled)
 		}
 	})
 }
 
 func TestBuryFailureStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, bury := range []func(context.Context, Item[string], error) error{
+		for _, store := range []func(context.Context, Item[string], error) error{
 			nil,
 			func(context.Context, Item[string], error) error { return errors.New("disk full") },
 		} {
 			d := newDiary[string](t)
 			picky := rejects(func(s string) bool { return s == "x" })
 			o := d.options(d.lane("a", picky), d.lane("b", picky))
-			o.Bury = bury
+			o.DeadLetter = store
 			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
-			want := "flow: bury a refused item: disk full\npost: rejected: no"
-			if bury == nil {
-				want = "flow: an item was refused; set Options.Bury to keep such items: post: " +
+			want := "flow: store a dead letter: disk full\npost: rejected: no"
+			if store == nil {
+				want = "flow: an item was refused; set Options.DeadLetter to keep such items: post: " +
 					"rejected: no"
 			}
 			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {

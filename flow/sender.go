@@ -40,9 +40,9 @@ type machine interface {
 
 // New returns a Sender, or an error that names an invalid option. It starts no goroutine.
 func New[T any](o Options[T]) (*Sender[T], error) {
-	// Without Bury there is no store for dead letters. Then the machine refuses no item by itself;
-	// only a worker's own refusal does, and ends Run.
-	if o.Bury == nil {
+	// Without DeadLetter there is no store for dead letters. Then the machine refuses no item by
+	// itself; only a worker's own refusal does, and ends Run.
+	if o.DeadLetter == nil {
 		o.Control.Poison.Deaths, o.Control.Poison.Refuse, o.Control.End = -1, false, control.End{}
 	}
 	if o.Control.Window == nil {
@@ -96,9 +96,9 @@ func checkLanes[T any](lanes []Lane[T]) error {
 
 // Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done, Run
 // ends the contexts of the attempts in flight, waits until their Deliver calls have returned and
-// returns context.Cause(ctx). It also stops if p or Bury fails, if an item is refused and
-// Options.Bury is nil, and if every lane is misconfigured (see Options.AwaitRepair). The error
-// wraps the reason. Run may be called once.
+// returns context.Cause(ctx). It also stops if p or DeadLetter fails, if an item is refused and
+// Options.DeadLetter is nil, and if every lane is misconfigured (see Options.AwaitRepair). The
+// error wraps the reason. Run may be called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
@@ -134,8 +134,8 @@ func (s *Sender[T]) Saved(n int64) { s.events.putSaved(n) }
 // Ping returns a channel that is closed when the event loop has handled all events that precede the
 // call, or Run has returned. If Run has not started, the channel stays open until it starts. A
 // channel that stays open for seconds during Run means that a callback of Options does not return.
-// Workers that hang do not delay it, except workers of a Prompt lane. Pings that the loop has not
-// handled yet share one channel.
+// Workers that hang do not delay it, except workers of a lane with Inline. Pings that the loop has
+// not handled yet share one channel.
 func (s *Sender[T]) Ping() <-chan struct{} { return s.events.putPing() }
 
 // Status returns a snapshot of the sender, and the names of the lanes, indexed by LaneStatus.Lane.

@@ -180,14 +180,14 @@ func (s *searched) started(c control.Command, b int, known bool) {
 		s.fail("batch %d starts after it has settled, or was never offered", b)
 	}
 	for _, x := range s.tries {
-		if x.lane == c.Lane && !x.overdue && !x.apart && c.Why != control.Apart {
+		if x.lane == c.Lane && !x.overdue && !x.apart && c.Reason != control.SuspectAttempt {
 			s.fail("two attempts in a window of one at worker %d", c.Lane)
 		}
-		if x.batch == b && (x.lane == c.Lane || !x.overdue && c.Why != control.Twin) {
+		if x.batch == b && (x.lane == c.Lane || !x.overdue && c.Reason != control.HedgeAttempt) {
 			s.fail("batch %d starts at worker %d while an attempt runs at %d", b, c.Lane, x.lane)
 		}
 	}
-	if s.starts++; c.Why == control.Twin {
+	if s.starts++; c.Reason == control.HedgeAttempt {
 		s.hedged++
 		if slices.Contains(s.settled[:b], false) {
 			s.fail("batch %d has a twin and does not hold the watermark: %v", b, s.settled)
@@ -196,8 +196,8 @@ func (s *searched) started(c control.Command, b int, known bool) {
 			s.fail("%d twins of %d attempts", s.hedged, s.starts)
 		}
 	}
-	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin,
-		apart: c.Why == control.Apart}
+	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Reason == control.HedgeAttempt,
+		apart: c.Reason == control.SuspectAttempt}
 	if x.apart {
 		x.expect = math.MaxInt64 // never overdue
 	}
@@ -210,7 +210,7 @@ func (s *searched) check() {
 	if s.known {
 		return
 	}
-	mark, above := s.ledger.Mark()
+	mark, above := s.ledger.Progress()
 	for b := range s.batches {
 		covered := mark.Num > int64(b)
 		for _, r := range above {
@@ -239,7 +239,7 @@ func (s *searched) moves() []move {
 	if ripe {
 		list = append(list, move{kind: 't'})
 	}
-	if mark, above := s.ledger.Mark(); !s.crashed &&
+	if mark, above := s.ledger.Progress(); !s.crashed &&
 		(mark != s.mark || !slices.Equal(above, s.above)) {
 		list = append(list, move{kind: 's'})
 	}
@@ -275,7 +275,7 @@ func (s *searched) do(v move) {
 	case 't':
 		s.overdue()
 	case 's':
-		s.mark, s.above = s.ledger.Mark()
+		s.mark, s.above = s.ledger.Progress()
 	case 'c':
 		s.crashed = true
 		s.boot()

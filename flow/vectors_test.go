@@ -94,7 +94,7 @@ func ledgerTrace(t *testing.T, c vectorCase) {
 			}
 		}
 		l.Settle(item(e.Settle))
-		watermark, ranges := l.Mark()
+		watermark, ranges := l.Progress()
 		above := [][2]int64{}
 		for _, r := range ranges {
 			above = append(above, [2]int64{r.From.Num + 1, r.To.Num})

@@ -33,7 +33,7 @@ func withdrawAll[T any](l *loop[T]) {
 }
 
 // settleUnoffered settles an item that was withdrawn before it was passed to the machine.
-func settleUnoffered[T any](l *loop[T], h *held[T]) {
+func settleUnoffered[T any](l *loop[T], h *heldItem[T]) {
 	l.items.finish(h)
 	if l.o.Settled != nil {
 		l.o.Settled(h.Item, Settlement{Withdrawn: true})
@@ -42,7 +42,7 @@ func settleUnoffered[T any](l *loop[T], h *held[T]) {
 }
 
 // cancelCause returns the cause with which a canceled attempt's context ends.
-func cancelCause(w control.Why) error {
+func cancelCause(w control.Reason) error {
 	if w == control.Withdrawn {
 		return ErrWithdrawn
 	}

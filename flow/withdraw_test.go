@@ -68,7 +68,7 @@ func TestWithdraw(t *testing.T) {
 					Withdrawn: func(Item[int]) Withdrawal { return Withdrawal(kind.Load()) },
 					Settled: func(it Item[int], s Settlement) {
 						switch {
-						case s.Buried:
+						case s.DeadLettered:
 							t.Errorf("item %d was dead-lettered", it.Value)
 						case s.Withdrawn:
 							withdrawn = append(withdrawn, it.Value)

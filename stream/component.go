@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -89,6 +90,18 @@ type Component struct {
 	New func(options any, h Host) (any, error)
 }
 
+// NewComponent returns a component with options of type O. defaults returns new options, which hold
+// the defaults; create is [Component.New] for decoded options.
+func NewComponent[O, C any](role Role, name string, defaults func() *O,
+	create func(O, Host) (C, error)) Component {
+	return Component{
+		Role:    role,
+		Name:    name,
+		Options: func() any { return defaults() },
+		New:     func(o any, h Host) (any, error) { return create(*o.(*O), h) },
+	}
+}
+
 // OptionError is an error of one option, with its key, so that the config reader can show its
 // position.
 type OptionError struct {
@@ -100,6 +113,19 @@ type OptionError struct {
 	// Word, if set, is an unknown name. Known lists the known names; the nearest one is suggested.
 	Word  string
 	Known []string
+}
+
+// OptionErrorf returns an [OptionError] for an option, with a formatted problem.
+func OptionErrorf(key, format string, args ...any) error {
+	return &OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// CheckRange returns an [OptionError] if an option is less than least or more than most.
+func CheckRange[T cmp.Ordered](key string, value, least, most T) error {
+	if value < least || value > most {
+		return OptionErrorf(key, "is %v, want %v to %v", value, least, most)
+	}
+	return nil
 }
 
 // Error returns the key, if any, and the problem.

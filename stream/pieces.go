@@ -5,8 +5,8 @@ package stream
 // span without records goes to the piece before it, or to the first piece. Cut calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
-	if i < 0 || j > len(b.Records) || i >= j || i > 0 && sameOrigin(b.Records, i-1, i) ||
-		j < len(b.Records) && sameOrigin(b.Records, j-1, j) {
+	if i < 0 || j > len(b.Records) || i >= j || i > 0 && SameOrigin(b.Records, i-1, i) ||
+		j < len(b.Records) && SameOrigin(b.Records, j-1, j) {
 		panic("penstock: BUG: Cut inside an origin or out of range")
 	}
 	p := newPiece(b)
@@ -102,7 +102,7 @@ func (p piece) takeReasons(move func(k int) (int, bool)) {
 func countOrigins(records []Record) int {
 	n := 0
 	for i := range records {
-		if i == 0 || !sameOrigin(records, i-1, i) {
+		if i == 0 || !SameOrigin(records, i-1, i) {
 			n++
 		}
 	}

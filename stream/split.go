@@ -17,9 +17,9 @@ func (b *Batch) Split() {
 	}
 }
 
-// appendLines appends the lines of span s, whose bytes begin at off, and returns their end. A line's
-// position is the source offset after it. The position of the last line is the span's end, because
-// the reader may have added its line end.
+// appendLines appends the lines of span s, whose bytes begin at off, and returns their end. A
+// line's position is the source offset after it. The position of the last line is the span's end,
+// because the reader may have added its line end.
 func appendLines(b *Batch, s, off uint32) uint32 {
 	span := &b.Spans[s]
 	end := off + uint32(span.Bytes)
@@ -57,9 +57,9 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	records, index := make([]Record, 0, total), make([]int, len(b.Records))
 	var number uint32 // of the next new record of the origin
 	for i, r := range b.Records {
-		if i == 0 || !sameOrigin(b.Records, i-1, i) {
+		if i == 0 || !SameOrigin(b.Records, i-1, i) {
 			number = 0
-			for k := i; k < len(b.Records) && (k == i || sameOrigin(b.Records, i, k)); k++ {
+			for k := i; k < len(b.Records) && (k == i || SameOrigin(b.Records, i, k)); k++ {
 				number = max(number, b.Records[k].Sub+1)
 			}
 		}
@@ -93,8 +93,8 @@ func CanReadAgain(b *Batch) bool {
 	return true
 }
 
-// sameOrigin reports whether records i and j come from one source record.
-func sameOrigin(records []Record, i, j int) bool {
+// SameOrigin reports whether records i and j of a batch come from one source record.
+func SameOrigin(records []Record, i, j int) bool {
 	return records[i].Span == records[j].Span && records[i].Origin == records[j].Origin
 }
 
@@ -105,7 +105,7 @@ func (b *Batch) Middle() int {
 	kept, half := b.Kept(), 0
 	best := 0
 	for i := range b.Records {
-		if half > 0 && half < kept && b.Records[i].State == Kept && !sameOrigin(b.Records, i-1, i) {
+		if half > 0 && half < kept && b.Records[i].State == Kept && !SameOrigin(b.Records, i-1, i) {
 			best = i
 			if half >= kept/2 {
 				return best

@@ -45,7 +45,7 @@ func told() []*explain.Summary {
 		switch gate {
 		case "breaker":
 			w.State, w.Reason, w.Failed, w.Opens = "OPEN",
-				"failures in a row: left alone between tries", 3, 700*time.Millisecond
+				"failures in a row: paused between attempts", 3, 700*time.Millisecond
 			s.LastFault = "worker http://a:8080/in: 500 Internal Server Error"
 			s.Shares = map[string]time.Duration{"window": 11 * time.Second,
 				"breaker": 1300 * time.Millisecond, "none": time.Millisecond}
@@ -221,7 +221,7 @@ func TestExplainProcess(t *testing.T) {
 			Workers: []status.Worker{
 				{Name: "http://a:1/in", State: "NORMAL", Gate: "window", Window: 4, InFlight: 4, Delivered: 9},
 				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1,
-					Reason: "failures in a row: left alone between tries"},
+					Reason: "failures in a row: paused between attempts"},
 			},
 		}}}
 		s.Judge()

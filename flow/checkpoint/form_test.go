@@ -190,7 +190,7 @@ func TestAnyMark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, a := l.Mark(); w != watermark || !slices.Equal(a, above) {
+		if w, a := l.Progress(); w != watermark || !slices.Equal(a, above) {
 			t.Fatalf("the ledger makes %v %v of %v", w, a, m)
 		}
 	}

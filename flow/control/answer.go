@@ -17,31 +17,31 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	l := a.lane
 	full := t.lanes.free == 0
 	if t.group.isFull() {
-		full, a.crowded = true, true
+		full, a.groupLimited = true, true
 	} else {
 		a.limited = a.limited || !a.overdue && l.win.room(t.now) <= 0
 	}
 	if a.at >= 0 {
 		t.overdue.removeAt(a.at)
 	}
-	l.outs.drop(a)
+	l.onTime.drop(a)
 	a.late = a.overdue
-	l.flying--
-	l.flyingCost -= a.cost
-	t.lanes.flyingCost -= a.cost
-	if a.apart {
-		l.outs.apart--
+	l.inFlight--
+	l.inFlightCost -= a.cost
+	t.lanes.inFlightCost -= a.cost
+	if a.ofSuspect {
+		l.onTime.ofSuspects--
 	}
-	l.stuck.returned(a)
+	l.hanging.returned(a)
 	shut := t.lanes.shared.shut(t.now, forItem)
 	if l.gates.ended(a); shut && !t.lanes.shared.shut(t.now, forItem) {
 		t.lanes.refreshAll()
 	}
-	t.backlog.apart.spent(a, t.now)
-	if l.flying == 0 { // remove the rounding errors of the sum
-		l.flyingCost = 0
+	t.backlog.suspects.spent(a, t.now)
+	if l.inFlight == 0 { // remove the rounding errors of the sum
+		l.inFlightCost = 0
 	}
-	l.heard = t.now
+	l.lastAnswer = t.now
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	t.lanes.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
@@ -55,13 +55,13 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	}
 	if a.ordered {
 		l.run.broken = l.run.broken || e.Outcome != Delivered
-		out = t.inOrder(l, out)
+		out = t.concludeRun(l, out)
 	} else {
 		out = t.conclude(a, out)
 	}
 	l.reorder()
 	t.lanes.refresh(l)
-	t.lanes.forget(l)
+	t.lanes.prune(l)
 	return out
 }
 
@@ -72,27 +72,27 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	rtt := t.now - a.sent
 	seconds := rtt.Seconds()
 	t.lanes.delivered++
-	l.limit.tell(t.now, a.sent)
+	l.limit.recordDelivery(t.now, a.sent)
 	l.est.known = true
 	l.stats.delivered++
 	l.est.delivered += taken
-	t.evidence.settleDoubts(a)
-	if a.apart { // a has no place in the window, so its round trip must not affect the window
+	t.evidence.confirmFailures(a)
+	if a.ofSuspect { // a has no place in the window, so its round trip must not affect the window
 		return
 	}
 	l.est.sample(seconds, a.cost)
-	l.outs.delivered = max(l.outs.delivered, a.sent)
-	l.outs.suspect(t.now, l.est.overdueSoon())
-	if l.stuck.delivered(l.outs.delivered, a.late) {
+	l.onTime.delivered = max(l.onTime.delivered, a.sent)
+	l.onTime.markLost(t.now, l.est.overdueSoon())
+	if l.hanging.delivered(l.onTime.delivered, a.late) {
 		l.win.OnUndo(t.now)
 	}
-	suspects := l.outs.suspects
-	if l.stuck.sure() {
+	suspects := l.onTime.lost
+	if l.hanging.isRecent() {
 		suspects = 0
 	}
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: suspects, Done: l.est.delivered - a.progress,
+		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects, Done: l.est.delivered - a.progress,
 		Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
@@ -100,15 +100,15 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		},
 	}
 	if l.win.starter != nil {
-		l.refuses.taken(t.now, a)
-		l.refuses.within(l.win.said.limit)
+		l.level.taken(t.now, a)
+		l.level.dropIfAbove(l.win.cached.limit)
 	}
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(t.now)
 		l.win.OnSample(sample)
-		l.win.hear()
+		l.win.refresh()
 		t.observe(l, sample.Normal)
 		return
 	}
@@ -119,9 +119,9 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	if t.group.phase <= wholePhase {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
-			t.lanes.probe(l, a.limited && t.backlog.crowd >= busySource)
+			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
 		}
-		l.win.hear()
+		l.win.refresh()
 	}
 	t.group.observe(a, &sample, seconds, full)
 }
@@ -140,9 +140,9 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 		t.backlog.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // the throttle gate makes the item wait
 	case Retryable, TimedOut:
-		if t.settlement.deadly(a) {
+		if t.settlement.countDeath(a) {
 			t.breakers.succeeded(l, a)
-			out = t.settlement.convict(it, out)
+			out = t.settlement.refuseAsPoison(it, out)
 			break
 		}
 		t.nack(a)
@@ -166,8 +166,8 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 		out = t.settlement.settlePieces(a, out)
 		t.backlog.put(it, l) // does nothing if pieces follow
 	}
-	out = t.settlement.refuse(it, out)
-	t.breakers.settleProbes(a)
+	out = t.settlement.carryOutDecision(it, out)
+	t.breakers.releaseProbe(a)
 	t.table.remove(a)
 	t.backlog.release(it)
 	return out
@@ -176,7 +176,7 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 // land removes a from the running attempts of its item.
 func (t *attempts) land(a *attempt) {
 	a.item.drop(a)
-	t.backlog.flies(a.item, a.lane, -1)
+	t.backlog.countInFlight(a.item, a.lane, -1)
 }
 
 // nack handles a retryable answer. It ignores an overdue attempt, which was counted as a timeout.
@@ -186,7 +186,7 @@ func (t *attempts) nack(a *attempt) {
 		return
 	}
 	l.stats.failed++
-	window, breaker := t.evidence.faults(a, a.outcome)
+	window, breaker := t.evidence.countFailure(a, a.outcome)
 	switch {
 	case !window:
 	case a.outcome == TimedOut:
@@ -196,7 +196,7 @@ func (t *attempts) nack(a *attempt) {
 	default:
 		t.refusal(l, a)
 	}
-	l.win.hear()
+	l.win.refresh()
 	if breaker {
 		t.breakers.failed(l, a, failureOf(a.outcome))
 	}
@@ -215,11 +215,11 @@ func failureOf(o Outcome) Outcome {
 // often than the others is narrowed in any case. Otherwise the worker would get more attempts than
 // before, because each of its failures causes one more attempt.
 func (t *attempts) refusal(l *lane, a *attempt) {
-	known, lower := l.refuses.refused(t.now, a, l.est.smoothed())
+	known, lower := l.level.refused(t.now, a, l.est.smoothed())
 	switch {
 	case lower:
-		l.win.starter.Refused(t.now, float64(l.refuses.from-1))
-	case !known && (l.refuses.distressed() || t.evidence.failsMore(l)):
+		l.win.starter.Refused(t.now, float64(l.level.from-1))
+	case !known && (l.level.isDistressed() || t.evidence.failsMore(l)):
 		l.win.OnNack(t.now, a.cost)
 	}
 }

@@ -15,44 +15,44 @@ type attempt struct {
 	sent     time.Duration
 	deadline time.Duration
 	// earlier deadline, at which it has taken longer than nearly all others; 0 if passed or unused
-	soon     time.Duration
-	cost     float64
-	ahead    float64 // cost in flight at the lane just after it was sent
-	progress float64 // cost that the lane had delivered when it was sent
-	epoch    uint32  // of the window
-	level    int     // attempts in flight at the lane just after it was sent, without suspects
-	limited  bool    // the window was the limit
-	overdue  bool
-	hedgeAt  time.Duration // earliest time of a twin
-	excused  bool          // its deadline was extended because this process was held up
-	canceled bool
-	twin     bool // a hedge
-	paid     bool // took a token of the budget
-	died     bool // the worker died of its item
-	apart    bool // of an item set apart: takes no place in the window
-	charged  bool // evidence.charge has handled its failure
-	placed   bool // has a place in the window
-	partial  bool // its answer, a Split, settled a part of it
-	late     bool // was overdue when it was answered
+	earlyDeadline   time.Duration
+	cost            float64
+	ahead           float64 // cost in flight at the lane just after it was sent
+	progress        float64 // cost that the lane had delivered when it was sent
+	epoch           uint32  // of the window
+	level           int     // attempts in flight at the lane just after it was sent, except lost ones
+	limited         bool    // the window was the limit
+	overdue         bool
+	hedgeAt         time.Duration // earliest time of a hedge
+	excused         bool          // its deadline was extended because this process was held up
+	canceled        bool
+	isHedge         bool // a hedge
+	tookToken       bool // took a token of the budget
+	died            bool // the worker died of its item
+	ofSuspect       bool // of an item set apart: takes no place in the window
+	failureRecorded bool // evidence.recordFailure has handled its failure
+	placed          bool // has a place in the window
+	partial         bool // its answer, a Split, settled a part of it
+	late            bool // was overdue when it was answered
 
 	// The lane's list of running attempts.
 	earlier, later *attempt // sent before and after it
 	listed         bool     // in the list: running and not overdue
-	suspect        bool     // probably lost, see outs
-	lost           float64  // cost of the lane's suspects when it was sent
-	away           bool     // counted as not at the worker, see stuck
+	presumedLost   bool     // probably lost, see onTimeAttempts
+	lostCost       float64  // cost of the lane's suspects when it was sent
+	excluded       bool     // counted as not at the worker, see hanging
 
 	// The group.
-	together   float64 // cost in flight in all lanes just after it was sent
-	groupEpoch uint32  // of the group's window
-	crowded    bool    // the group's window was the limit
+	totalCost    float64 // cost in flight in all lanes just after it was sent
+	groupEpoch   uint32  // of the group's window
+	groupLimited bool    // the group's window was the limit
 
 	// Ordered lanes.
 	ordered    bool
 	answered   bool // it is concluded when all earlier attempts of its run have been
 	outcome    Outcome
 	after      time.Duration
-	run, place uint32
+	run, index uint32
 	next       *attempt // in the lane's run
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
@@ -122,48 +122,48 @@ func (t *attemptTable) remove(a *attempt) {
 }
 
 // start begins an attempt of the item at l. The caller has removed the item from its queue.
-func (t *attempts) start(it *item, l *lane, why Why, out []Command) []Command {
-	t.lanes.unfirst(it)
+func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command {
+	t.lanes.clearFirst(it)
 	if !it.counted {
 		t.settlement.replay.start(it)
-		t.backlog.crowd = min(t.backlog.crowd+1, plenty)
+		t.backlog.consecutiveNew = min(t.backlog.consecutiveNew+1, endlessSource)
 	}
 	it.state, it.waited = inFlight, false
 	it.number++
 	t.counts.started(it.number)
 	a := t.table.add()
 	t.last = a
-	a.item, a.lane, a.cost, a.sent, a.apart = it, l, it.cost, t.now, why == Apart
-	if why == Turn && it.charged {
-		t.backlog.bucket.pay(a, t.now)
+	a.item, a.lane, a.cost, a.sent, a.ofSuspect = it, l, it.cost, t.now, why == SuspectAttempt
+	if why == InOrder && it.needsToken {
+		t.backlog.bucket.takeToken(a, t.now)
 	}
-	l.repeated = it.number > 1 && why == Turn
-	it.charged, it.short = false, false
+	l.repeated = it.number > 1 && why == InOrder
+	it.needsToken, it.awaitsToken = false, false
 	it.running = append(it.running, a)
 	t.backlog.retrying.remove(it)
-	t.backlog.flies(it, l, 1)
-	if l.flying == 0 {
-		l.heard = t.now
+	t.backlog.countInFlight(it, l, 1)
+	if l.inFlight == 0 {
+		l.lastAnswer = t.now
 	}
-	l.flying++
-	l.flyingCost += a.cost
-	l.used = t.now
-	t.lanes.flyingCost += a.cost
-	a.ahead, a.progress = l.flyingCost-l.stuck.cost, l.est.delivered
-	a.epoch, a.together = l.win.said.epoch, t.lanes.flyingCost
-	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	l.inFlight++
+	l.inFlightCost += a.cost
+	l.lastStart = t.now
+	t.lanes.inFlightCost += a.cost
+	a.ahead, a.progress = l.inFlightCost-l.hanging.cost, l.est.delivered
+	a.epoch, a.totalCost = l.win.cached.epoch, t.lanes.inFlightCost
+	c := Command{Kind: Start, Reason: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
-		t.enlist(l, a)
-		c.Run, c.Place = a.run, a.place
+		t.addToRun(l, a)
+		c.Run, c.Index = a.run, a.index
 	}
 	t.lanes.timer.dirty = l.gates.started(t.now, a) || t.lanes.timer.dirty
 	if t.lanes.shared.shut(t.now, forItem) {
 		t.lanes.refreshAll()
 	}
-	if a.apart {
-		l.outs.apart++
-		l.stuck.leaves(a)
-		t.backlog.apart.running++
+	if a.ofSuspect {
+		l.onTime.ofSuspects++
+		l.hanging.exclude(a)
+		t.backlog.suspects.running++
 		t.lanes.refresh(l)
 		return append(out, c)
 	}
@@ -175,28 +175,28 @@ func (t *attempts) start(it *item, l *lane, why Why, out []Command) []Command {
 // overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
-	l.outs.add(a)
-	a.lost, a.level = l.outs.cost, l.win.load.n-l.outs.suspects
-	l.refuses.started(a)
+	l.onTime.add(a)
+	a.lostCost, a.level = l.onTime.lostCost, l.win.load.n-l.onTime.lost
+	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	if g := t.group; g.win != nil {
-		a.groupEpoch, a.crowded = g.win.Epoch(), t.group.isFull()
-		a.limited = a.limited && !a.crowded
+		a.groupEpoch, a.groupLimited = g.win.Epoch(), t.group.isFull()
+		a.limited = a.limited && !a.groupLimited
 	}
 	if t.cfg.Timeout >= 0 {
 		if a.deadline = t.now + t.cfg.Timeout; t.cfg.Timeout == 0 {
-			a.deadline = t.now + t.patience(l, a)
+			a.deadline = t.now + t.timeoutOf(l, a)
 		}
-		a.soon = 0
-		if l.stuck.sure() {
-			a.soon = t.now + longAt(a, &l.est)
+		a.earlyDeadline = 0
+		if l.hanging.isRecent() {
+			a.earlyDeadline = t.now + hangingAfter(a, &l.est)
 		}
 		t.overdue.push(a)
 	}
-	if g := (breakerGate{lanes: t.lanes, lane: l}); g.wary() {
+	if g := (breakerGate{lanes: t.lanes, lane: l}); g.isCautious() {
 		l.br.trial = a
 	}
-	t.lanes.seats(l)
+	t.lanes.updateRoom(l)
 	t.lanes.policy.changed(l.at, t.lanes.cands)
 	return a.deadline
 }

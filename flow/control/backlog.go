@@ -12,15 +12,15 @@ type backlog struct {
 	*env
 	lanes *lanes
 
-	items    sequence
-	fresh    queue
-	redo     queue // items that were sent before and wait for a lane
-	owing    queue // likewise, but their next attempt takes a token of the budget
-	delayed  heap[*item]
-	apart    apart
-	retrying retrying
-	bucket   tokenBucket
-	crowd    int // new items started since the source last had none although there was room
+	items          sequence
+	fresh          queue
+	redo           queue // items that were sent before and wait for a lane
+	redoWithToken  queue // likewise, but their next attempt takes a token of the budget
+	delayed        heap[*item]
+	suspects       suspects
+	retrying       retrying
+	bucket         tokenBucket
+	consecutiveNew int // new items started since the source last had none although there was room
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
@@ -42,18 +42,19 @@ func newBacklog(e *env, l *lanes) *backlog {
 // An item that the order of its keys does not allow to start is blocked: it is in no buffer, and is
 // not checked again until it is unblocked. Only three events unblock items:
 //
-//   - the previous item of one of its keys starts at an Ordered lane or leaves (flies, unlink),
-//   - no item of a key is in flight any more (flies),
+//   - the previous item of one of its keys starts at an Ordered lane or leaves (countInFlight,
+//     unlink),
+//   - no item of a key is in flight any more (countInFlight),
 //   - a lane comes up, perhaps with items of a key still in flight (unblockAll).
 //
 // So an answer checks few items for each of its keys, however many are waiting.
 type queue struct {
-	able    buffer // items that may be next in the order of their keys
+	ready   buffer // items that may be next in the order of their keys
 	blocked amount // blocked items
 }
 
-func (q *queue) len() int     { return q.able.len() + q.blocked.n }
-func (q *queue) add(it *item) { q.able.add(it) }
+func (q *queue) len() int     { return q.ready.len() + q.blocked.n }
+func (q *queue) add(it *item) { q.ready.add(it) }
 
 func (q *queue) remove(it *item) {
 	if it.blocked {
@@ -61,14 +62,14 @@ func (q *queue) remove(it *item) {
 		q.blocked.remove(it)
 		return
 	}
-	q.able.remove(it)
+	q.ready.remove(it)
 }
 
-// block moves the ith able item, which is out of turn, to the blocked items.
+// block moves the ith ready item, which is out of turn, to the blocked items.
 func (q *queue) block(i int) {
-	it := q.able.at(i)
+	it := q.ready.at(i)
 	it.blocked = true
-	q.able.removeAt(i)
+	q.ready.removeAt(i)
 	q.blocked.add(it)
 }
 
@@ -78,8 +79,8 @@ func (b *backlog) queueOf(it *item) *queue {
 	switch {
 	case it.state == inFresh:
 		return &b.fresh
-	case it.charged:
-		return &b.owing
+	case it.needsToken:
+		return &b.redoWithToken
 	}
 	return &b.redo
 }
@@ -91,7 +92,7 @@ func (b *backlog) waitForLane(it *item) {
 	b.retrying.add(it)
 }
 
-// unblock moves a blocked item back to the able items, as its turn may have come.
+// unblock moves a blocked item back to the ready items, as its turn may have come.
 func (b *backlog) unblock(it *item) {
 	if !it.blocked {
 		return
@@ -99,15 +100,15 @@ func (b *backlog) unblock(it *item) {
 	q := b.queueOf(it)
 	it.blocked = false
 	q.blocked.remove(it)
-	q.able.add(it)
+	q.ready.add(it)
 }
 
-// repeats returns the number of able items that were sent before.
-func (b *backlog) repeats() int { return b.redo.able.len() + b.owing.able.len() }
+// repeats returns the number of ready items that were sent before.
+func (b *backlog) repeats() int { return b.redo.ready.len() + b.redoWithToken.ready.len() }
 
 // unblockAll unblocks all items.
 func (b *backlog) unblockAll() {
-	blocked := func() int { return b.fresh.blocked.n + b.redo.blocked.n + b.owing.blocked.n }
+	blocked := func() int { return b.fresh.blocked.n + b.redo.blocked.n + b.redoWithToken.blocked.n }
 	for it := b.items.oldest; it != nil && blocked() > 0; it = it.next {
 		b.unblock(it)
 	}
@@ -180,11 +181,11 @@ func (b *buffer) remove(it *item) {
 // attempt may still deliver it in time. failed is the lane to avoid, or nil.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
-		it.tried = append(it.tried, failed.num) // another attempt, such as a twin, still runs
+		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs
 	}
 	// The item already waits, since its attempt was overdue, and now has also failed: the wait
 	// starts over.
-	if failed != nil && (it.state == inApart || it.state == inDelay) {
+	if failed != nil && (it.state == inSuspects || it.state == inDelay) {
 		b.leave(it)
 		it.state = inFlight
 		if it.account.suspect {
@@ -201,7 +202,7 @@ func (b *backlog) put(it *item, failed *lane) {
 		return
 	}
 	it.interrupt()
-	if it.fate != undecided {
+	if it.decision != undecided {
 		return
 	}
 	b.again(it, failed)
@@ -213,8 +214,8 @@ func (b *backlog) again(it *item, failed *lane) {
 		return
 	}
 	if failed != nil {
-		b.hold(it)
-		it.charged = true
+		b.markHolding(it)
+		it.needsToken = true
 		if !it.failedAt(failed) {
 			it.tried = append(it.tried, failed.num)
 		}
@@ -224,10 +225,10 @@ func (b *backlog) again(it *item, failed *lane) {
 		if failed != nil {
 			due += b.retryWait(it)
 		}
-		b.setApart(it, due)
+		b.waitAsSuspect(it, due)
 		return
 	}
-	if failed != nil && b.retrying.away.waitsNow(b, it) {
+	if failed != nil && b.retrying.deferred.waitsNow(b, it) {
 		b.delay(it)
 		return
 	}
@@ -237,7 +238,7 @@ func (b *backlog) again(it *item, failed *lane) {
 // requeue returns an item to the send buffer because its attempt at l is overdue. It does nothing
 // if the item has keys, is to be refused or withdrawn, or has another attempt that is not overdue.
 func (b *backlog) requeue(it *item, l *lane) {
-	if it.state == inFlight && !it.keyed() && it.fate == undecided && !it.awaited() {
+	if it.state == inFlight && !it.keyed() && it.decision == undecided && !it.awaited() {
 		b.again(it, l)
 	}
 }
@@ -249,7 +250,7 @@ func (b *backlog) delay(it *item) {
 	it.state = inDelay
 	b.delayed.push(it)
 	b.retrying.add(it)
-	b.retrying.away.note(b, it)
+	b.retrying.deferred.addWait(b, it)
 }
 
 // retryWait draws the wait of an item before its next attempt. If the policy gives up, its last

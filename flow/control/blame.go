@@ -16,7 +16,7 @@ import (
 // failure gives odds of 0.2, two give 4, three give 81.
 //
 // The counts cover about the last 500 first attempts, or 100 repeats. Only failures that are
-// evidence count, see [evidence.charge].
+// evidence count, see [evidence.recordFailure].
 type blame struct {
 	first  float64 // first attempts
 	atOnce float64 // first attempts that delivered
@@ -25,18 +25,18 @@ type blame struct {
 }
 
 const (
-	blameMemory = 500.0  // first attempts that the counts cover
-	repeats     = 100.0  // repeats that second and twice cover
-	repeatsAge  = 5000.0 // delivered first attempts after which repeats no longer count
-	blameOdds   = 20.0   // least odds of a suspect
-	blameMost   = 12     // failures after which an item is a suspect regardless of the odds
-	leastChance = 0.005  // of a failure: rare and correlated failures are underestimated
-	mostChance  = 0.95
-	pieceShare  = 0.5 // assumed share of bad pieces of a refused item
+	blameMemory      = 500.0  // first attempts that the counts cover
+	repeats          = 100.0  // repeats that second and twice cover
+	repeatsAge       = 5000.0 // delivered first attempts after which repeats no longer count
+	blameOdds        = 20.0   // least odds of a suspect
+	maxBlameFailures = 12     // failures after which an item is a suspect regardless of the odds
+	minChance        = 0.005  // of a failure: rare and correlated failures are underestimated
+	maxChance        = 0.95
+	pieceShare       = 0.5 // assumed share of bad pieces of a refused item
 
 	oneInAMillion = 1e-6
 	oneInAHundred = 1e-2
-	mostStreak    = 256
+	maxStreak     = 256
 	streakErrors  = 2.0 // standard errors added to the share of failing attempts
 
 	ownFault   = 3    // a lane's own chance counts above this multiple of the chance of all lanes
@@ -68,12 +68,12 @@ func (b *blame) observeSecond(delivered bool) {
 // failed once. Items that their second attempt delivers are good. The estimate is the number of
 // good items that failed at first, divided by the number of items delivered at once. Until a repeat
 // fails, all failures count as chance.
-func (b *blame) chance() float64 { return max(leastChance, b.observed()) }
+func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
 // observed is chance without its lower bound.
 func (b *blame) observed() float64 {
 	delivered := (b.second + 1) / (b.second + b.twice + 1)
-	return min(mostChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
+	return min(maxChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
 }
 
 // share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures,
@@ -101,15 +101,15 @@ func (b *blame) streak(least int) int {
 	}
 	q := b.failing()
 	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(b.first+1)), 1/(b.first+2))
-	n := math.Log(oneInAMillion) / math.Log(min(max(q, leastChance), 0.99))
-	return max(least, int(math.Ceil(min(mostStreak, n))))
+	n := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
+	return max(least, int(math.Ceil(min(maxStreak, n))))
 }
 
 // probes returns the number of consecutive probes that bad data and chance together fail once in a
 // hundred cases. Fewer failures do not show that a worker is still down.
 func (b *blame) probes() int {
 	q := min(b.failing(), 0.9)
-	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, leastChance)))))
+	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
 }
 
 // odds returns the odds that an item with the given number of failures is bad. share is the share
@@ -120,13 +120,13 @@ func (b *blame) odds(failures int, share float64) float64 {
 
 // account is the evidence against an item.
 type account struct {
-	deaths  int
-	piece   bool // it is a piece of an item refused as poison: one death is enough to cut it
-	whole   bool // it cannot be cut
-	suspect bool // it is set apart
-	ended   bool // Config.End gives it up
-	first   bool // its first attempt is counted as failed
-	class   uint8
+	deaths       int
+	piece        bool // it is a piece of an item refused as poison: one death is enough to cut it
+	indivisible  bool // it cannot be cut
+	suspect      bool // it is set apart
+	givenUp      bool // Config.End gives it up
+	firstCounted bool // its first attempt is counted as failed
+	class        uint8
 
 	retrying bool // in backlog.retrying
 	returned returned
@@ -138,7 +138,7 @@ type account struct {
 // limit returns the number of deaths after which the item is refused: n, or 1 for a piece of an
 // item refused as poison that may be cut further.
 func (r *account) limit(n int) int {
-	if r.piece && !r.whole {
+	if r.piece && !r.indivisible {
 		return 1
 	}
 	return n
@@ -150,9 +150,9 @@ type failure struct {
 	at   time.Duration
 }
 
-// doubt is a failure that becomes evidence if its lane delivers other items that were sent soon
-// after it.
-type doubt struct {
+// pendingFailure is a failure that becomes evidence if its lane delivers other items that were sent
+// soon after it.
+type pendingFailure struct {
 	item  *item
 	seq   uint64
 	sent  time.Duration // only deliveries of attempts sent after sent
@@ -161,45 +161,47 @@ type doubt struct {
 	first bool
 }
 
-// doubts holds the doubts of one lane.
-type doubts struct {
-	open    []doubt
-	good    float64 // deliveries, decayed
-	wrong   float64 // failures of items that were delivered later, decayed
-	window  part    // weighted failures that the window has not counted yet
-	breaker part    // weighted failures that the breaker has not counted yet
+// laneFailures holds the pending failures of one lane.
+type laneFailures struct {
+	pending    []pendingFailure
+	deliveries float64          // deliveries, decayed
+	goodFailed float64          // failures of items that were delivered later, decayed
+	window     weightedFailures // weighted failures that the window has not counted yet
+	breaker    weightedFailures // weighted failures that the breaker has not counted yet
 }
 
 // delivered records a delivery by the lane.
-func (d *doubts) delivered() { d.good, d.wrong = laneMemory*d.good+1, laneMemory*d.wrong }
+func (d *laneFailures) delivered() {
+	d.deliveries, d.goodFailed = laneMemory*d.deliveries+1, laneMemory*d.goodFailed
+}
 
 // chance returns the share of good data that the lane fails.
-func (d *doubts) chance() float64 { return d.wrong / (d.good + d.wrong + 1) }
+func (d *laneFailures) chance() float64 { return d.goodFailed / (d.deliveries + d.goodFailed + 1) }
 
 // failsMore reports whether l fails good data much more often than all lanes do.
-func (ev *evidence) failsMore(l *lane) bool { return l.doubts.chance() > ownFault*ev.blame.chance() }
+func (ev *evidence) failsMore(l *lane) bool { return l.failures.chance() > ownFault*ev.blame.chance() }
 
-// part is a sum of weighted failures, less the failures that were counted.
-type part float64
+// weightedFailures is a sum of weighted failures, less the failures that were counted.
+type weightedFailures float64
 
 const (
-	maxDoubts     = 256
-	maxFailures   = 16 // failures that an item remembers
-	doubtRounds   = 2  // round trips after a failure in which the delivered item must be sent
-	timeoutRounds = 8  // the same after an overdue attempt, which needs three deliveries
-	repeatRounds  = 4  // round trips in which failures at one lane count once
-	overtaken     = 3  // deliveries that must overtake an overdue attempt
-	countedFrom   = 0.75
+	maxPendingFailures = 256
+	maxFailures        = 16 // failures that an item remembers
+	pendingRounds      = 2  // round trips after a failure in which the delivered item must be sent
+	timeoutRounds      = 8  // the same after an overdue attempt, which needs three deliveries
+	repeatRounds       = 4  // round trips in which failures at one lane count once
+	overtaken          = 3  // deliveries that must overtake an overdue attempt
+	countedFrom        = 0.75
 	// weight of a failed repeat for the breaker if there is bad data. In an outage new items fail,
 	// too.
-	repeatWeight = 0.25
-	repeatLeast  = 0.005 // least share of failing first attempts for repeatWeight
+	repeatWeight    = 0.25
+	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
 )
 
 // count adds a failure with this weight, and reports whether the sum is enough to count one
 // failure.
-func (p *part) count(weight float64) bool {
-	if *p += part(weight); *p < countedFrom {
+func (p *weightedFailures) count(weight float64) bool {
+	if *p += weightedFailures(weight); *p < countedFrom {
 		return false
 	}
 	*p = max(0, *p-1)
@@ -214,16 +216,16 @@ type evidence struct {
 	blame   blame
 }
 
-// faults records that a failed or became overdue. It reports whether the failure counts against the
-// window and against the breaker of its lane, which it does not if the data is to blame. The first
-// failure of an item always counts against the breaker, see [blame.streak].
-func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
-	evident := ev.charge(a, why)
-	r, d := &a.item.account, &a.lane.doubts
+// countFailure records that a failed or became overdue. It reports whether the failure counts
+// against the window and against the breaker of its lane, which it does not if the data is to
+// blame. The first failure of an item always counts against the breaker, see [blame.streak].
+func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
+	evident := ev.recordFailure(a, why)
+	r, d := &a.item.account, &a.lane.failures
 	switch {
 	case a == a.lane.br.probe || a == ev.lanes.global.probe:
 		return true, true
-	case r.suspect || a.apart:
+	case r.suspect || a.ofSuspect:
 		return false, false
 	case a.ordered:
 		return true, true
@@ -234,7 +236,7 @@ func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
 	}
 	weight := 1 - ev.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.est.known || ev.blame.failing() < repeatLeast):
+	case before == 0 && (a.item.number == 1 || !a.lane.est.known || ev.blame.failing() < minFailingShare):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight
@@ -243,7 +245,7 @@ func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// charge records that a has just failed or become overdue. It reports whether the failure is
+// recordFailure records that a has just failed or become overdue. It reports whether the failure is
 // already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item that was sent
@@ -251,18 +253,18 @@ func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
 // overtaken by three deliveries. So an outage gives no evidence, not even in its first moments.
 // Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts
 // and Ordered lanes give none, and neither do deaths of workers, which are counted separately.
-func (ev *evidence) charge(a *attempt, why Outcome) (evident bool) {
+func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
-	over := it.state == isDone || it.state == inHands && a.outcome != Split
+	over := it.state == isDone || it.state == isPending && a.outcome != Split
 	poison := &ev.cfg.Poison
-	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.charged || a.twin || a.canceled || a.ordered || over {
+	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.failureRecorded || a.isHedge || a.canceled || a.ordered || over {
 		return false
 	}
-	a.charged = true
+	a.failureRecorded = true
 	rtt := l.est.smoothed()
 	first := it.rank.width == 0
-	need, rounds := 1, time.Duration(doubtRounds)
-	evident = l.outs.delivered > a.sent
+	need, rounds := 1, time.Duration(pendingRounds)
+	evident = l.onTime.delivered > a.sent
 	if why == TimedOut {
 		need, rounds = overtaken, timeoutRounds
 		evident = overtakenThrice(a)
@@ -270,9 +272,9 @@ func (ev *evidence) charge(a *attempt, why Outcome) (evident bool) {
 	switch {
 	case !l.est.known:
 	case evident:
-		return ev.accuse(it, l, first)
-	case len(l.doubts.open) < maxDoubts:
-		l.doubts.open = append(l.doubts.open, doubt{it, it.seq, a.sent, ev.now + rounds*rtt, need, first})
+		return ev.addEvidence(it, l, first)
+	case len(l.failures.pending) < maxPendingFailures:
+		l.failures.pending = append(l.failures.pending, pendingFailure{it, it.seq, a.sent, ev.now + rounds*rtt, need, first})
 	}
 	return false
 }
@@ -283,18 +285,18 @@ func overtakenThrice(a *attempt) bool {
 	return later >= overtaken*a.cost-1e-6
 }
 
-// settleDoubts is called after a was delivered. It turns doubts of its lane into evidence, and
-// drops those that no delivery can confirm any more.
-func (ev *evidence) settleDoubts(a *attempt) {
-	d := &a.lane.doubts
+// confirmFailures is called after a was delivered. It turns pending failures of its lane into
+// evidence, and drops those that no delivery can confirm any more.
+func (ev *evidence) confirmFailures(a *attempt) {
+	d := &a.lane.failures
 	d.delivered()
-	if len(d.open) == 0 {
+	if len(d.pending) == 0 {
 		return
 	}
-	kept := d.open[:0]
-	for _, o := range d.open {
+	kept := d.pending[:0]
+	for _, o := range d.pending {
 		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree &&
-			o.item.state != inHands; {
+			o.item.state != isPending; {
 		case !live || o.item == a.item || a.sent > o.until:
 		case a.sent <= o.sent:
 			kept = append(kept, o)
@@ -302,19 +304,19 @@ func (ev *evidence) settleDoubts(a *attempt) {
 			o.need--
 			kept = append(kept, o)
 		default:
-			ev.accuse(o.item, a.lane, o.first)
+			ev.addEvidence(o.item, a.lane, o.first)
 		}
 	}
-	clear(d.open[len(kept):])
-	d.open = kept
+	clear(d.pending[len(kept):])
+	d.pending = kept
 }
 
-// accuse adds a failure at l to the evidence against the item, and sets the item apart if that is
-// enough. It returns false if the failure repeats recent evidence from l.
-func (ev *evidence) accuse(it *item, l *lane, first bool) bool {
+// addEvidence adds a failure at l to the evidence against the item, and sets the item apart if that
+// is enough. It returns false if the failure repeats recent evidence from l.
+func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	r := &it.account
-	if first && !r.first {
-		r.first = true
+	if first && !r.firstCounted {
+		r.firstCounted = true
 		ev.blame.observeFirst(false)
 	}
 	for _, f := range it.failures {
@@ -325,48 +327,49 @@ func (ev *evidence) accuse(it *item, l *lane, first bool) bool {
 	if r.failures == 0 {
 		r.since = ev.lanes.uptime.at(ev.now)
 	}
-	if r.failures++; r.failures == 2 && r.first {
+	if r.failures++; r.failures == 2 && r.firstCounted {
 		ev.blame.observeSecond(false)
 	}
 	if len(it.failures) < maxFailures {
 		it.failures = append(it.failures, failure{l.num, ev.now})
 	}
-	ev.judge(it)
-	if e := &ev.cfg.End; !r.ended && e.reached(r, ev.lanes.uptime.at(ev.now)) {
-		r.ended = true
-		ev.backlog.apart.ended = append(ev.backlog.apart.ended, ended{it, it.seq})
+	ev.assess(it)
+	if e := &ev.cfg.End; !r.givenUp && e.reached(r, ev.lanes.uptime.at(ev.now)) {
+		r.givenUp = true
+		ev.backlog.suspects.toGiveUp = append(ev.backlog.suspects.toGiveUp, itemToGiveUp{it, it.seq})
 	}
 	return true
 }
 
-// judge makes the item a suspect if the evidence is enough. An item that waits is then moved to the
-// waiting suspects.
-func (ev *evidence) judge(it *item) {
+// assess makes the item a suspect if the evidence is enough. An item that waits is then moved to
+// the waiting suspects.
+func (ev *evidence) assess(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures
-	if r.suspect || r.failures == 0 || least < 0 || !ev.blame.convicts(it, least, len(ev.lanes.up)) {
+	if r.suspect || r.failures == 0 || least < 0 || !ev.blame.enoughEvidence(it, least, len(ev.lanes.up)) {
 		return
 	}
 	r.suspect = true
-	ev.backlog.apart.suspects++
+	ev.backlog.suspects.unsettled++
 	if it.state == inRedo || it.state == inDelay {
 		due := max(ev.now, it.due)
 		if !it.waited {
 			due = ev.now + ev.backlog.retryWait(it)
 		}
 		ev.backlog.leave(it)
-		ev.backlog.setApart(it, due)
+		ev.backlog.waitAsSuspect(it, due)
 	}
 }
 
-// convicts reports whether the evidence against the item is enough to set it apart: at least least
-// failures (at least two, except for a piece), at two lanes if two are up, and high enough odds.
-func (b *blame) convicts(it *item, least, lanesUp int) bool {
+// enoughEvidence reports whether the evidence against the item is enough to set it apart: at least
+// least failures (at least two, except for a piece), at two lanes if two are up, and high enough
+// odds.
+func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))
 	if r.piece {
 		share = pieceShare
-		if !r.whole {
+		if !r.indivisible {
 			least = 1
 		}
 	}
@@ -379,18 +382,18 @@ func (b *blame) convicts(it *item, least, lanesUp int) bool {
 		lanes += one(!again)
 	}
 	return r.failures >= least && lanes >= min(2, least, lanesUp) &&
-		(r.failures >= blameMost || b.odds(r.failures, share) >= blameOdds)
+		(r.failures >= maxBlameFailures || b.odds(r.failures, share) >= blameOdds)
 }
 
 // acknowledge records the delivery of the item.
 func (b *blame) acknowledge(it *item, late bool) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item
-	case it.number == 1 && r.first && late: // counted as failed, but was only slow
+	case it.number == 1 && r.firstCounted && late: // counted as failed, but was only slow
 		b.atOnce++
-	case it.number == 1 && !r.first:
+	case it.number == 1 && !r.firstCounted:
 		b.observeFirst(true)
-	case r.first && r.failures == 1:
+	case r.firstCounted && r.failures == 1:
 		b.observeSecond(true)
 	}
 }

@@ -163,8 +163,8 @@ func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnd checks that an item that fails at a worker that delivers others is buried whole after the
-// number of failures in Config.End. Failures while the worker is down do not count.
+// TestEnd checks that an item that fails at a worker that delivers others is dead-lettered whole
+// after the number of failures in Config.End. Failures while the worker is down do not count.
 func TestEnd(t *testing.T) {
 	for _, end := range []control.End{{Attempts: 5}, {Elapsed: 2 * sec}} {
 		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 2, 1)
@@ -191,11 +191,11 @@ func TestEnd(t *testing.T) {
 			t.Fatalf("%+v: given up while the worker is down: %+v", end, w.out)
 		}
 		play(w.now+60*sec, false)
-		if len(w.asked) != 1 || !w.asked[0].bury || w.asked[0].seq != 20 {
-			t.Fatalf("%+v: asked %+v, want item 20 to be buried", end, w.asked)
+		if len(w.asked) != 1 || !w.asked[0].deadLetter || w.asked[0].seq != 20 {
+			t.Fatalf("%+v: asked %+v, want item 20 to be dead-lettered", end, w.asked)
 		}
-		i := slices.IndexFunc(w.out, func(c control.Command) bool { return c.Kind == control.Bury })
-		if c := w.out[i]; c.Why != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 &&
+		i := slices.IndexFunc(w.out, func(c control.Command) bool { return c.Kind == control.DeadLetter })
+		if c := w.out[i]; c.Reason != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 &&
 			int(c.Count) != end.Attempts {
 			t.Errorf("%+v: %+v", end, c)
 		}

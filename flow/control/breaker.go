@@ -19,14 +19,14 @@ type breaker struct {
 	open   bool          // counted in lanes.opened
 	// the lane is paused although the maximum of lanes is open, because others deliver; always
 	// short
-	rest   bool
-	fault  Outcome // the failure that opened the breaker
-	pace   float64 // deliveries in the second before the breaker opened
-	opened time.Duration
-	until  time.Duration
-	outage outage
-	probe  *attempt
-	trial  *attempt // the only attempt allowed while the next failure would open the breaker
+	briefPause bool
+	fault      Outcome // the failure that opened the breaker
+	rateBefore float64 // deliveries in the second before the breaker opened
+	opened     time.Duration
+	until      time.Duration
+	outage     outage
+	probe      *attempt
+	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
 
 // breakerGate is shut while the lane's breaker is open, or during the global backoff. While the
@@ -46,7 +46,7 @@ func (g *breakerGate) room(time.Duration) int {
 	switch {
 	case b.shut() || g.lanes.global.active:
 		return 0
-	case !g.wary():
+	case !g.isCautious():
 		return unlimited
 	}
 	return one(b.trial == nil)
@@ -56,95 +56,96 @@ func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 	return g.lane.br.until, g.lane.br.shut()
 }
 
-// wary reports whether the next failure would open the breaker.
-func (g *breakerGate) wary() bool {
+// isCautious reports whether the next failure would open the breaker.
+func (g *breakerGate) isCautious() bool {
 	b := &g.lane.br
 	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
 }
 
-func (b *breaker) shut() bool { return b.open || b.rest }
+func (b *breaker) shut() bool { return b.open || b.briefPause }
 
 const (
-	defaultFailures = 3
-	scoreWeight     = 0.1
-	scoreLeast      = 0.5
-	scoreAfter      = 10
+	defaultFailures  = 3
+	scoreWeight      = 0.1
+	minScore         = 0.5
+	minScoreOutcomes = 10
 	// share of bad data from which failures among deliveries are weak evidence against a lane
-	badLeast      = 0.02
-	outbreakFor   = 3 * time.Second // duration of an outbreak after a breaker has opened
-	chanceOf      = 1000.0          // successes over which tries.chance decays
-	failureWeight = 0.2             // of the newest outcome in the failure rate given to dispatch
+	minBadShare    = 0.02
+	massFailureFor = 3 * time.Second // duration of a mass failure after a breaker has opened
+	chanceMemory   = 1000.0          // successes over which schedule.chance decays
+	failureWeight  = 0.2             // of the newest outcome in the failure rate given to dispatch
 
-	probeBase  = 500 * time.Millisecond
-	probeAlone = 4 * time.Second // longest interval for one open lane while others deliver
-	probeTurn  = 6 * time.Second // likewise for several: when one recovers, all are probed
-	probeEarly = time.Second
-	probeLate  = 30 * time.Second
-	earlyFor   = time.Minute
+	probeBase           = 500 * time.Millisecond
+	maxProbeWaitOne     = 4 * time.Second // longest interval for one open lane while others deliver
+	maxProbeWaitSeveral = 6 * time.Second // likewise for several: when one recovers, all are probed
+	maxProbeWaitEarly   = time.Second
+	maxProbeWait        = 30 * time.Second
+	earlyFor            = time.Minute
 )
 
-// tries is the schedule of the lanes that are paused while others deliver. They are probed in turn,
-// at intervals that double, so that the cost of probes does not grow with the number of lanes. When
-// the first lane has recovered, all others are probed at once.
-type tries struct {
-	until  time.Duration // end of the outbreak: other lanes may fail for the same reason
+// probeSchedule is the schedule of the lanes that are paused while others deliver. They are probed
+// in turn, at intervals that double, so that the cost of probes does not grow with the number of
+// lanes. When the first lane has recovered, all others are probed at once.
+type probeSchedule struct {
+	until  time.Duration // end of the mass failure: other lanes may fail for the same reason
 	since  time.Duration
 	last   time.Duration // the last turn assigned
 	k      uint
 	chance float64 // recent failures that were followed by a success at the same lane, decayed
 }
 
-// outbreak reports whether a lane that fails now probably fails for the reason that has just opened
-// the breaker of another lane. It returns false if errors occur by chance.
-func (t *tries) outbreak(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
+// isMassFailure reports whether a lane that fails now probably fails for the reason that has just
+// opened the breaker of another lane. It returns false if errors occur by chance.
+func (t *probeSchedule) isMassFailure(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
 
 // breakers open and close the breakers of lanes.
 type breakers struct {
 	*env
-	lanes *lanes
-	tries tries
+	lanes    *lanes
+	schedule probeSchedule
 }
 
-// turn returns the time of a lane's next probe, at most 30 s away. If first, the lane's breaker has
-// just opened; unless the failure is part of an outbreak, the schedule then restarts.
-func (bs *breakers) turn(why Outcome, first bool) time.Duration {
-	t := &bs.tries
-	if first && (bs.lanes.opened <= 1 || !bs.tries.outbreak(bs.now)) {
+// nextProbeAt returns the time of a lane's next probe, at most 30 s away. If first, the lane's
+// breaker has just opened; unless the failure is part of a mass failure, the schedule then
+// restarts.
+func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
+	t := &bs.schedule
+	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
 		t.k, t.since, t.last = 0, bs.now, bs.now
 	}
-	limit := probeLate
+	limit := maxProbeWait
 	if bs.now-t.since < earlyFor {
-		limit = probeTurn
+		limit = maxProbeWaitSeveral
 		// A probe of a hanging lane costs little, and takes a whole timeout.
 		if bs.lanes.opened <= 1 || why == TimedOut {
-			limit = probeAlone
+			limit = maxProbeWaitOne
 		}
 	}
 	d := bs.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
 	t.k++
-	t.last = min(max(t.last, bs.now)+d, bs.now+probeLate)
+	t.last = min(max(t.last, bs.now)+d, bs.now+maxProbeWait)
 	return t.last
 }
 
 // succeeded records that l is alive: it delivered an item or gave another proper answer.
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
-	bs.tries.chance *= 1 - 1/chanceOf
+	bs.schedule.chance *= 1 - 1/chanceMemory
 	// An attempt sent after the first failure is enough to end the streak, since failures return
 	// sooner than deliveries. If this lane fails more than others, it must be sent after the last.
 	since := b.began
-	if l.doubts.chance() > ownFault*bs.lanes.blame.chance() {
+	if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
 		since = b.failed
 	}
 	if a.sent >= since {
 		if b.streak > 0 || b.shut() {
-			bs.tries.chance++
+			bs.schedule.chance++
 		}
 		b.streak = 0
 	}
-	l.failing -= failureWeight * l.failing
-	if l.failing < 1e-3 {
-		l.failing = 0
+	l.failureRate -= failureWeight * l.failureRate
+	if l.failureRate < 1e-3 {
+		l.failureRate = 0
 	}
 	b.n++
 	b.score += max(scoreWeight, 1/float64(b.n)) * (1 - b.score)
@@ -163,14 +164,14 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	case a.late:
 		bs.lanes.global.until = bs.now
 	default:
-		bs.recovered(l)
+		bs.endGlobalBackoff(l)
 	}
 }
 
 // failed records a failure of l: a nack, a timeout, or a misconfiguration.
 func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
-	l.failing += failureWeight * (1 - l.failing)
+	l.failureRate += failureWeight * (1 - l.failureRate)
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
 	}
@@ -190,7 +191,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 	if g := &bs.lanes.global; a == g.probe {
 		g.probe = nil
-		if !bs.another(&g.probes, why) {
+		if !bs.probeAgainNow(&g.probes, why) {
 			g.until = bs.now + bs.wait(&g.outage, bs.cfg.Breaker.Probe, 0)
 		}
 		bs.lanes.timer.dirty = true
@@ -198,22 +199,22 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	if a == b.probe && b.shut() {
 		b.probe = nil
 		b.fault = why
-		if bs.another(&b.probes, why) {
+		if bs.probeAgainNow(&b.probes, why) {
 			return
 		}
 		most, turns := time.Duration(0), false
 		switch {
-		case b.rest:
-			most = probeEarly
+		case b.briefPause:
+			most = maxProbeWaitEarly
 			if bs.lanes.delivered == b.since {
-				bs.suspect() // no other lane delivers any more
+				bs.startGlobalBackoff() // no other lane delivers any more
 			}
 		case bs.lanes.delivered > b.since:
 			turns = bs.cfg.Breaker.Probe == nil
 		}
 		b.since = bs.lanes.delivered
 		if turns {
-			b.until = bs.turn(why, false)
+			b.until = bs.nextProbeAt(why, false)
 		} else {
 			b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
 		}
@@ -225,23 +226,23 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
 	good := 1 - bs.lanes.blame.observed()
-	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good &&
-		bs.lanes.blame.first >= scoreAfter && bs.lanes.blame.share() < badLeast
+	poor := b.n >= minScoreOutcomes && b.score < minScore*good*good &&
+		bs.lanes.blame.first >= minScoreOutcomes && bs.lanes.blame.share() < minBadShare
 	enough := limit > 0 && (b.streak >= limit || poor)
-	// In an outbreak one failure is enough, or two if data is bad.
-	sudden := bs.tries.outbreak(bs.now) && why != TimedOut && limit > 0 &&
-		b.streak > one(bs.lanes.blame.share() >= badLeast)
+	// In a mass failure one failure is enough, or two if data is bad.
+	sudden := bs.schedule.isMassFailure(bs.now) && why != TimedOut && limit > 0 &&
+		b.streak > one(bs.lanes.blame.share() >= minBadShare)
 	if why == Misconfigured || enough || sudden {
 		bs.open(l, why)
 	}
 	if enough {
-		bs.tries.until = bs.now + outbreakFor
+		bs.schedule.until = bs.now + massFailureFor
 	}
 }
 
-// another counts a failed probe, and reports whether another one follows at once, since bad data
-// may have failed it. Data does not cause Misconfigured.
-func (bs *breakers) another(probes *int, why Outcome) bool {
+// probeAgainNow counts a failed probe, and reports whether another one follows at once, since bad
+// data may have failed it. Data does not cause Misconfigured.
+func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
 		return true
 	}
@@ -261,22 +262,22 @@ func (bs *breakers) open(l *lane, why Outcome) {
 		b.open = true
 		bs.lanes.opened++
 	case bs.lanes.delivered > b.since || why == Misconfigured:
-		b.rest = true
-		most = probeEarly
+		b.briefPause = true
+		most = maxProbeWaitEarly
 	default:
-		bs.suspect()
+		bs.startGlobalBackoff()
 		b.streak = 0
 		return
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
-	b.pace, b.opened = l.limit.measured(bs.now), bs.now
+	b.rateBefore, b.opened = l.limit.measured(bs.now), bs.now
 	b.trial = nil
 	if b.open && bs.cfg.Breaker.Probe == nil {
-		b.until = bs.turn(why, true)
+		b.until = bs.nextProbeAt(why, true)
 	} else {
 		b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
 	}
-	if why == Retryable && b.pace >= rateFew && bs.cfg.Breaker.Probe == nil {
+	if why == Retryable && b.rateBefore >= minRateDeliveries && bs.cfg.Breaker.Probe == nil {
 		// The worker may limit the attempts per second: wait until that second is over.
 		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05))
 	}
@@ -291,17 +292,17 @@ func (bs *breakers) close(l *lane) {
 	if l.br.open {
 		bs.lanes.opened--
 	}
-	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && bs.now-b.opened <= rateOutage &&
-		l.refuses.chance < rateChance && bs.lanes.blame.share() < badLeast {
-		l.limit.suppose(bs.now, b.pace)
+	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries && bs.now-b.opened <= rateOutage &&
+		l.level.chance < rateChance && bs.lanes.blame.share() < minBadShare {
+		l.limit.assumeLimit(bs.now, b.rateBefore)
 	}
 	l.br = breaker{}
-	l.refuses.forget()
-	l.failing = 0
+	l.level.reset()
+	l.failureRate = 0
 	bs.lanes.endProbe(l)
 	l.win.Reset(bs.now)
-	l.win.hear()
-	t := &bs.tries
+	l.win.refresh()
+	t := &bs.schedule
 	t.k, t.since, t.last = 0, bs.now, bs.now
 	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
@@ -325,7 +326,7 @@ type global struct {
 // isShut reports whether no probe may be sent now.
 func (g *global) isShut(now time.Duration) bool { return g.probe != nil || now < g.until }
 
-func (bs *breakers) suspect() {
+func (bs *breakers) startGlobalBackoff() {
 	if bs.lanes.global.active {
 		return
 	}
@@ -335,9 +336,9 @@ func (bs *breakers) suspect() {
 	bs.lanes.refreshAll()
 }
 
-// recovered ends the global backoff because l has answered. Every lane with an open breaker gets
-// its probe at once, unless it is misconfigured.
-func (bs *breakers) recovered(l *lane) {
+// endGlobalBackoff ends the global backoff because l has answered. Every lane with an open breaker
+// gets its probe at once, unless it is misconfigured.
+func (bs *breakers) endGlobalBackoff(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {
 		if o != l && o.br.shut() && o.br.fault != Misconfigured {
@@ -359,7 +360,7 @@ func (bs *breakers) throttle(a *attempt) {
 		bs.close(l)
 	}
 	if bs.lanes.global.probe == a {
-		bs.recovered(l)
+		bs.endGlobalBackoff(l)
 	}
 	l.limit.refused(bs.now, a.sent)
 	if bs.now < l.throttle.until {
@@ -373,16 +374,16 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// settleProbes allows another probe if a was a probe or a trial.
-func (bs *breakers) settleProbes(a *attempt) {
+// releaseProbe allows another probe if a was a probe or a trial.
+func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil
 	}
 	if a.lane.br.trial == a {
 		a.lane.br.trial = nil
 	}
-	if a.lane.refuses.trial == a {
-		a.lane.refuses.trial = nil
+	if a.lane.level.trial == a {
+		a.lane.level.trial = nil
 	}
 	if bs.lanes.global.probe == a {
 		bs.lanes.global.probe = nil

@@ -60,10 +60,10 @@ func (b Budget) withDefaults() (Budget, error) {
 // tokenBucket is the state of a Budget.
 type tokenBucket struct {
 	Budget
-	tokens float64
-	filled time.Duration
-	short  bool   // at the last dispatch an item had to wait for a token
-	waits  uint64 // waits of items for a token, one for each attempt
+	tokens  float64
+	filled  time.Duration
+	awaited bool   // at the last dispatch an item had to wait for a token
+	waits   uint64 // waits of items for a token, one for each attempt
 }
 
 func (p *tokenBucket) bounded() bool { return p.Share >= 0 }
@@ -76,7 +76,7 @@ func (p *tokenBucket) fill(now time.Duration) {
 // earn adds the tokens for the delivery of an item by a.
 func (p *tokenBucket) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
-	if a.paid {
+	if a.tookToken {
 		p.tokens = min(p.tokens+1, p.Burst)
 	}
 }
@@ -84,9 +84,9 @@ func (p *tokenBucket) earn(a *attempt) {
 // refund returns the token of an attempt that neither delivered nor failed. Its item owes a token
 // again.
 func (p *tokenBucket) refund(a *attempt) {
-	if a.paid {
-		a.paid = false
-		a.item.charged = true
+	if a.tookToken {
+		a.tookToken = false
+		a.item.needsToken = true
 		p.tokens = min(p.tokens+1, p.Burst)
 	}
 }
@@ -102,26 +102,26 @@ func (b *backlog) outOfTokens() bool {
 	if p.tokens >= wholeToken {
 		return false
 	}
-	p.short = true
-	for i := range min(b.owing.able.len(), maxScan) {
-		if it := b.owing.able.at(i); !it.short {
-			it.short = true
+	p.awaited = true
+	for i := range min(b.redoWithToken.ready.len(), maxScan) {
+		if it := b.redoWithToken.ready.at(i); !it.awaitsToken {
+			it.awaitsToken = true
 			p.waits++
 		}
 	}
 	return true
 }
 
-// pay takes the token for an attempt of an item that owes one.
-func (p *tokenBucket) pay(a *attempt, now time.Duration) {
-	a.paid = true
+// takeToken takes the token for an attempt of an item that owes one.
+func (p *tokenBucket) takeToken(a *attempt, now time.Duration) {
+	a.tookToken = true
 	p.fill(now)
 	p.tokens = max(0, p.tokens-1)
 }
 
 // tokenAt returns the time of the next token, and false if no item waits for one.
 func (p *tokenBucket) tokenAt() (at time.Duration, ok bool) {
-	if !p.short {
+	if !p.awaited {
 		return 0, false
 	}
 	missing := max(0, 1-p.tokens) / p.PerSecond
@@ -141,9 +141,9 @@ func (b *backlog) budgetStatus() BudgetStatus {
 		return BudgetStatus{Tokens: -1}
 	}
 	s := BudgetStatus{Tokens: min(p.tokens+max(0, b.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
-	if p.short {
-		for i := range b.owing.able.len() {
-			if b.owing.able.at(i).short {
+	if p.awaited {
+		for i := range b.redoWithToken.ready.len() {
+			if b.redoWithToken.ready.at(i).awaitsToken {
 				s.Waiting++
 			}
 		}

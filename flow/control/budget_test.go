@@ -25,7 +25,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 
 // spend records that x takes a token if its item owes one.
 func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
-	if x.paid = it.owes && c.Why == control.Turn; x.paid {
+	if x.paid = it.owes && c.Reason == control.InOrder; x.paid {
 		w.vain++
 	}
 	it.owes = false

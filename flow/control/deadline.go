@@ -23,8 +23,8 @@ func (d deadline) before(o deadline) bool {
 func (h *deadlines) push(a *attempt) {
 	*h = append(*h, deadline{})
 	at := a.deadline
-	if a.soon > 0 {
-		at = min(at, a.soon)
+	if a.earlyDeadline > 0 {
+		at = min(at, a.earlyDeadline)
 	}
 	h.up(len(*h)-1, deadline{at, a})
 }
@@ -82,7 +82,7 @@ func (h *deadlines) up(i int, d deadline) {
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)
-	if late > heldUp {
+	if late > processDelay {
 		for _, l := range t.lanes.up {
 			l.win.discard(t.now)
 		}
@@ -90,12 +90,12 @@ func (t *attempts) excuse(late time.Duration) {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now && !t.overdue[0].a.excused {
 		a := t.overdue[0].a
 		t.overdue.removeAt(0)
-		if a.deadline > t.now { // only soon has passed
-			a.soon = 0
+		if a.deadline > t.now { // only earlyDeadline has passed
+			a.earlyDeadline = 0
 			t.overdue.push(a)
 			continue
 		}
-		a.excused, a.soon = true, 0
+		a.excused, a.earlyDeadline = true, 0
 		a.deadline = t.now + late
 		t.overdue.push(a)
 	}
@@ -107,13 +107,13 @@ func (t *attempts) expire() {
 		a := t.overdue[0].a
 		t.overdue.removeAt(0)
 		if a.deadline > t.now {
-			a.soon = 0
+			a.earlyDeadline = 0
 			t.overdue.push(a)
-			t.takesLong(a)
+			t.giveUpPlace(a)
 			continue
 		}
 		// The minimum timeout may have grown since a was sent, because the process was held up.
-		if d := a.sent + t.leastRTO(); t.cfg.Timeout == 0 && d > t.now {
+		if d := a.sent + t.minRTO(); t.cfg.Timeout == 0 && d > t.now {
 			a.deadline = d
 			t.overdue.push(a)
 			continue
@@ -123,12 +123,12 @@ func (t *attempts) expire() {
 	}
 }
 
-// leastRTO returns the current minimum timeout.
-func (t *attempts) leastRTO() time.Duration {
-	if t.lateAt > 0 && t.now-t.lateAt < heldUpFor {
-		return leastBusyRTO
+// minRTO returns the current minimum timeout.
+func (t *attempts) minRTO() time.Duration {
+	if t.lateAt > 0 && t.now-t.lateAt < busyAfterDelay {
+		return minBusyRTO
 	}
-	return leastRTO
+	return minRTO
 }
 
 // rto returns the current timeout of an item of mean cost at l, or 0 for none.
@@ -136,21 +136,21 @@ func (t *attempts) rto(l *lane) time.Duration {
 	if t.cfg.Timeout != 0 {
 		return max(0, t.cfg.Timeout)
 	}
-	return l.est.rto(l.est.mean, t.leastRTO())
+	return l.est.rto(l.est.mean, t.minRTO())
 }
 
-// patience returns the timeout of a, which was just sent. During a start-up, the last step of the
+// timeoutOf returns the timeout of a, which was just sent. During a start-up, the last step of the
 // window may exceed the worker's slots, and the timeout allows for items that wait for a slot. If
 // attempts hang, round trips may be few and old. The timeout is then scaled to the current queue if
 // that is shorter than before.
-func (t *attempts) patience(l *lane, a *attempt) time.Duration {
-	least := t.leastRTO()
+func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
+	least := t.minRTO()
 	d := l.est.rto(a.cost, least)
-	if l.stuck.sure() && l.est.shift == 0 {
-		d = max(min(d, least), time.Duration(float64(d)*l.est.lighter(a.ahead)))
+	if l.hanging.isRecent() && l.est.shift == 0 {
+		d = max(min(d, least), time.Duration(float64(d)*l.est.relativeRoundTrip(a.ahead)))
 	}
-	if l.win.said.starting {
-		d = min(startPatience*d, max(d, maxRTO))
+	if l.win.cached.starting {
+		d = min(startupTimeoutFactor*d, max(d, maxRTO))
 	}
 	return d
 }
@@ -160,10 +160,10 @@ func (t *attempts) patience(l *lane, a *attempt) time.Duration {
 func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
-	l.outs.drop(a)
+	l.onTime.drop(a)
 	l.win.ended(a)
-	overtaken := a.sent < l.outs.delivered
-	l.stuck.overdue(a, overtaken)
+	overtaken := a.sent < l.onTime.delivered
+	l.hanging.overdue(a, overtaken)
 	l.stats.timedOut++
 	if l.br.trial == a {
 		l.br.trial = nil
@@ -171,10 +171,10 @@ func (t *attempts) timeout(a *attempt) {
 	if a.canceled {
 		return
 	}
-	window, breaker := t.evidence.faults(a, TimedOut)
-	if window && !overtaken && !l.stuck.sure() {
+	window, breaker := t.evidence.countFailure(a, TimedOut)
+	if window && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
-		l.win.hear()
+		l.win.refresh()
 		if a != l.br.probe && a != t.lanes.global.probe {
 			l.est.double(t.now, a.sent) // for a probe, the breaker doubles the wait
 		}
@@ -182,7 +182,7 @@ func (t *attempts) timeout(a *attempt) {
 	if breaker {
 		t.breakers.failed(l, a, TimedOut)
 	}
-	t.backlog.hold(it)
+	t.backlog.markHolding(it)
 	t.backlog.requeue(it, l)
 }
 
@@ -191,20 +191,21 @@ func (t *attempts) timeout(a *attempt) {
 const (
 	// lateTick is the least delay of a Tick after which answers may be queued behind it.
 	lateTick = time.Millisecond
-	// heldUp is the delay above which all current round trips are discarded, because they include
-	// the delay and so say nothing about the workers.
-	heldUp = 50 * time.Millisecond
-	// heldUpFor is the time after a late Tick for which the computer is assumed to be busy. If
+	// processDelay is the delay above which all current round trips are discarded, because they
+	// include the delay and so say nothing about the workers.
+	processDelay = 50 * time.Millisecond
+	// busyAfterDelay is the time after a late Tick for which the computer is assumed to be busy. If
 	// workers run on the same computer, short round trips may suddenly grow.
-	heldUpFor = time.Minute
+	busyAfterDelay = time.Minute
 )
 
 // Minimum timeouts of a worker with a known round trip: the value of Linux, where the RFC has one
 // second, and the value on a busy computer.
 const (
-	leastRTO     = 200 * time.Millisecond
-	leastBusyRTO = 800 * time.Millisecond
+	minRTO     = 200 * time.Millisecond
+	minBusyRTO = 800 * time.Millisecond
 )
 
-// startPatience is the factor on the timeout during a start-up, about the factor of a step of it.
-const startPatience = 2
+// startupTimeoutFactor is the factor on the timeout during a start-up, about the factor of a step
+// of it.
+const startupTimeoutFactor = 2

@@ -27,7 +27,7 @@ type History struct {
 type deferring struct {
 	queue    []deferral // in the order of at
 	head     int
-	noted    []deferral       // waits that began in this step
+	newWaits []deferral       // waits that began in this step
 	asked    map[uint64]*item // items with a Defer that is not answered yet
 	held     amount           // kept by the owner
 	returned [numReturned]int // items offered again and not sent since
@@ -42,8 +42,8 @@ type deferral struct {
 }
 
 const (
-	// deferLeast is the shortest wait that is reported to the owner.
-	deferLeast = time.Second
+	// minDeferWait is the shortest wait that is reported to the owner.
+	minDeferWait = time.Second
 	// An item stays for deferHold or deferRounds round trips of its last lane, whichever is longer.
 	deferHold   = 50 * time.Millisecond
 	deferRounds = 3
@@ -59,8 +59,8 @@ const (
 	numReturned
 )
 
-// returnedMost bounds the items of each kind that were offered again and not sent since.
-var returnedMost = [numReturned]int{retryReturned: 8, suspectReturned: 2}
+// maxReturned bounds the items of each kind that were offered again and not sent since.
+var maxReturned = [numReturned]int{retryReturned: 8, suspectReturned: 2}
 
 func returnedAs(suspect bool) returned {
 	if suspect {
@@ -69,12 +69,12 @@ func returnedAs(suspect bool) returned {
 	return retryReturned
 }
 
-// note records that the item waits until it.due, if its wait is long enough to defer it.
-func (d *deferring) note(b *backlog, it *item) {
-	if !b.cfg.Defer || it.keyed() || it.due-b.now < deferLeast {
+// addWait records that the item waits until it.due, if its wait is long enough to defer it.
+func (d *deferring) addWait(b *backlog, it *item) {
+	if !b.cfg.Defer || it.keyed() || it.due-b.now < minDeferWait {
 		return
 	}
-	d.noted = append(d.noted, deferral{item: it, seq: it.seq})
+	d.newWaits = append(d.newWaits, deferral{item: it, seq: it.seq})
 	hold := deferHold
 	if n := len(it.tried); n > 0 {
 		if i, found := b.lanes.find(it.tried[n-1]); found {
@@ -105,20 +105,20 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 // waits reports whether the item still waits, and long enough to leave.
 func (e *deferral) waits(now time.Duration) bool {
 	it := e.item
-	still := it.seq == e.seq && (it.state == inDelay || it.state == inApart)
-	return still && it.due-now >= deferLeast
+	still := it.seq == e.seq && (it.state == inDelay || it.state == inSuspects)
+	return still && it.due-now >= minDeferWait
 }
 
-// tell appends a Wait for each wait that has begun in this step, and a Defer for each item that is
-// due to leave.
-func (d *deferring) tell(b *backlog, out []Command) []Command {
-	for i := range d.noted {
-		if e := &d.noted[i]; e.waits(b.now) {
+// report appends a Wait for each wait that has begun in this step, and a Defer for each item that
+// is due to leave.
+func (d *deferring) report(b *backlog, out []Command) []Command {
+	for i := range d.newWaits {
+		if e := &d.newWaits[i]; e.waits(b.now) {
 			out = append(out, e.item.wait(b, Wait))
 		}
 	}
-	clear(d.noted)
-	d.noted = d.noted[:0]
+	clear(d.newWaits)
+	d.newWaits = d.newWaits[:0]
 	for d.head < len(d.queue) && d.queue[d.head].at <= b.now {
 		e := d.queue[d.head]
 		d.queue[d.head] = deferral{}
@@ -161,16 +161,17 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// taken handles a Held event: the amount that the owner keeps and, if it answers a Defer, the item.
-func (s *settlement) taken(e *Event) {
-	d := &s.backlog.retrying.away
+// deferAnswered handles a Held event: the amount that the owner keeps and, if it answers a Defer,
+// the item.
+func (s *settlement) deferAnswered(e *Event) {
+	d := &s.backlog.retrying.deferred
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
 	it := d.asked[e.Seq]
 	if it == nil {
 		return
 	}
 	delete(d.asked, e.Seq)
-	waits := it.seq == e.Seq && (it.state == inDelay || it.state == inApart)
+	waits := it.seq == e.Seq && (it.state == inDelay || it.state == inSuspects)
 	if e.Outcome == Rejected || !waits || len(it.running) > 0 {
 		return
 	}
@@ -183,7 +184,7 @@ func (s *settlement) taken(e *Event) {
 func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r := &it.account
 	it.number, it.retry = h.Attempts, h.Retry
-	it.waited, it.charged = true, true
+	it.waited, it.needsToken = true, true
 	r.failures, r.since = int(h.Failures), b.lanes.uptime.at(b.now)-h.Elapsed
 	r.returned = returnedAs(h.Suspect)
 	d.returned[r.returned]++
@@ -195,13 +196,13 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 		return
 	}
 	r.suspect = true
-	b.apart.suspects++
-	b.setApart(it, b.now)
+	b.suspects.unsettled++
+	b.waitAsSuspect(it, b.now)
 }
 
 // Returns reports whether the machine has room for a deferred item, of the suspects if suspect is
 // true, else of the others.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
-	return m.backlog.retrying.away.returned[class] < returnedMost[class]
+	return m.backlog.retrying.deferred.returned[class] < maxReturned[class]
 }

@@ -26,24 +26,24 @@ type dispatcher struct {
 // holding ends and every lane is filled to its window. An item is held at most as long as the free
 // lane would have needed for it, even if the busy lanes take longer than expected.
 type hold struct {
-	on   bool          // items are held now
-	till time.Duration // end of the hold of the oldest item
+	active bool          // items are held now
+	until  time.Duration // end of the hold of the oldest item
 }
 
-// plenty is the number of consecutive new items after which the source is assumed to be endless. No
-// item is then held or requested ahead until the source runs dry once.
-const plenty = 1024
+// endlessSource is the number of consecutive new items after which the source is assumed to be
+// endless. No item is then held or requested ahead until the source runs dry once.
+const endlessSource = 1024
 
 // busySource is the number of consecutive new items from which a window may be narrowed for a
 // measurement. With a slower source lanes drain now and then anyway, and its items would have to
 // wait for the measurement.
 const busySource = 16
 
-// noteDry resets backlog.crowd if the source ran dry: the machine had room before event k, and k is
-// not an Offer.
-func (m *Machine) noteDry(k Kind) {
-	if m.backlog.crowd > 0 && (k == Answer || k == Tick) && m.Room() {
-		m.backlog.crowd = 0
+// resetIfSourceDry resets backlog.consecutiveNew if the source ran dry: the machine had room before
+// event k, and k is not an Offer.
+func (m *Machine) resetIfSourceDry(k Kind) {
+	if m.backlog.consecutiveNew > 0 && (k == Answer || k == Tick) && m.Room() {
+		m.backlog.consecutiveNew = 0
 	}
 }
 
@@ -52,15 +52,15 @@ func (m *Machine) noteDry(k Kind) {
 // would take its place.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
-		d.backlog.owing.able.len() == 0 &&
-		d.group.phase == noPhase && d.backlog.crowd < plenty && !d.settlement.replay.full()
+		d.backlog.redoWithToken.ready.len() == 0 &&
+		d.group.phase == noPhase && d.backlog.consecutiveNew < endlessSource && !d.settlement.replay.full()
 }
 
 // spread starts new items, oldest first. If more items wait than the busy lanes will soon finish, a
 // slow lane gets the newest item, which would wait longest for another lane.
 func (d *dispatcher) spread(out []Command) []Command {
-	for d.backlog.fresh.able.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
-		it := d.backlog.fresh.able.at(0)
+	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
+		it := d.backlog.fresh.ready.at(0)
 		if !it.isolated() {
 			return d.drain(&d.backlog.fresh, 1, out)
 		}
@@ -68,19 +68,19 @@ func (d *dispatcher) spread(out []Command) []Command {
 		if i < 0 {
 			break
 		}
-		n := d.backlog.fresh.able.len()
+		n := d.backlog.fresh.ready.len()
 		if most >= 1 && !d.heldEnough(it, i) {
 			if n < d.cfg.Ahead && float64(d.backlog.redo.len()+n) <= most {
-				d.hold.on, d.hold.till = true, it.heldTill
+				d.hold.active, d.hold.until = true, it.heldUntil
 				break
 			}
-			it = d.backlog.fresh.able.at(n - 1)
+			it = d.backlog.fresh.ready.at(n - 1)
 		}
 		if d.settlement.replay.holds(it) {
 			break
 		}
 		d.backlog.fresh.remove(it)
-		out = d.attempts.start(it, d.lanes.up[i], Turn, out)
+		out = d.attempts.start(it, d.lanes.up[i], InOrder, out)
 	}
 	return out
 }
@@ -88,8 +88,8 @@ func (d *dispatcher) spread(out []Command) []Command {
 // heldEnough reports whether the item, which is the oldest, has been held for the maximum time. The
 // time begins when a lane (the candidate at index i) first has room for the item.
 func (d *dispatcher) heldEnough(it *item, i int) bool {
-	if it.heldTill == 0 {
-		it.heldTill = d.now + dispatch.Expectation(d.lanes.cands[i], it.cost)
+	if it.heldUntil == 0 {
+		it.heldUntil = d.now + dispatch.Expectation(d.lanes.cands[i], it.cost)
 	}
-	return d.now >= it.heldTill
+	return d.now >= it.heldUntil
 }

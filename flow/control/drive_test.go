@@ -127,14 +127,14 @@ func (w *model) withdraw(i int, abort bool) {
 	w.step(control.Event{Kind: kind, Seq: it.seq})
 }
 
-// reply answers the ith unanswered Bisect or Bury of the machine. pieces is the number of pieces
-// for a Bisect; 0 means that the item cannot be cut.
+// reply answers the ith unanswered Bisect or DeadLetter of the machine. pieces is the number of
+// pieces for a Bisect; 0 means that the item cannot be cut.
 func (w *model) reply(i, pieces int) {
 	w.t.Helper()
 	a := w.asked[i]
 	w.asked = slices.Delete(w.asked, i, i+1)
-	if a.bury {
-		w.step(control.Event{Kind: control.Buried, Seq: a.seq})
+	if a.deadLetter {
+		w.step(control.Event{Kind: control.DeadLettered, Seq: a.seq})
 		return
 	}
 	if pieces < 2 {

@@ -38,12 +38,12 @@ func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Du
 		}
 		return max(d, 0)
 	}
-	limit := probeLate
+	limit := maxProbeWait
 	if most > 0 {
 		limit = most
 	}
 	if e.now-o.since < earlyFor {
-		limit = min(limit, probeEarly)
+		limit = min(limit, maxProbeWaitEarly)
 	}
 	d := min(probeBase<<min(o.k, 10), limit)
 	o.k++

@@ -16,7 +16,7 @@ type estimator struct {
 	mean            float64 // cost of an item
 	srtt, rttvar    float64 // relative to the fit; srtt 0: no sample yet
 
-	patience float64 // factor on the RFC's timeout, raised by late answers; 0 is 1
+	timeoutFactor float64 // factor on the RFC's timeout, raised by late answers; 0 is 1
 
 	shift   uint          // number of times that the timeout is doubled
 	doubled time.Duration // time of the last doubling
@@ -39,17 +39,17 @@ const (
 	initialRTO = time.Second
 	// minimum margin of the timeout above the round trip, in round trips; the RFC has the clock
 	// granularity
-	leastMargin   = 1.0
-	patienceStep  = 1.25
-	patienceMost  = 4.0
-	patienceDecay = 0.99995 // per answer in time: about one timeout in five thousand may be wrong
-	maxRTO        = 60 * time.Second
-	maxShift      = 9 // 200 ms doubled 9 times exceeds maxRTO
-	rateWeight    = 0.1
-	staleWeight   = 0.5 // of a sample after more than staleSample without one
-	staleSample   = time.Second
-	serviceStart  = 10 // the first samples are averaged
-	leastOfSample = 0.1
+	minMargin          = 1.0
+	timeoutFactorStep  = 1.25
+	maxTimeoutFactor   = 4.0
+	timeoutFactorDecay = 0.99995 // per answer in time; one wrong timeout in 5000 keeps the factor
+	maxRTO             = 60 * time.Second
+	maxShift           = 9 // 200 ms doubled 9 times exceeds maxRTO
+	rateWeight         = 0.1
+	staleWeight        = 0.5 // of a sample after more than staleSample without one
+	staleSample        = time.Second
+	serviceStart       = 10 // the first samples are averaged
+	minOfSample        = 0.1
 )
 
 // expected returns the fitted round trip of an item of this cost.
@@ -129,7 +129,7 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 	}
 	s := rtt
 	if e.rate > 0 {
-		s = max(leastOfSample*rtt, rtt-(ahead-cost)/e.rate)
+		s = max(minOfSample*rtt, rtt-(ahead-cost)/e.rate)
 	}
 	s = e.normal(s, cost)
 	if e.serviceN < serviceStart {
@@ -144,15 +144,15 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {
-		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, leastMargin*e.srtt)) * max(1, e.patience))
+		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, minMargin*e.srtt)) * max(1, e.timeoutFactor))
 		d = min(max(d, least), maxRTO)
 	}
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
-// lighter returns the expected round trip with the cost ahead in flight, relative to the smoothed
-// round trip, at most 1.
-func (e *estimator) lighter(ahead float64) float64 {
+// relativeRoundTrip returns the expected round trip with the cost ahead in flight, relative to the
+// smoothed round trip, at most 1.
+func (e *estimator) relativeRoundTrip(ahead float64) float64 {
 	usual := e.expected(e.mean) * e.srtt
 	if e.rate == 0 || usual == 0 {
 		return 1
@@ -168,15 +168,17 @@ func (e *estimator) double(now, sent time.Duration) {
 	}
 }
 
-// spurious records that a timeout was wrong, because the delivery came late. It raises patience:
-// round trips have a longer tail than the RFC assumes, and with too short a timeout every item in
-// the tail would be sent twice.
-func (e *estimator) spurious() { e.patience = min(max(1, e.patience)*patienceStep, patienceMost) }
+// spurious records that a timeout was wrong, because the delivery came late. It raises
+// timeoutFactor: round trips have a longer tail than the RFC assumes, and with too short a timeout
+// every item in the tail would be sent twice.
+func (e *estimator) spurious() {
+	e.timeoutFactor = min(max(1, e.timeoutFactor)*timeoutFactorStep, maxTimeoutFactor)
+}
 
 // inTime records a delivery in time: the timeout returns towards that of the RFC.
 func (e *estimator) inTime() {
 	e.shift = 0
-	e.patience *= patienceDecay
+	e.timeoutFactor *= timeoutFactorDecay
 }
 
 // smoothed returns the smoothed round trip of an item of mean cost.

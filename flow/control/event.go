@@ -28,8 +28,8 @@ const (
 	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After and Report.
 	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and as many Piece
 	// events as Pieces says must follow at once. Pieces is 0, and none follow, if the item was
-	// settled before or is being cut or buried. The machine ignores an ID that is not running or
-	// was answered before.
+	// settled before or is being cut or dead-lettered. The machine ignores an ID that is not
+	// running or was answered before.
 	Answer
 	// Tick means that only time has passed (see Machine.Wake). Attempts become overdue on a Tick
 	// only, so an owner must step the Answers that it already has before the Tick.
@@ -43,18 +43,18 @@ const (
 	Saved
 	// Cut answers Bisect{Seq}: as many Piece events as Pieces says must follow at once. If Pieces
 	// is below two, the item cannot be cut and none follow; the machine usually answers with a
-	// Bury.
+	// DeadLetter.
 	Cut
 	// Piece is a new item that replaces a part of Parent. Its Seq is greater than all before, and
 	// its place is after the earlier pieces. It has Cost, Bytes and Keys. Outcome is Retryable (to
-	// be sent), Delivered or Rejected (to be buried). Together the pieces are exactly Parent. The
-	// last piece removes Parent, which gets no Settle of its own.
+	// be sent), Delivered or Rejected (to be dead-lettered). Together the pieces are exactly
+	// Parent. The last piece removes Parent, which gets no Settle of its own.
 	Piece
-	// Buried answers Bury{Seq}: the item is stored durably.
-	Buried
+	// DeadLettered answers DeadLetter{Seq}: the item is stored durably.
+	DeadLettered
 	// Withdraw means that no further attempt of item Seq starts. The item settles as delivered if a
 	// running attempt delivers it, else as withdrawn when no attempt runs any more. An item that is
-	// being buried settles as buried. The machine ignores an item that has settled.
+	// being dead-lettered settles as dead-lettered. The machine ignores an item that has settled.
 	Withdraw
 	// Abort is like Withdraw, but also cancels the running attempts of the item.
 	Abort
@@ -100,7 +100,7 @@ const (
 // Limits bound a lane in addition to its window.
 type Limits struct {
 	InFlight int  // hard limit of attempts in flight; 0: only the window limits them
-	Ordered  bool // attempts take effect and settle in the order of Attempt.Place within a Run
+	Ordered  bool // attempts take effect and settle in the order of Attempt.Index within a Run
 	// Standby above 0 means that the lane takes items only while the breakers of all lanes with a
 	// lower number are open. It does not work with a dispatch policy that assigns items to lanes,
 	// as hash does.
@@ -125,9 +125,9 @@ type Report struct {
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool
-	// Place is the position of an Ordered lane's receiver after this item (file and length). It is
+	// ResumeToken is the position of an Ordered lane's receiver after this item (file and length). It is
 	// saved in the same checkpoint entry as the item's settle.
-	Place string
+	ResumeToken string
 }
 
 // CommandKind is the kind of a [Command].
@@ -135,44 +135,45 @@ type CommandKind uint8
 
 // The commands.
 const (
-	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
+	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Index, Expect
 	Cancel                        // end the context of attempt ID, which must still be answered
 	// item Seq is settled after Number attempts, delivered by attempt ID at Lane; Lane -1: not
 	// delivered
 	Settle
 	// item Seq was refused and none of its attempts runs: cut it and answer with Cut
 	Bisect
-	// item Seq was refused and cannot be cut: make it durable and answer with Buried
-	Bury
+	// item Seq was refused and cannot be cut: make it durable and answer with DeadLettered
+	DeadLetter
 	Wait  // item Seq waits until Expect, with this History
 	Defer // likewise, and the owner may take the item over: answer with Held
 )
 
-// Why is the reason for a command.
-type Why uint8
+// Reason is the reason for a command.
+type Reason uint8
 
 // The reasons.
 const (
-	Turn      Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected the item
-	Probe                // Start: to find out whether a paused worker delivers again
-	Twin                 // Start: a hedge, the second attempt of the item that holds the watermark
-	Deadly               // Bisect, Bury: Count workers have died of the item
-	Failing              // Bisect, Bury: workers that deliver others failed the item Count times
-	Apart                // Start: the item is a suspect, and takes no place in the window
-	Exhausted            // Bisect, Bury: the item failed Count times, and Config.End gives it up
-	Withdrawn            // Settle: not delivered. Cancel: the item is aborted
+	// Start: the item is next in order. Bisect, DeadLetter: a worker rejected the item.
+	InOrder        Reason = iota
+	Probe                 // Start: to find out whether a paused worker delivers again
+	HedgeAttempt          // Start: a hedge of the item that holds the watermark
+	Deadly                // Bisect, DeadLetter: Count workers have died of the item
+	Failing               // Bisect, DeadLetter: Count failures at workers that deliver others
+	SuspectAttempt        // Start: the item is a suspect and takes no place in the window
+	Exhausted             // Bisect, DeadLetter: given up by Config.End after Count failures
+	Withdrawn             // Settle: not delivered. Cancel: the item is aborted
 )
 
 // Command is one output of a Machine. The owner carries out commands in the order given.
 type Command struct {
 	Kind    CommandKind
-	Why     Why
+	Reason  Reason
 	Seq, ID uint64
 	Lane    int32
 	Number  uint32
-	Count   uint32 // Bisect, Bury: see Why
+	Count   uint32 // Bisect, DeadLetter: see Reason
 	Run     uint32 // Ordered lanes
-	Place   uint32 // Ordered lanes: counts from 0 within Run, without gaps
+	Index   uint32 // Ordered lanes: counts from 0 within Run, without gaps
 	// Expect counts from the sender's start. Start: the time from which the attempt is overdue; 0:
 	// never. Wait and Defer: the time at which the next attempt is due.
 	Expect  time.Duration

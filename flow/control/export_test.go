@@ -8,11 +8,11 @@ func (m *Machine) Overlooked() (seq uint64) {
 			continue
 		}
 		blocked++
-		if _, ok := it.turn(); ok || it.state != inFresh && it.state != inRedo {
+		if _, ok := it.mayStart(); ok || it.state != inFresh && it.state != inRedo {
 			return it.seq
 		}
 	}
-	if blocked != m.backlog.fresh.blocked.n+m.backlog.redo.blocked.n+m.backlog.owing.blocked.n {
+	if blocked != m.backlog.fresh.blocked.n+m.backlog.redo.blocked.n+m.backlog.redoWithToken.blocked.n {
 		panic("blocked items are not counted right")
 	}
 	return 0
@@ -20,5 +20,5 @@ func (m *Machine) Overlooked() (seq uint64) {
 
 // Able returns the number of waiting items that are not blocked, which an event may check.
 func (m *Machine) Able() int {
-	return m.backlog.fresh.able.len() + m.backlog.redo.able.len() + m.backlog.owing.able.len()
+	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() + m.backlog.redoWithToken.ready.len()
 }

@@ -38,7 +38,7 @@ type bucketGate struct {
 
 const (
 	burst     = 0.1  // capacity of the bucket, in seconds of tokens
-	leastLeft = 1e-6 // fraction of a token that counts as none
+	minTokens = 1e-6 // fraction of a token that counts as none
 )
 
 // newBucketGate returns a bucketGate, or nil if there is no limit.
@@ -61,20 +61,20 @@ func (l Limit) slots() gate {
 	if l.Concurrency == 0 {
 		return nil
 	}
-	return &slots{label: gateConcurrency, most: l.Concurrency}
+	return &slots{label: gateConcurrency, limit: l.Concurrency}
 }
 
 func (g *bucketGate) name() string { return g.label }
 
 func (g *bucketGate) room(now time.Duration) int {
-	if g.bucket.Tokens(now) < leastLeft/2 {
+	if g.bucket.Tokens(now) < minTokens/2 {
 		return 0
 	}
 	return 1 // room is called again after each start
 }
 
 func (g *bucketGate) next(now time.Duration) (time.Duration, bool) {
-	wait := g.bucket.Wait(now, leastLeft)
+	wait := g.bucket.Wait(now, minTokens)
 	return now + wait, wait > 0
 }
 
@@ -87,17 +87,17 @@ func (g *bucketGate) started(now time.Duration, a *attempt) (timed bool) {
 // slots bounds attempts in flight, overdue ones included.
 type slots struct {
 	fixed
-	label       string
-	most, taken int // most 0: there is no bound
+	label        string
+	limit, taken int // most 0: there is no bound
 }
 
 func (g *slots) name() string { return g.label }
 
 func (g *slots) room(time.Duration) int {
-	if g.most == 0 {
+	if g.limit == 0 {
 		return unlimited
 	}
-	return max(0, g.most-g.taken)
+	return max(0, g.limit-g.taken)
 }
 
 func (g *slots) started(time.Duration, *attempt) bool {

@@ -26,26 +26,26 @@ type limiter struct {
 }
 
 const (
-	rateSlots   = 10
-	rateSlot    = time.Second / rateSlots
-	rateBeta    = 0.7
-	rateCubic   = 0.4
-	rateBelow   = 0.99 // of the ceiling is the rate until retest has passed
-	rateAhead   = 2.0  // maximum rate, as a multiple of the delivered rate
-	rateLeast   = 0.5
-	rateFew     = 5 // least deliveries in the last second from which the rate is known
-	rateRetest  = time.Minute
-	rateLongest = 10 * time.Minute
-	rateAlike   = 0.8         // a refusal at this share of the ceiling or more confirms the ceiling
-	rateSpan    = time.Second // period in which receivers count attempts
-	rateOutage  = 2500 * time.Millisecond
-	rateChance  = 0.15 // share of random refusals from which refusals say nothing about a rate
-	rateForget  = 2.0  // multiple of the ceiling that, if not refused, ends the limit
+	rateSlots         = 10
+	rateSlot          = time.Second / rateSlots
+	rateBeta          = 0.7
+	rateCubic         = 0.4
+	rateBelow         = 0.99 // of the ceiling is the rate until retest has passed
+	rateAhead         = 2.0  // maximum rate, as a multiple of the delivered rate
+	minRate           = 0.5
+	minRateDeliveries = 5 // least deliveries in the last second from which the rate is known
+	rateRetest        = time.Minute
+	maxRateRetest     = 10 * time.Minute
+	rateAlike         = 0.8         // a refusal at this share of the ceiling or more confirms the ceiling
+	rateSpan          = time.Second // period in which receivers count attempts
+	rateOutage        = 2500 * time.Millisecond
+	rateChance        = 0.15 // share of random refusals from which refusals say nothing about a rate
+	rateForget        = 2.0  // multiple of the ceiling that, if not refused, ends the limit
 )
 
-// tell counts the delivery of an attempt sent at the time sent.
-func (r *limiter) tell(now, sent time.Duration) {
-	r.turn(now)
+// recordDelivery counts the delivery of an attempt sent at the time sent.
+func (r *limiter) recordDelivery(now, sent time.Duration) {
+	r.advance(now)
 	if c := &r.counts[r.slot%int64(len(r.counts))]; *c < math.MaxUint16 {
 		*c++
 	}
@@ -55,7 +55,7 @@ func (r *limiter) tell(now, sent time.Duration) {
 	}
 }
 
-func (r *limiter) turn(now time.Duration) {
+func (r *limiter) advance(now time.Duration) {
 	slot := int64(now / rateSlot)
 	for i := r.slot + 1; i <= slot && i <= r.slot+int64(len(r.counts)); i++ {
 		r.counts[i%int64(len(r.counts))] = 0
@@ -65,7 +65,7 @@ func (r *limiter) turn(now time.Duration) {
 
 // measured returns the number of deliveries in the last second.
 func (r *limiter) measured(now time.Duration) float64 {
-	r.turn(now)
+	r.advance(now)
 	sum := 0.0
 	for _, c := range r.counts {
 		sum += float64(c)
@@ -83,14 +83,14 @@ func (r *limiter) refused(now, sent time.Duration) {
 		return
 	}
 	at := r.measured(now)
-	if at < rateFew {
+	if at < minRateDeliveries {
 		if r.rate == 0 {
 			return // too few deliveries for a rate; the growing waits of the throttle are enough
 		}
-		at = max(at, r.ceiling/2, rateLeast)
+		at = max(at, r.ceiling/2, minRate)
 	}
 	if r.ceiling > 0 && at >= rateAlike*r.ceiling && now-r.cut >= r.retest {
-		r.retest = min(2*max(r.retest, rateRetest), rateLongest)
+		r.retest = min(2*max(r.retest, rateRetest), maxRateRetest)
 	} else {
 		r.retest = max(r.retest, rateRetest)
 	}
@@ -98,16 +98,16 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// suppose handles a worker that delivered at the rate at, then refused everything, and soon
+// assumeLimit handles a worker that delivered at the rate at, then refused everything, and soon
 // accepted batches again. Such a worker limits the number per second without answering 429. Its
 // count no longer includes the refused attempts.
-func (r *limiter) suppose(now time.Duration, at float64) {
+func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate
 		r.rate, r.ceiling, r.nextStart = 0, 0, 0
 		return
 	case r.ceiling > 0:
-		r.retest = min(2*max(r.retest, rateRetest), rateLongest)
+		r.retest = min(2*max(r.retest, rateRetest), maxRateRetest)
 	default:
 		r.retest = max(r.retest, rateRetest)
 	}
@@ -125,17 +125,17 @@ func (r *limiter) paced(now time.Duration) float64 {
 	since := (now - r.cut).Seconds()
 	k := math.Cbrt(r.ceiling * (1 - rateBeta) / rateCubic)
 	if since < k {
-		return max(rateLeast, min(top, r.ceiling-rateCubic*math.Pow(k-since, 3)))
+		return max(minRate, min(top, r.ceiling-rateCubic*math.Pow(k-since, 3)))
 	}
 	held := r.retest.Seconds() + k
 	if since < held {
-		return max(rateLeast, top)
+		return max(minRate, top)
 	}
-	return max(rateLeast, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
+	return max(minRate, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
 }
 
-// space sets the earliest start of the next attempt. There is no burst: unused time is lost.
-func (r *limiter) space(now time.Duration) {
+// spaceNext sets the earliest start of the next attempt. There is no burst: unused time is lost.
+func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
 		return
@@ -167,6 +167,6 @@ func (r *limiter) next(now time.Duration) (time.Duration, bool) {
 }
 
 func (r *limiter) started(now time.Duration, _ *attempt) (timed bool) {
-	r.space(now)
+	r.spaceNext(now)
 	return r.shut(now)
 }

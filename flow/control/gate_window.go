@@ -18,7 +18,7 @@ type windowGate struct {
 	starter window.Starter // nil if the window has no start-up
 	byCost  bool
 	est     *estimator // of the lane
-	said    said
+	cached  windowCache
 
 	load load
 	all  *load // of all lanes
@@ -42,9 +42,9 @@ func (d *load) remove(cost float64) {
 	}
 }
 
-// said caches the state of a window between updates of the window, because calling the window
-// several times per delivery would be slow.
-type said struct {
+// windowCache caches the state of a window between updates of the window, because calling the
+// window several times per delivery would be slow.
+type windowCache struct {
 	limit    float64       // at least 1
 	base     time.Duration // 0: not measured, or not known yet
 	epoch    uint32
@@ -57,13 +57,13 @@ func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
 	g.drain.prober, _ = w.(window.Prober)
 	g.leased, _ = w.(window.Leased)
 	g.starter, _ = w.(window.Starter)
-	g.hear()
+	g.refresh()
 	return g
 }
 
-// hear updates the cached state. It must be called after each update of the window.
-func (g *windowGate) hear() {
-	s := &g.said
+// refresh updates the cached state. It must be called after each update of the window.
+func (g *windowGate) refresh() {
+	s := &g.cached
 	s.limit, s.epoch = max(1, g.Limit()), g.Epoch()
 	if g.drain.prober != nil {
 		s.base = g.drain.prober.Base()
@@ -80,7 +80,7 @@ func (g *windowGate) hear() {
 func (g *windowGate) discard(now time.Duration) {
 	if d, ok := g.Window.(window.Discarder); ok {
 		d.Discard(now)
-		g.hear()
+		g.refresh()
 	}
 }
 
@@ -94,9 +94,9 @@ func (g *windowGate) name() string {
 // room returns the number of items of mean cost for which the window has room. One item in flight
 // is always allowed.
 func (g *windowGate) room(now time.Duration) int {
-	limit := g.said.limit
+	limit := g.cached.limit
 	switch {
-	case g.said.ends > 0 && now >= g.said.ends:
+	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)
 	case !g.byCost || g.est.mean <= 0:
 		return max(0, int(limit)-g.load.n)
@@ -110,7 +110,7 @@ func (g *windowGate) room(now time.Duration) int {
 
 // started gives a a place in the window, unless its item is set apart.
 func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
-	if !a.apart {
+	if !a.ofSuspect {
 		a.placed = true
 		g.load.add(a.cost)
 		g.all.add(a.cost)

@@ -8,14 +8,14 @@ import "slices"
 type use uint8
 
 const (
-	forItem    use = 1 << iota // an item in its turn
-	forProbe                   // probe of the lane's breaker
-	forScout                   // probe of the global backoff
-	forSuspect                 // attempt of a suspect, without a place in the window
-	forFirst                   // first item of an Ordered lane's next run
-	forLoad                    // an item in its turn, at gates that bound the lane's load
-	forAll     = forItem | forProbe | forScout | forSuspect | forFirst
-	withoutWin = forLoad | forProbe | forScout | forSuspect | forFirst
+	forItem        use = 1 << iota // an item in its turn
+	forProbe                       // probe of the lane's breaker
+	forGlobalProbe                 // probe of the global backoff
+	forSuspect                     // attempt of a suspect, without a place in the window
+	forFirst                       // first item of an Ordered lane's next run
+	forLoad                        // an item in its turn, at gates that bound the lane's load
+	forAll         = forItem | forProbe | forGlobalProbe | forSuspect | forFirst
+	withoutWin     = forLoad | forProbe | forGlobalProbe | forSuspect | forFirst
 )
 
 // gateKinds lists all gates, in the order in which they are checked. A gate of a lane, or one
@@ -34,25 +34,25 @@ var gateKinds = []struct {
 	{name: gateBreaker, asked: forItem, lane: newBreakerGate},
 	{
 		name: gateStandby, asked: forItem | forProbe | forSuspect | forFirst, lane: newStandbyGate,
-		means: "it is used when the sinks before it are down",
+		means: "it is used only while the sinks before it are down",
 	},
 	{name: gateThrottle, asked: forAll, lane: func(_ *lanes, l *lane) gate { return &l.throttle }},
 	{name: gateRate, asked: forAll, lane: func(_ *lanes, l *lane) gate { return &l.limit }},
 	{
 		name: gateQuota, asked: forAll,
-		means:  "it gets as many records a second as the configured limit allows",
+		means:  "it receives the configured maximum of records per second",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.quota() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.quota() },
 	},
 	{
 		name: gateBytes, asked: forAll,
-		means:  "it gets as many bytes a second as the configured limit allows",
+		means:  "it receives the configured maximum of bytes per second",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.bytes() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.bytes() },
 	},
 	{
 		name: gateConcurrency, asked: forAll,
-		means:  "as many batches are in flight as the configured limit allows",
+		means:  "the configured maximum of batches is in flight",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.slots() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.slots() },
 	},
@@ -67,27 +67,27 @@ var gateKinds = []struct {
 	{name: gateWindow, asked: forLoad | forFirst, lane: func(_ *lanes, l *lane) gate { return &l.win }},
 	{name: gateWindow, asked: forLoad | forFirst, lane: newLevelGate},
 	{name: gateWindow, asked: forItem | forProbe | forSuspect, lane: func(_ *lanes, l *lane) gate {
-		return &condition{label: gateWindow, shut: func() bool { return l.part.paused }}
+		return &condition{label: gateWindow, shut: func() bool { return l.groupState.paused }}
 	}},
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
 	{
 		name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() },
-		means: "as many batches as may wait for another attempt do; " +
-			"nothing is read until one of them is delivered",
+		means: "the maximum of batches waits for another attempt; " +
+			"no data is read until one of them is delivered",
 	},
 	{
 		name: gateOrder, binds: func(m *Machine) bool { return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0 },
-		means: "what waits has to keep its place behind what is in flight",
+		means: "waiting batches must keep their order behind the batches in flight",
 	},
 	{
-		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.short },
-		means: "what failed waits until it may be sent again: of late too much failed for what was delivered",
+		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.awaited },
+		means: "failed batches wait for the retry budget: recently too many attempts failed for the number of deliveries",
 	},
 	{
-		name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.on },
-		means: "it has room, but what waits is expected to be done sooner by a faster worker, " +
-			"as soon as one has room",
+		name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.active },
+		means: "it has room, but a faster worker is expected to finish the waiting batches sooner, " +
+			"as soon as it has room",
 	},
 }
 
@@ -132,8 +132,8 @@ func GateMeans(name string) string {
 	return ""
 }
 
-// share makes the gates that all lanes share.
-func (ls *lanes) share() {
+// addSharedGates makes the gates that all lanes share.
+func (ls *lanes) addSharedGates() {
 	for _, k := range gateKinds {
 		if k.shared == nil {
 			continue
@@ -144,8 +144,8 @@ func (ls *lanes) share() {
 	}
 }
 
-// guard makes the gates of l.
-func (ls *lanes) guard(l *lane) {
+// addLaneGates makes the gates of l.
+func (ls *lanes) addLaneGates(l *lane) {
 	for _, k := range gateKinds {
 		if k.lane == nil {
 			continue

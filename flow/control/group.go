@@ -35,27 +35,27 @@ type group struct {
 	batches bool          // the limit of win counts items instead of cost
 	drain   drain
 	mean    float64 // mean cost of an item
-	most    int     // items that may be in flight
+	limit   int     // items that may be in flight
 	unit    float64 // cost that counts as one item; 0: items are counted
 	// cost in flight from which there is no room for another item, if items are not counted
 	full  float64
 	since time.Duration // attempts sent earlier do not count for win
 
-	likeness likeness
+	correlation correlation
 
-	phase   phase
-	want    time.Duration // when the next experiment may begin
-	rest    time.Duration // last interval between experiments, which doubles
-	began   time.Duration
-	settled bool          // nearly all in-flight batches of paused lanes have returned
-	from    time.Duration // attempts sent earlier do not count for the phase
-	ends    time.Duration // latest end of the phase
-	out     int           // attempts of paused lanes that are still in flight
-	few     int           // value of out from which they no longer matter
-	n       int           // samples of the phase
-	slack   int           // samples of the experiment taken when not every lane was full
-	change  change        // of the consecutive experiments with the same result
-	agreed  int           // number of these experiments
+	phase          phase
+	nextAt         time.Duration // when the next experiment may begin
+	interval       time.Duration // last interval between experiments, which doubles
+	began          time.Duration
+	drained        bool          // nearly all in-flight batches of paused lanes have returned
+	from           time.Duration // attempts sent earlier do not count for the phase
+	ends           time.Duration // latest end of the phase
+	pausedInFlight int           // attempts of paused lanes that are still in flight
+	drainedFrom    int           // value of out from which they no longer matter
+	n              int           // samples of the phase
+	notFull        int           // samples of the experiment taken when not every lane was full
+	change         change        // of the consecutive experiments with the same result
+	agreed         int           // number of these experiments
 }
 
 // phase is a phase of an experiment.
@@ -75,7 +75,7 @@ const (
 	groupSamples = 128
 	// minimum limit of the group, or one batch for each open lane if there are fewer. That many in
 	// flight keep a nearby server busy.
-	groupLeast = 10
+	minGroupLimit = 10
 	// elasticity below which an experiment ends at once: three times its standard error
 	groupClear   = 0.15
 	groupShared  = 0.25 // least elasticity of lanes that share; two sharing senders see 0.4 each
@@ -84,23 +84,23 @@ const (
 	groupDrained = 4    // paused lanes have drained when 1/groupDrained of their attempts is left
 	groupSlack   = 16   // one of this many samples may be taken when not every lane is full
 
-	groupRest    = 10 * time.Second // interval between experiments, doubled each time
-	groupLongest = 10 * time.Minute // maximum of the interval
+	groupInterval    = 10 * time.Second // interval between experiments, doubled each time
+	maxGroupInterval = 10 * time.Minute // maximum of the interval
 	// minimum interval, as a multiple of the last experiment's duration: experiments take up to 1 %
 	groupCost   = 50
-	groupLook   = time.Second
+	groupRetry  = time.Second
 	groupRounds = 20 // maximum duration of a phase, in round trips
-	groupMost   = 30 * time.Second
+	maxPhase    = 30 * time.Second
 )
 
 // change is a weighted sum of changes of the logarithms of the round trip and the amount in flight.
-type change struct{ rtt, flying, weight float64 }
+type change struct{ rtt, inFlight, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
-	if math.Abs(c.flying) < groupMoved*c.weight || c.weight == 0 {
+	if math.Abs(c.inFlight) < groupMoved*c.weight || c.weight == 0 {
 		return 0, false
 	}
-	return c.rtt / c.flying, true
+	return c.rtt / c.inFlight, true
 }
 
 // observation holds a lane's measurements in a phase: sums of logarithms.
@@ -123,11 +123,11 @@ func (g *group) room() int {
 	case g.win == nil:
 		return math.MaxInt
 	case g.unit == 0:
-		return g.most - g.lanes.load.n
+		return g.limit - g.lanes.load.n
 	case g.lanes.load.n == 0:
-		return max(g.most, 1)
+		return max(g.limit, 1)
 	}
-	return int(float64(g.most) - g.lanes.load.cost/g.unit + 1e-6)
+	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
 }
 
 // isFull reports whether room is 0 or less.
@@ -136,7 +136,7 @@ func (g *group) isFull() bool {
 	case g.win == nil, g.lanes.load.n == 0:
 		return false
 	case g.unit == 0:
-		return g.lanes.load.n >= g.most
+		return g.lanes.load.n >= g.limit
 	}
 	return g.lanes.load.cost > g.full
 }
@@ -148,13 +148,13 @@ func (g *group) bound(open int) {
 	}
 	limit := max(1, g.win.Limit())
 	if !g.drain.on {
-		limit = max(limit, min(float64(open), groupLeast))
+		limit = max(limit, min(float64(open), minGroupLimit))
 	}
-	g.most, g.unit = int(limit), g.mean
+	g.limit, g.unit = int(limit), g.mean
 	if g.batches {
 		g.unit = 0
 	}
-	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
+	g.full = (float64(g.limit) - 1 + 1e-6) * g.unit
 }
 
 // observe records a delivery in time, after rtt seconds. s is the sample for the lane's window;
@@ -166,15 +166,15 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	}
 	g.mean += groupMean * (a.cost - g.mean)
 	if g.win != nil && a.sent >= g.since {
-		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
+		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
 		g.win.OnSample(*s)
-		g.probe(a.crowded)
+		g.probe(a.groupLimited)
 		g.bound(g.lanes.open)
 	}
 	switch {
 	case g.phase != noPhase:
 		g.compareIn(a, rtt, full)
-	case g.cfg.Shared && full && g.alike(a.lane, rtt) != (g.win != nil) && g.now >= g.want:
+	case g.cfg.Shared && full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) && g.now >= g.nextAt:
 		g.beginExperiment()
 	}
 }
@@ -210,7 +210,7 @@ func (g *group) meanRoundTrip() time.Duration {
 // beginExperiment begins an experiment if at least half of the lanes, and two, have windows that
 // measure and are past their start-up.
 func (g *group) beginExperiment() {
-	g.want = g.now + groupLook
+	g.nextAt = g.now + groupRetry
 	ready := 0
 	for _, l := range g.lanes.up {
 		if l.open && l.est.known && l.win.drain.prober != nil &&
@@ -222,16 +222,16 @@ func (g *group) beginExperiment() {
 		return
 	}
 	for _, l := range g.lanes.up {
-		l.part.seen = [2]observation{}
+		l.groupState.seen = [2]observation{}
 		g.lanes.endProbe(l)
 	}
-	g.phase, g.began, g.n, g.slack = wholePhase, g.now, 0, 0
+	g.phase, g.began, g.n, g.notFull = wholePhase, g.now, 0, 0
 	g.from = g.now
 	g.limitPhase()
 }
 
 func (g *group) limitPhase() {
-	g.ends = g.now + min(max(groupLook, groupRounds*g.meanRoundTrip()), groupMost)
+	g.ends = g.now + min(max(groupRetry, groupRounds*g.meanRoundTrip()), maxPhase)
 	g.lanes.timer.dirty = true
 }
 
@@ -243,28 +243,28 @@ func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 		return
 	}
 	if !full {
-		if g.slack++; g.slack > groupSamples/groupSlack {
+		if g.notFull++; g.notFull > groupSamples/groupSlack {
 			g.endExperiment(false) // the load limits the amount in flight, not the windows
 			return
 		}
 	}
-	if g.phase != wholePhase && !g.settled {
-		if l.part.paused {
-			g.out--
+	if g.phase != wholePhase && !g.drained {
+		if l.groupState.paused {
+			g.pausedInFlight--
 		}
-		if g.settled = g.out <= g.few; g.settled {
+		if g.drained = g.pausedInFlight <= g.drainedFrom; g.drained {
 			g.from = g.now
 		}
 		return
 	}
-	if a.sent < g.from || l.part.paused || l.at < 0 {
+	if a.sent < g.from || l.groupState.paused || l.at < 0 {
 		return
 	}
-	o := &l.part.seen[0]
+	o := &l.groupState.seen[0]
 	if g.phase != wholePhase {
-		o = &l.part.seen[1]
+		o = &l.groupState.seen[1]
 	}
-	o.add(rtt, a.ahead, a.together)
+	o.add(rtt, a.ahead, a.totalCost)
 	if g.n++; g.n >= groupSamples {
 		g.nextPhase()
 	}
@@ -291,14 +291,14 @@ func (g *group) nextPhase() {
 
 // pauseHalf begins phase p, in which every second lane pauses.
 func (g *group) pauseHalf(p phase) {
-	g.phase, g.settled, g.n, g.out = p, false, 0, 0
+	g.phase, g.drained, g.n, g.pausedInFlight = p, false, 0, 0
 	for i, l := range g.lanes.up {
-		l.part.seen[1] = observation{}
-		if l.part.paused = (i%2 == 0) == (p == evenPhase); l.part.paused {
-			g.out += l.flying
+		l.groupState.seen[1] = observation{}
+		if l.groupState.paused = (i%2 == 0) == (p == evenPhase); l.groupState.paused {
+			g.pausedInFlight += l.inFlight
 		}
 	}
-	g.few = g.out / groupDrained
+	g.drainedFrom = g.pausedInFlight / groupDrained
 	g.limitPhase()
 	g.lanes.refreshAll()
 }
@@ -307,7 +307,7 @@ func (g *group) pauseHalf(p phase) {
 // the variance of the difference of two means.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
-		was, is := &l.part.seen[0], &l.part.seen[1]
+		was, is := &l.groupState.seen[0], &l.groupState.seen[1]
 		if was.n == 0 || is.n == 0 {
 			continue
 		}
@@ -315,9 +315,9 @@ func (g *group) compare() {
 		g.change.weight += w
 		g.change.rtt += w * (is.rtt/is.n - was.rtt/was.n)
 		if g.win == nil {
-			g.change.flying += w * (is.together/is.n - was.together/was.n)
+			g.change.inFlight += w * (is.together/is.n - was.together/was.n)
 		} else {
-			g.change.flying += w * (is.own/is.n - was.own/was.n)
+			g.change.inFlight += w * (is.own/is.n - was.own/was.n)
 		}
 		*is = observation{}
 	}
@@ -330,22 +330,22 @@ func (g *group) endExperiment(more bool) {
 	took := g.now - g.began
 	g.phase, g.lanes.timer.dirty = noPhase, true
 	if !paused { // the experiment has no result, and has cost nothing
-		g.want = g.now + g.jitter(groupLook, 0.75, 1.25)
+		g.nextAt = g.now + g.jitter(groupRetry, 0.75, 1.25)
 		return
 	}
 	for _, l := range g.lanes.up {
-		l.part.paused = false
+		l.groupState.paused = false
 		l.win.discard(g.now)
 	}
 	g.lanes.refreshAll()
 	e, _ := g.change.elasticity()
 	if !more || g.agreed >= groupTimes && e < groupShared {
 		g.agreed, g.change = 0, change{}
-		g.rest = min(max(2*g.rest, groupRest), groupLongest)
-		g.want = g.now + g.jitter(max(g.rest, groupCost*took), 0.75, 1.25)
+		g.interval = min(max(2*g.interval, groupInterval), maxGroupInterval)
+		g.nextAt = g.now + g.jitter(max(g.interval, groupCost*took), 0.75, 1.25)
 		return
 	}
-	g.want = g.now
+	g.nextAt = g.now
 	if g.agreed >= groupTimes {
 		g.regroup()
 	}
@@ -356,8 +356,8 @@ func (g *group) endExperiment(more bool) {
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil
-	*g = group{env: g.env, lanes: g.lanes, mean: mean, rest: groupRest}
-	g.want = g.now + g.jitter(groupRest, 0.75, 1.25)
+	*g = group{env: g.env, lanes: g.lanes, mean: mean, interval: groupInterval}
+	g.nextAt = g.now + g.jitter(groupInterval, 0.75, 1.25)
 	if !together {
 		return
 	}
@@ -368,7 +368,7 @@ func (g *group) regroup() {
 	for _, l := range g.lanes.up {
 		if l.win.Limit() > 1 { // the window has measured all lanes together instead of its worker
 			l.win.Reset(g.now)
-			l.win.hear()
+			l.win.refresh()
 			g.lanes.refresh(l)
 		}
 	}

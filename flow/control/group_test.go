@@ -27,11 +27,11 @@ func TestExperimentEndsByTheClock(t *testing.T) {
 	m.group.began = m.now
 	m.group.pauseHalf(evenPhase)
 	m.findGate()
-	if m.lanes.free != 2 || !m.lanes.up[0].part.paused || m.lanes.up[1].part.paused {
+	if m.lanes.free != 2 || !m.lanes.up[0].groupState.paused || m.lanes.up[1].groupState.paused {
 		t.Fatalf("%d of 4 lanes are free in an experiment, want every second", m.lanes.free)
 	}
 	at, ok := m.Wake()
-	if !ok || at > groupMost {
+	if !ok || at > maxPhase {
 		t.Fatalf("Wake = %v, %v; want the end of the phase", at, ok)
 	}
 	m.Step(Event{Now: at, Kind: Tick}, nil)
@@ -47,15 +47,15 @@ func TestElasticity(t *testing.T) {
 		{0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
 		for range 10 {
-			m.lanes.up[1].part.seen[0].add(c.before, 8, 16)
-			m.lanes.up[1].part.seen[1].add(c.after, 8, 8)
+			m.lanes.up[1].groupState.seen[0].add(c.before, 8, 16)
+			m.lanes.up[1].groupState.seen[1].add(c.after, 8, 8)
 		}
 		m.group.compare()
 		if e, ok := m.group.change.elasticity(); !ok || math.Abs(e-c.want) > 1e-9 {
 			t.Errorf("from %g to %g: elasticity %g, %v; want %g", c.before, c.after, e, ok, c.want)
 		}
 	}
-	still := change{rtt: 1, flying: 0.01, weight: 10}
+	still := change{rtt: 1, inFlight: 0.01, weight: 10}
 	if _, ok := still.elasticity(); ok {
 		t.Error("an elasticity is told though what was in flight did not change")
 	}
@@ -77,7 +77,7 @@ func TestGroupBoundsTheSum(t *testing.T) {
 	if started != 4 { // one for each lane, since each window begins at one
 		t.Errorf("%d are in flight at the beginning of a group of 4 lanes, want 4", started)
 	}
-	m.group.most = 2
+	m.group.limit = 2
 	if !m.group.isFull() || m.group.room() != -2 || m.Room() {
 		t.Errorf("4 in flight where 2 may be: full %v, room %d, Room %v", m.group.isFull(), m.group.room(), m.Room())
 	}
@@ -92,24 +92,24 @@ func TestGroupBoundsTheSum(t *testing.T) {
 func TestTurns(t *testing.T) {
 	m := machine(t, 12)
 	m.lanes.opened = 6
-	m.breakers.tries.until = outbreakFor
+	m.breakers.schedule.until = massFailureFor
 	last := time.Duration(0)
 	for i := range 8 {
-		at := m.breakers.turn(Retryable, i < 6)
-		want := min(probeBase<<i, probeTurn)
+		at := m.breakers.nextProbeAt(Retryable, i < 6)
+		want := min(probeBase<<i, maxProbeWaitSeveral)
 		if d := at - last; d > want || d < want*3/4 {
 			t.Errorf("turn %d is %v after the one before, want %v to %v", i, d, want*3/4, want)
 		}
 		last = at
 	}
 	m.now = 10 * time.Second
-	if at := m.breakers.turn(Retryable, true); at-m.now > probeBase {
+	if at := m.breakers.nextProbeAt(Retryable, true); at-m.now > probeBase {
 		t.Errorf("a lane that fails later is tried after %v, want %v at most", at-m.now, probeBase)
 	}
 	m.now = 2 * time.Minute
 	for range 20 {
-		if at := m.breakers.turn(Retryable, false); at-m.now > probeLate {
-			t.Fatalf("a lane is tried after %v, want %v at most", at-m.now, probeLate)
+		if at := m.breakers.nextProbeAt(Retryable, false); at-m.now > maxProbeWait {
+			t.Fatalf("a lane is tried after %v, want %v at most", at-m.now, maxProbeWait)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestTurns(t *testing.T) {
 func TestOutbreak(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)
-		m.breakers.tries.until, m.breakers.tries.chance = outbreakFor, chance
+		m.breakers.schedule.until, m.breakers.schedule.chance = massFailureFor, chance
 		l := m.lanes.up[3]
 		m.breakers.failed(l, &attempt{lane: l}, Retryable)
 		if l.br.open != (chance == 0) {

@@ -2,11 +2,11 @@
 
 package control
 
-// timed is an element of a heap: less orders by due time, seat stores the element's index.
+// timed is an element of a heap: before orders by due time, setIndex stores the element's index.
 type timed[E any] interface {
 	comparable
 	before(E) bool
-	seat(int)
+	setIndex(int)
 }
 
 // heap is a binary heap of elements that know their index, so that any of them can be removed.
@@ -23,7 +23,7 @@ func (h *heap[E]) removeAt(i int) {
 	var none E
 	h.s[n] = none
 	h.s = h.s[:n]
-	e.seat(-1)
+	e.setIndex(-1)
 	if i < n {
 		if i > 0 && last.before(h.s[(i-1)/2]) {
 			h.up(i, last)
@@ -40,11 +40,11 @@ func (h *heap[E]) up(i int, e E) {
 			break
 		}
 		h.s[i] = h.s[p]
-		h.s[i].seat(i)
+		h.s[i].setIndex(i)
 		i = p
 	}
 	h.s[i] = e
-	e.seat(i)
+	e.setIndex(i)
 }
 
 func (h *heap[E]) down(i int, e E) {
@@ -60,14 +60,14 @@ func (h *heap[E]) down(i int, e E) {
 			break
 		}
 		h.s[i] = h.s[c]
-		h.s[i].seat(i)
+		h.s[i].setIndex(i)
 		i = c
 	}
 	h.s[i] = e
-	e.seat(i)
+	e.setIndex(i)
 }
 
-func (it *item) seat(i int) { it.at = i }
+func (it *item) setIndex(i int) { it.at = i }
 func (it *item) before(o *item) bool {
 	if it.due != o.due {
 		return it.due < o.due

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge configures hedges: second attempts (twins) of the item that holds the watermark, the oldest
-// unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at its
-// worker, and longer than twice the expected time of another worker. That worker gets the hedge
+// Hedge configures hedges: second attempts (hedges) of the item that holds the watermark, the
+// oldest unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at
+// its worker, and longer than twice the expected time of another worker. That worker gets the hedge
 // (Dean and Barroso, The Tail at Scale, 2013).
 //
 // Both attempts may deliver. So hedging suits only receivers that accept a second copy without
@@ -21,8 +21,9 @@ import (
 // A delivery by the hedge settles the item. The first attempt then continues, because its end is a
 // sample of its worker's time. A delivery by the first attempt cancels the hedge.
 type Hedge struct {
-	Share float64 // maximum ratio of twins to other attempts, 0 to 1; 0: none. The engine uses 0.02
-	Least int     // known round trips of a worker before its attempts may be hedged; 0 means 20
+	// maximum ratio of hedges to other attempts, 0 to 1; 0 means no hedges. The engine uses 0.02.
+	Share float64
+	Least int // known round trips of a worker before its attempts may be hedged; 0 means 20
 }
 
 func (h Hedge) withDefaults() (Hedge, error) {
@@ -38,7 +39,7 @@ func (h Hedge) withDefaults() (Hedge, error) {
 }
 
 const (
-	hedgeLeast  = 10 * time.Millisecond // minimum age of a hedged attempt
+	minHedgeAge = 10 * time.Millisecond // minimum age of a hedged attempt
 	hedgeSpeed  = 2                     // minimum age, in expected times of the other worker
 	tailShare   = 0.99                  // share of a worker's round trips that are below its tail
 	tailStep    = 0.25                  // relative step of the tail
@@ -78,12 +79,12 @@ func (t *attempts) observe(l *lane, normal time.Duration) {
 	l.est.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, t.cfg.Hedge.Least)
 }
 
-// held returns the attempt that holds the watermark, if it may be hedged, and the earliest time of
-// its twin.
-func (t *attempts) held() (a *attempt, at time.Duration) {
+// hedgeCandidate returns the attempt that holds the watermark, if it may be hedged, and the
+// earliest time of its hedge.
+func (t *attempts) hedgeCandidate() (a *attempt, at time.Duration) {
 	it := t.backlog.items.oldest
 	if t.cfg.Hedge.Share == 0 || t.lanes.policy.binds || it == nil || it.state != inFlight ||
-		len(it.running) != 1 || it.number > 1 || it.keyed() || it.fate != undecided ||
+		len(it.running) != 1 || it.number > 1 || it.keyed() || it.decision != undecided ||
 		it.account.suspect || it.account.piece || it.account.deaths > 0 {
 		return nil, 0
 	}
@@ -95,18 +96,18 @@ func (t *attempts) held() (a *attempt, at time.Duration) {
 	if e := &a.lane.est; e.b > 0 && e.expected(e.mean) > 0 {
 		wait *= e.expected(a.cost) / e.expected(e.mean)
 	}
-	return a, max(a.sent+max(toDuration(wait), hedgeLeast), a.hedgeAt)
+	return a, max(a.sent+max(toDuration(wait), minHedgeAge), a.hedgeAt)
 }
 
-// allows reports whether Share allows one more twin.
+// allows reports whether Share allows one more hedge.
 func (h *Hedge) allows(c *counts) bool {
 	return float64(c.hedged+1) <= h.Share*float64(c.sent-c.hedged)
 }
 
-// hedge starts a twin of the attempt that holds the watermark, if one is due and a lane is fast
+// hedge starts a hedge of the attempt that holds the watermark, if one is due and a lane is fast
 // enough.
 func (t *attempts) hedge(out []Command) []Command {
-	a, at := t.held()
+	a, at := t.hedgeCandidate()
 	if a == nil || t.now < at || t.lanes.free == 0 || t.backlog.fresh.len() > 0 ||
 		!t.cfg.Hedge.allows(&t.counts) {
 		return out
@@ -128,16 +129,16 @@ func (t *attempts) hedge(out []Command) []Command {
 		return out
 	}
 	t.counts.hedged++
-	out = t.start(a.item, best, Twin, out)
-	t.last.twin = true
+	out = t.start(a.item, best, HedgeAttempt, out)
+	t.last.isHedge = true
 	return out
 }
 
-// hedgeAt returns the time at which a twin may be due, and false if none is expected.
+// hedgeAt returns the time at which a hedge may be due, and false if none is expected.
 func (t *attempts) hedgeAt() (at time.Duration, ok bool) {
 	if t.cfg.Hedge.Share == 0 || t.lanes.global.active || t.lanes.free == 0 || !t.cfg.Hedge.allows(&t.counts) {
 		return 0, false
 	}
-	a, at := t.held()
+	a, at := t.hedgeCandidate()
 	return at, a != nil && at > t.now
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// twins checks the start of a hedge against the documented rules.
+// hedges checks the start of a hedge against the documented rules.
 func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
 	w.t.Helper()
-	if c.Why != control.Twin {
+	if c.Reason != control.HedgeAttempt {
 		return
 	}
 	w.hedged++

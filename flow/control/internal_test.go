@@ -13,8 +13,8 @@ func TestTimeoutIsRFC6298(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		var e estimator
-		if e.rto(1, leastRTO) != time.Second {
-			t.Fatalf("before the first sample the timeout is %v, want 1 s", e.rto(1, leastRTO))
+		if e.rto(1, minRTO) != time.Second {
+			t.Fatalf("before the first sample the timeout is %v, want 1 s", e.rto(1, minRTO))
 		}
 		var srtt, rttvar float64
 		mean := 0.05 + rnd.Float64()
@@ -28,7 +28,7 @@ func TestTimeoutIsRFC6298(t *testing.T) {
 			}
 			e.sample(r, 3)
 			want := min(max(srtt+max(4*rttvar, srtt), 0.2), 60)
-			if got := e.rto(3, leastRTO).Seconds(); math.Abs(got-want) > 1e-6*want {
+			if got := e.rto(3, minRTO).Seconds(); math.Abs(got-want) > 1e-6*want {
 				t.Fatalf("after sample %d the timeout is %v s, want %v s", i, got, want)
 			}
 		}
@@ -38,35 +38,35 @@ func TestTimeoutIsRFC6298(t *testing.T) {
 func TestTimeoutDoubles(t *testing.T) {
 	var e estimator
 	e.sample(0.1, 1) // 0.1 + 4*0.05 s
-	if e.rto(1, leastRTO) != 300*time.Millisecond {
-		t.Fatalf("timeout %v, want 300ms", e.rto(1, leastRTO))
+	if e.rto(1, minRTO) != 300*time.Millisecond {
+		t.Fatalf("timeout %v, want 300ms", e.rto(1, minRTO))
 	}
 	e.double(5*time.Second, time.Second)
 	e.double(5*time.Second, 2*time.Second) // sent before the last doubling: no effect
-	if e.rto(1, leastRTO) != 600*time.Millisecond {
-		t.Errorf("timeout %v after one loss, want 600ms", e.rto(1, leastRTO))
+	if e.rto(1, minRTO) != 600*time.Millisecond {
+		t.Errorf("timeout %v after one loss, want 600ms", e.rto(1, minRTO))
 	}
 	e.double(7*time.Second, 6*time.Second)
-	if e.rto(1, leastRTO) != 1200*time.Millisecond {
-		t.Errorf("timeout %v after a second loss, want 1.2s", e.rto(1, leastRTO))
+	if e.rto(1, minRTO) != 1200*time.Millisecond {
+		t.Errorf("timeout %v after a second loss, want 1.2s", e.rto(1, minRTO))
 	}
 	for i := range 40 {
 		e.double(time.Duration(10+2*i)*time.Second, time.Duration(9+2*i)*time.Second)
 	}
-	if e.rto(1, leastRTO) != time.Minute {
-		t.Errorf("timeout %v, want at most a minute", e.rto(1, leastRTO))
+	if e.rto(1, minRTO) != time.Minute {
+		t.Errorf("timeout %v, want at most a minute", e.rto(1, minRTO))
 	}
 	e.shift = 0
 	var fast estimator
 	fast.sample(0.001, 1)
-	if fast.rto(1, leastRTO) != 200*time.Millisecond {
-		t.Errorf("timeout %v, want at least 200ms", fast.rto(1, leastRTO))
+	if fast.rto(1, minRTO) != 200*time.Millisecond {
+		t.Errorf("timeout %v, want at least 200ms", fast.rto(1, minRTO))
 	}
-	if got := fast.rto(1, leastBusyRTO); got != 800*time.Millisecond {
+	if got := fast.rto(1, minBusyRTO); got != 800*time.Millisecond {
 		t.Errorf("timeout %v on a busy machine, want at least 800ms", got)
 	}
-	if fast.spurious(); fast.rto(1, leastRTO) != 200*time.Millisecond {
-		t.Errorf("timeout %v after a late answer, want 200ms still", fast.rto(1, leastRTO))
+	if fast.spurious(); fast.rto(1, minRTO) != 200*time.Millisecond {
+		t.Errorf("timeout %v after a late answer, want 200ms still", fast.rto(1, minRTO))
 	}
 }
 
@@ -86,7 +86,7 @@ func TestSizeNormalised(t *testing.T) {
 	if math.Abs(small/large-1) > 0.02 {
 		t.Errorf("normalised round trips %v and %v, want equal", small, large)
 	}
-	if d := e.rto(1000, leastRTO); d < 2*time.Second || d > 2100*time.Millisecond {
+	if d := e.rto(1000, minRTO); d < 2*time.Second || d > 2100*time.Millisecond {
 		t.Errorf("timeout of a large item is %v, want just above twice its 1.01 s", d)
 	}
 }

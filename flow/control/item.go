@@ -14,26 +14,26 @@ import (
 type itemState uint8
 
 const (
-	isFree   itemState = iota
-	inFresh            // waits, never sent
-	inRedo             // waits for its next attempt
-	inDelay            // waits until due
-	inApart            // waits until due among the suspects
-	inFlight           // waits only for the end of its attempts
-	inHands            // is being cut or buried, or receives its pieces
-	isDone             // settled, or replaced by its pieces; attempts may still run
+	isFree     itemState = iota
+	inFresh              // waits, never sent
+	inRedo               // waits for its next attempt
+	inDelay              // waits until due
+	inSuspects           // waits until due among the suspects
+	inFlight             // waits only for the end of its attempts
+	isPending            // is being cut or dead-lettered, or receives its pieces
+	isDone               // settled, or replaced by its pieces; attempts may still run
 )
 
-// fate is the decision about an item that takes effect when none of its attempts runs.
+// decision is the decision about an item that takes effect when none of its attempts runs.
 //
-//	undecided --reject--> refused --acquit--> undecided
+//	undecided --reject--> refused --retryPiece--> undecided
 //	undecided, refused --withdraw--> withdrawn
-type fate uint8
+type decision uint8
 
 const (
-	undecided fate = iota // it is sent again
-	refused               // it is cut or buried
-	withdrawn             // it settles undelivered
+	undecided decision = iota // it is sent again
+	refused                   // it is cut or dead-lettered
+	withdrawn                 // it settles undelivered
 )
 
 // item is one item from its Offer or Piece event until it has settled and none of its attempts
@@ -61,20 +61,20 @@ type item struct {
 
 // past is the history of an item so far. It holds no pointers, so that clearing it is cheap.
 type past struct {
-	state   itemState
-	counted bool // in replay.started: sent at least once, so that a crash may repeat it
-	blocked bool // see queue
-	holds   bool // counted in backlog.holding
-	fate    fate
-	poison  bool   // refused because of its account
-	waited  bool   // has waited, so that a lane that failed it may get its next attempt
-	charged bool   // its next attempt takes a token of the budget
-	short   bool   // has waited for that token
-	number  uint32 // attempts so far
-	account account
-	cut     division
+	state       itemState
+	counted     bool // in replay.started: sent at least once, so that a crash may repeat it
+	blocked     bool // see queue
+	holds       bool // counted in backlog.holding
+	decision    decision
+	poison      bool   // refused because of its account
+	waited      bool   // has waited, so that a lane that failed it may get its next attempt
+	needsToken  bool   // its next attempt takes a token of the budget
+	awaitsToken bool   // has waited for that token
+	number      uint32 // attempts so far
+	account     account
+	cut         division
 
-	heldTill time.Duration // end of its hold; 0: not held yet
+	heldUntil time.Duration // end of its hold; 0: not held yet
 
 	due   time.Duration
 	at    int // index in the heap in which it waits
@@ -193,7 +193,7 @@ func (b *backlog) finish(it *item) {
 	it.state = isDone
 	b.items.remove(it)
 	if it.account.suspect {
-		b.apart.suspects--
+		b.suspects.unsettled--
 	}
 	b.unlink(it)
 	b.release(it)
@@ -216,9 +216,9 @@ func (b *backlog) leave(it *item) {
 		b.queueOf(it).remove(it)
 	case inDelay:
 		b.delayed.removeAt(it.at)
-	case inApart:
-		b.apart.remove(it)
+	case inSuspects:
+		b.suspects.remove(it)
 	}
 	b.retrying.remove(it)
-	b.lanes.unfirst(it)
+	b.lanes.clearFirst(it)
 }

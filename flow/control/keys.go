@@ -8,7 +8,7 @@ import "slices"
 type keyState struct {
 	key        uint32
 	head, tail *keyNode
-	flying     int   // items with an attempt in flight
+	inFlight   int   // items with an attempt in flight
 	holder     *lane // lane of the items in flight
 	// an item failed while others are in flight: no item starts until all have returned
 	interrupted bool
@@ -70,7 +70,7 @@ func (b *backlog) unlink(it *item) {
 	it.holds = false
 	// The item is replaced by pieces before its attempt is concluded: it is no longer in flight.
 	if len(it.running) > 0 {
-		b.flies(it, it.running[0].lane, -1)
+		b.countInFlight(it, it.running[0].lane, -1)
 	}
 	for i := range it.nodes {
 		n := &it.nodes[i]
@@ -88,7 +88,7 @@ func (b *backlog) unlink(it *item) {
 		} else {
 			s.tail = n.prev
 		}
-		if s.head == nil && s.flying == 0 {
+		if s.head == nil && s.inFlight == 0 {
 			delete(b.keys, s.key)
 			b.freeKeys = append(b.freeKeys, s)
 		}
@@ -97,35 +97,35 @@ func (b *backlog) unlink(it *item) {
 	it.nodes = it.nodes[:0]
 }
 
-// hold records that the item has failed or is overdue, so that later items of its keys may wait
-// long.
-func (b *backlog) hold(it *item) {
+// markHolding records that the item has failed or is overdue, so that later items of its keys may
+// wait long.
+func (b *backlog) markHolding(it *item) {
 	if it.keyed() && !it.holds {
 		it.holds = true
 		b.holding++
 	}
 }
 
-// behind returns the new items that are out of turn while failed items hold keys. They count
-// against Config.Waiting instead of Config.Ahead, so that the machine still requests items of other
-// keys.
-func (b *backlog) behind() (a amount) {
+// blockedByFailed returns the new items that are out of turn while failed items hold keys. They
+// count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
+// other keys.
+func (b *backlog) blockedByFailed() (a amount) {
 	if b.holding > 0 {
 		a = b.fresh.blocked
 	}
 	return a
 }
 
-// flies counts the item as in flight at l (delta 1), or no longer (delta -1). An item with keys has
-// at most one attempt.
-func (b *backlog) flies(it *item, l *lane, delta int) {
+// countInFlight counts the item as in flight at l (delta 1), or no longer (delta -1). An item with
+// keys has at most one attempt.
+func (b *backlog) countInFlight(it *item, l *lane, delta int) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
-		s.flying += delta
+		s.inFlight += delta
 		s.holder = l
 		switch {
-		case s.flying == 0:
+		case s.inFlight == 0:
 			s.holder, s.interrupted = nil, false
 			b.unblock(s.head.item)
 		case delta > 0 && l.limits.Ordered && n.next != nil:
@@ -137,22 +137,22 @@ func (b *backlog) flies(it *item, l *lane, delta int) {
 // interrupt prevents items of its keys from starting before those in flight have returned.
 func (it *item) interrupt() {
 	for i := range it.nodes {
-		if s := it.nodes[i].state; s.flying > 0 {
+		if s := it.nodes[i].state; s.inFlight > 0 {
 			s.interrupted = true
 		}
 	}
 }
 
-// turn reports whether the order of its keys allows the item to start now. It returns the only
+// mayStart reports whether the order of its keys allows the item to start now. It returns the only
 // permitted lane, or nil for any lane.
-func (it *item) turn() (only *lane, ok bool) {
+func (it *item) mayStart() (only *lane, ok bool) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
-		if n.prev != nil && (n.prev.item.state != inFlight || n.prev.item.fate != undecided) {
+		if n.prev != nil && (n.prev.item.state != inFlight || n.prev.item.decision != undecided) {
 			return nil, false
 		}
-		if s.flying == 0 {
+		if s.inFlight == 0 {
 			if n.prev != nil {
 				return nil, false
 			}

@@ -13,20 +13,20 @@ type lane struct {
 	limits Limits
 	win    windowGate
 
-	flying     int // attempts with a running Deliver
-	flyingCost float64
-	places     int  // further items that it may take now
-	ready      bool // its breaker needs a probe now
-	open       bool // up, and neither breaker nor throttle is shut
+	inFlight     int // attempts with a running Deliver
+	inFlightCost float64
+	places       int  // further items that it may take now
+	ready        bool // its breaker needs a probe now
+	open         bool // up, and neither breaker nor throttle is shut
 
-	outs    outs
-	refuses level
-	est     estimator
+	onTime onTimeAttempts
+	level  level
+	est    estimator
 	// time of its last answer, or of the last attempt sent while none was in flight
-	heard    time.Duration
-	failing  float64
-	used     time.Duration
-	workerID uint32 // Report.Epoch
+	lastAnswer  time.Duration
+	failureRate float64
+	lastStart   time.Duration
+	workerID    uint32 // Report.Epoch
 
 	gates    gates // including the shared gates
 	hard     slots // Limits.InFlight
@@ -34,21 +34,21 @@ type lane struct {
 	limit    limiter
 	br       breaker
 
-	part groupPart
+	groupState laneGroupState
 
 	wantOrdered bool // Limits.Ordered of the last LaneUp
 
 	run      orderedRun
-	doubts   doubts
-	stuck    stuck
+	failures laneFailures
+	hanging  hanging
 	repeated bool // the last attempt was of an item sent before
 	stats    laneStats
 }
 
 // orderedRun is the run of an Ordered lane.
 type orderedRun struct {
-	num, place uint32   // of the next attempt
-	oldest     *attempt // first of the attempts not yet concluded, in the order of their places
+	num, index uint32   // of the next attempt
+	oldest     *attempt // first of the attempts not yet concluded, in the order of their indexes
 	newest     *attempt
 	// an attempt of the run was not delivered: none starts until all have returned
 	broken bool
@@ -69,7 +69,7 @@ func (c *laneStats) fill(s *LaneStatus) {
 // reorder applies a change of Limits.Ordered if l has no running attempts. Running attempts keep
 // their rules.
 func (l *lane) reorder() {
-	if l.flying == 0 && l.run.concluded() {
+	if l.inFlight == 0 && l.run.concluded() {
 		l.limits.Ordered = l.wantOrdered
 	}
 }

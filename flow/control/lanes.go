@@ -33,16 +33,16 @@ type lanes struct {
 	probes  []*lane // lanes with a window narrowed to measure, oldest first
 	uptime  uptime
 
-	delivered  uint64 // delivered attempts
-	load       load   // attempts with a place in a window
-	flyingCost float64
+	delivered    uint64 // delivered attempts
+	load         load   // attempts with a place in a window
+	inFlightCost float64
 
 	timer gateTimer
 }
 
 func newLanes(e *env, b *blame) *lanes {
 	ls := &lanes{env: e, blame: b, policy: newPolicy(e.cfg.Dispatch, e.src)}
-	ls.share()
+	ls.addSharedGates()
 	return ls
 }
 
@@ -135,13 +135,13 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 		ls.endProbe(l)
 		l.est = estimator{}
 		l.win.Reset(ls.now)
-		l.win.hear()
+		l.win.refresh()
 	}
 	l.workerID = r.Epoch
 }
 
-// unfirst ends the wait of an Ordered lane for the item to begin its next run.
-func (ls *lanes) unfirst(it *item) {
+// clearFirst ends the wait of an Ordered lane for the item to begin its next run.
+func (ls *lanes) clearFirst(it *item) {
 	if l := it.firstOf; l != nil {
 		it.firstOf, l.run.first = nil, nil
 		ls.firsts--
@@ -156,36 +156,36 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	if !found {
 		l := &lane{num: num, at: -1, hard: slots{label: gateLimit}}
 		l.win = newWindowGate(ls.cfg.Window.New(), &l.est, &ls.load)
-		ls.guard(l)
+		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)
 	}
 	l := ls.all[i]
 	if wasDown = l.at < 0; wasDown {
-		l.used = ls.now
+		l.lastStart = ls.now
 	}
-	l.hard.most, l.wantOrdered = limits.InFlight, limits.Ordered
+	l.hard.limit, l.wantOrdered = limits.InFlight, limits.Ordered
 	l.limits.Standby = max(0, limits.Standby)
 	l.reorder()
-	ls.rank(l)
+	ls.bringUp(l)
 	ls.failover()
 	return wasDown
 }
 
-// rank adds l to the lanes that are up, if it was down.
-func (ls *lanes) rank(l *lane) {
+// bringUp adds l to the lanes that are up, if it was down.
+func (ls *lanes) bringUp(l *lane) {
 	if l.at < 0 {
 		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
 		ls.up = slices.Insert(ls.up, i, l)
 		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
-		reseat(ls.up, i)
+		reindex(ls.up, i)
 		ls.policy.changed(-1, ls.cands)
 		ls.timer.dirty = true // a lane that comes back may still be throttled
 	}
 	ls.refresh(l)
 }
 
-// reseat updates the indices of the lanes from index from on.
-func reseat(up []*lane, from int) {
+// reindex updates the indices of the lanes from index from on.
+func reindex(up []*lane, from int) {
 	for i := from; i < len(up); i++ {
 		up[i].at = i
 	}
@@ -203,22 +203,22 @@ func (ls *lanes) remove(num int32) {
 	}
 	l.br = breaker{}
 	if l.run.first != nil {
-		ls.unfirst(l.run.first)
+		ls.clearFirst(l.run.first)
 	}
 	at := l.at
 	l.at = -1
 	ls.refresh(l)
 	ls.up = slices.Delete(ls.up, at, at+1)
 	ls.cands = slices.Delete(ls.cands, at, at+1)
-	reseat(ls.up, at)
+	reindex(ls.up, at)
 	ls.policy.changed(-1, ls.cands)
-	ls.forget(l)
+	ls.prune(l)
 	ls.failover()
 }
 
-// forget removes a lane that is down, if its last attempt has been concluded.
-func (ls *lanes) forget(l *lane) {
-	if l.at >= 0 || l.flying > 0 || !l.run.concluded() {
+// prune removes a lane that is down, if its last attempt has been concluded.
+func (ls *lanes) prune(l *lane) {
+	if l.at >= 0 || l.inFlight > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := ls.find(l.num); found && ls.all[i] == l {
@@ -232,19 +232,19 @@ func (ls *lanes) find(num int32) (int, bool) {
 
 // refresh updates the room of l and its state for dispatch.
 func (ls *lanes) refresh(l *lane) {
-	ls.seats(l)
+	ls.updateRoom(l)
 	if l.at < 0 {
 		return
 	}
 	c := &ls.cands[l.at]
-	c.Known, c.Failures = l.est.known, l.failing
-	c.Mean, c.Rate, c.Service, c.Base = l.est.mean, l.est.rate, toDuration(l.est.service), l.win.said.base
+	c.Known, c.Failures = l.est.known, l.failureRate
+	c.Mean, c.Rate, c.Service, c.Base = l.est.mean, l.est.rate, toDuration(l.est.service), l.win.cached.base
 	ls.policy.changed(l.at, ls.cands)
 }
 
-// seats updates the room of l and the values for dispatch that the start of an attempt can change.
-// It does not inform dispatch.
-func (ls *lanes) seats(l *lane) {
+// updateRoom updates the room of l and the values for dispatch that the start of an attempt can
+// change. It does not inform dispatch.
+func (ls *lanes) updateRoom(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
 	case l.at < 0 || l.throttle.room(ls.now) == 0:
@@ -269,8 +269,8 @@ func (ls *lanes) seats(l *lane) {
 	}
 	c := &ls.cands[l.at]
 	c.Free, c.Full = places > 0, full
-	c.Heard, c.Used = l.heard, l.used
-	c.InFlight, c.Work = l.win.load.n, l.flyingCost-l.stuck.cost
+	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
+	c.InFlight, c.Work = l.win.load.n, l.inFlightCost-l.hanging.cost
 }
 
 // one returns 1 for true and 0 for false.
@@ -302,7 +302,7 @@ func (ls *lanes) probe(l *lane, limited bool) {
 	}
 	ls.probes = append(ls.probes, l)
 	d.begin(ls.now, l.est.smoothed())
-	l.win.hear()
+	l.win.refresh()
 }
 
 func (ls *lanes) endProbe(l *lane) {
@@ -310,7 +310,7 @@ func (ls *lanes) endProbe(l *lane) {
 		return
 	}
 	l.win.drain.end(ls.now)
-	l.win.hear()
+	l.win.refresh()
 	if i := slices.Index(ls.probes, l); i >= 0 {
 		ls.probes = slices.Delete(ls.probes, i, i+1)
 	}
@@ -322,8 +322,8 @@ type uptime struct {
 	up           bool
 }
 
-// note records whether a lane is open from now on.
-func (u *uptime) note(now time.Duration, up bool) {
+// update records whether a lane is open from now on.
+func (u *uptime) update(now time.Duration, up bool) {
 	if u.up {
 		u.total += now - u.since
 	}

@@ -24,10 +24,10 @@ type level struct {
 	n      uint
 	low    int // lowest level that is suspected; 0: none
 	// share of refusals directly after an accepted attempt, so that bursts do not count as chance
-	chance float64
-	seen   uint    // answers in chance, up to levelMany
-	calm   bool    // the last attempt was delivered
-	score  float64 // evidence of recent answers against chance (Page's cumulative sum, 1954)
+	chance        float64
+	answers       uint    // answers in chance, up to levelMany
+	lastDelivered bool    // the last attempt was delivered
+	score         float64 // evidence of recent answers against chance (Page's cumulative sum, 1954)
 
 	from   int           // the level: attempts are refused from here on; 0: unknown
 	beyond float64       // attempts refused beyond the level
@@ -45,19 +45,19 @@ type outcomeAt struct {
 const (
 	levelRecent = 64
 	// minimum share refused beyond a level, of the attempts that chance would let pass
-	levelRefuses = 0.5
-	levelSure    = 4.0 // logarithm of the odds from which a level is assumed
-	levelLeast   = 0.02
-	levelMost    = 0.95
-	levelFew     = 32  // minimum number of answers over which chance is averaged
-	levelMany    = 128 // maximum number of these answers
-	levelCut     = 3.0 // score from which a refusal narrows the window
+	levelRefuses   = 0.5
+	levelSure      = 4.0 // logarithm of the odds from which a level is assumed
+	minLevelChance = 0.02
+	maxLevelChance = 0.95
+	levelFew       = 32  // minimum number of answers over which chance is averaged
+	levelMany      = 128 // maximum number of these answers
+	levelCut       = 3.0 // score from which a refusal narrows the window
 	// multiple of chance that is added to levelSure and levelCut: with more chance failures, runs
 	// of them are longer
 	levelCaution = 8.0
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
-	levelLongest = 5 * time.Minute
+	maxLevelWait = 5 * time.Minute
 )
 
 // taken records the delivery of an attempt.
@@ -71,8 +71,8 @@ func (v *level) taken(now time.Duration, a *attempt) {
 	}
 }
 
-// within drops the level if the window's limit is below it.
-func (v *level) within(window float64) {
+// dropIfAbove drops the level if the window's limit is below it.
+func (v *level) dropIfAbove(window float64) {
 	if v.from > 0 && float64(v.from) > window+1 {
 		v.from, v.step = 0, 0
 	}
@@ -91,17 +91,17 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		}
 		v.from = min(v.from, at)
 		v.beyond++
-		v.since, v.wait = now, min(max(2*v.wait, levelWait, levelRounds*rtt), levelLongest)
+		v.since, v.wait = now, min(max(2*v.wait, levelWait, levelRounds*rtt), maxLevelWait)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
 	case v.from > 0 && v.explained():
 		v.from, v.step = 0, 0
 	}
-	if v.low == 0 || at < v.low || v.sure(v.low) <= 0 {
+	if v.low == 0 || at < v.low || v.logOdds(v.low) <= 0 {
 		v.low = at
 	}
-	if v.low > 1 && v.sure(v.low) > levelSure+v.caution() {
+	if v.low > 1 && v.logOdds(v.low) > levelSure+v.caution() {
 		wait := max(levelWait, levelRounds*rtt)
 		if v.from > 0 {
 			wait = max(wait, v.wait)
@@ -122,29 +122,29 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 func (v *level) add(a *attempt, taken bool) {
 	v.recent[v.n%levelRecent] = outcomeAt{int32(a.level), taken}
 	v.n++
-	if v.calm {
-		v.seen = min(v.seen+1, levelMany)
+	if v.lastDelivered {
+		v.answers = min(v.answers+1, levelMany)
 		share := 1.0
 		if taken {
 			share = 0
 		}
-		v.chance += (share - v.chance) / float64(max(v.seen, levelFew))
+		v.chance += (share - v.chance) / float64(max(v.answers, levelFew))
 	}
-	v.calm = taken
+	v.lastDelivered = taken
 }
 
-// forget drops the level and the answers, since the worker starts over. It keeps the share refused
+// reset drops the level and the answers, since the worker starts over. It keeps the share refused
 // by chance.
-func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
+func (v *level) reset() { *v = level{chance: v.chance, answers: v.answers} }
 
-// distressed reports whether the worker refuses more than chance explains.
-func (v *level) distressed() bool { return v.score >= v.cut() }
+// isDistressed reports whether the worker refuses more than chance explains.
+func (v *level) isDistressed() bool { return v.score >= v.cut() }
 
 func (v *level) cut() float64 { return levelCut + v.caution() }
 
-func (v *level) caution() float64 { return levelCaution * (v.byChance() - levelLeast) }
+func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLevelChance) }
 
-func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), levelMost) }
+func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
 // refusedBeyond returns the log-likelihood ratio of a refusal, for a level against chance. That of
 // a delivery is the logarithm of levelRefuses.
@@ -156,8 +156,8 @@ func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
 
-// sure returns the logarithm of the odds that refusals begin at the level from.
-func (v *level) sure(from int) float64 {
+// logOdds returns the logarithm of the odds that refusals begin at the level from.
+func (v *level) logOdds(from int) float64 {
 	var takenBelow, refusedBelow, taken, refused float64
 	for _, o := range v.recent[:min(v.n, levelRecent)] {
 		switch below := int(o.level) < from; {
@@ -174,7 +174,7 @@ func (v *level) sure(from int) float64 {
 	if takenBelow == 0 {
 		return 0
 	}
-	p := min(max((refusedBelow+0.5)/(takenBelow+refusedBelow+10), v.byChance()), levelMost)
+	p := min(max((refusedBelow+0.5)/(takenBelow+refusedBelow+10), v.byChance()), maxLevelChance)
 	return refused*refusedBeyond(p) + taken*math.Log(levelRefuses)
 }
 
@@ -213,5 +213,5 @@ func newLevelGate(_ *lanes, l *lane) gate {
 func (g *levelGate) name() string { return g.lane.win.name() }
 
 func (g *levelGate) room(now time.Duration) int {
-	return max(0, g.lane.refuses.room(now, g.lane.win.load.n-g.lane.outs.suspects))
+	return max(0, g.lane.level.room(now, g.lane.win.load.n-g.lane.onTime.lost))
 }

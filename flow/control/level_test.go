@@ -63,7 +63,7 @@ func TestChanceIsNoLevel(t *testing.T) {
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)
-	for want := 2 * levelWait; want <= levelLongest/2; want *= 2 {
+	for want := 2 * levelWait; want <= maxLevelWait/2; want *= 2 {
 		now += v.wait
 		a := &attempt{level: 6}
 		v.started(a)
@@ -91,7 +91,7 @@ func TestLevelIsTriedRarely(t *testing.T) {
 // TestOutsAgainstList compares the list of running attempts with a plain one.
 func TestOutsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
-	var o outs
+	var o onTimeAttempts
 	var plain []*attempt
 	now := time.Duration(0)
 	for range 20_000 {
@@ -109,18 +109,18 @@ func TestOutsAgainstList(t *testing.T) {
 			o.delivered = max(o.delivered, a.sent)
 		}
 		limit := 20 * time.Millisecond
-		o.suspect(now, limit)
+		o.markLost(now, limit)
 		n, cost := 0, 0.0
 		for _, a := range plain {
-			if a.suspect {
+			if a.presumedLost {
 				n++
 				cost += a.cost
 			} else if a.sent < o.delivered && now-a.sent > limit {
 				t.Fatalf("sent at %v, overtaken, and no suspect at %v", a.sent, now)
 			}
 		}
-		if o.suspects != n || o.cost < cost-1e-9 || o.cost > cost+1e-9 {
-			t.Fatalf("%d suspects of cost %v, want %d of %v", o.suspects, o.cost, n, cost)
+		if o.lost != n || o.lostCost < cost-1e-9 || o.lostCost > cost+1e-9 {
+			t.Fatalf("%d suspects of cost %v, want %d of %v", o.lost, o.lostCost, n, cost)
 		}
 	}
 }

@@ -60,7 +60,7 @@ const (
 	defaultAhead = 64
 	maxAhead     = 1 << 20
 	retryBase    = 250 * time.Millisecond
-	retryMost    = 30 * time.Second
+	maxRetryWait = 30 * time.Second
 	seedStream   = 0x70656e73746f636b // second half of the generator's seed
 )
 
@@ -99,7 +99,7 @@ func New(c Config) (*Machine, error) {
 		c.Dispatch = dispatch.LeastCompletion{}
 	}
 	if c.Retry == nil {
-		c.Retry = backoff.Exponential(retryBase, 2, retryMost).Full()
+		c.Retry = backoff.Exponential(retryBase, 2, maxRetryWait).Full()
 	}
 	if c.Breaker.Failures == 0 {
 		c.Breaker.Failures = defaultFailures
@@ -140,7 +140,7 @@ func New(c Config) (*Machine, error) {
 // Step handles one event and appends the resulting commands to out. Attempts become overdue on Tick
 // only, so that answers that have already arrived are handled first.
 func (m *Machine) Step(e Event, out []Command) []Command {
-	m.noteDry(e.Kind)
+	m.resetIfSourceDry(e.Kind)
 	m.now = max(m.now, e.Now)
 	if e.Kind == Tick {
 		if at, ok := m.Wake(); ok && m.now-at >= lateTick {
@@ -153,7 +153,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		it := m.backlog.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, &e)
 		m.settlement.replay.add(it)
 		if e.History.Attempts > 0 {
-			m.backlog.retrying.away.resume(m.backlog, it, &e.History)
+			m.backlog.retrying.deferred.resume(m.backlog, it, &e.History)
 			break
 		}
 		it.state = inFresh
@@ -174,22 +174,22 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.settlement.cut(&e, out)
 	case Piece:
 		out = m.settlement.piece(&e, out)
-	case Buried:
-		out = m.settlement.buried(&e, out)
+	case DeadLettered:
+		out = m.settlement.deadLettered(&e, out)
 	case Withdraw, Abort:
 		out = m.settlement.withdraw(&e, out)
 	case Held:
-		m.settlement.taken(&e)
+		m.settlement.deferAnswered(&e)
 	}
 	out = m.dispatcher.dispatch(out)
 	if m.backlog.items.oldest != nil && m.cfg.Hedge.Share > 0 && !m.lanes.global.active {
 		out = m.attempts.hedge(out)
 	}
 	if m.cfg.Defer {
-		out = m.backlog.retrying.away.tell(m.backlog, out)
+		out = m.backlog.retrying.deferred.report(m.backlog, out)
 	}
 	m.findGate()
-	m.lanes.uptime.note(m.now, m.lanes.open > 0 && !m.lanes.global.active)
+	m.lanes.uptime.update(m.now, m.lanes.open > 0 && !m.lanes.global.active)
 	return out
 }
 
@@ -245,9 +245,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	if w := m.backlog.delayed.s; len(w) > 0 {
 		earlier(w[0].due, true)
 	}
-	earlier(m.backlog.retrying.away.next())
-	earlier(m.backlog.apart.next(m.now))
-	earlier(m.dispatcher.hold.till, m.dispatcher.hold.on)
+	earlier(m.backlog.retrying.deferred.next())
+	earlier(m.backlog.suspects.next(m.now))
+	earlier(m.dispatcher.hold.until, m.dispatcher.hold.active)
 	earlier(m.backlog.bucket.tokenAt())
 	earlier(m.attempts.hedgeAt())
 	return at, ok
@@ -259,7 +259,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 // items that wait for another attempt, and the later items of their keys. While no lane is open
 // there is room for one item, so that a probe can use an item that never failed.
 func (m *Machine) Room() bool {
-	behind := m.backlog.behind()
+	behind := m.backlog.blockedByFailed()
 	fresh := m.backlog.fresh.len() - behind.n
 	if m.settlement.replay.full() {
 		return false
@@ -272,15 +272,15 @@ func (m *Machine) Room() bool {
 	if full {
 		return false
 	}
-	if fresh == 0 && m.backlog.owing.able.len() > 0 {
+	if fresh == 0 && m.backlog.redoWithToken.ready.len() > 0 {
 		return true // failed items must not take all places, see freshFirst
 	}
-	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.on; ahead && fresh < m.cfg.Ahead {
+	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.active; ahead && fresh < m.cfg.Ahead {
 		return true
 	}
 	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready
 }
 
-// Idle reports whether every item has settled: none waits, is in flight, or is being cut or buried.
-// Attempts of settled items may still be running.
+// Idle reports whether every item has settled: none waits, is in flight, or is being cut or
+// dead-lettered. Attempts of settled items may still be running.
 func (m *Machine) Idle() bool { return m.backlog.items.n == 0 }

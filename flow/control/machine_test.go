@@ -241,7 +241,7 @@ func TestMisconfiguredIsTheLanesFault(t *testing.T) {
 		}
 		alone.pass(at - alone.now)
 	}
-	alone.drain() // checks that nothing was cut or buried
+	alone.drain() // checks that nothing was cut or dead-lettered
 }
 
 func TestRejectedIsCutThenBuried(t *testing.T) {
@@ -255,8 +255,8 @@ func TestRejectedIsCutThenBuried(t *testing.T) {
 	w.answer(w.only(2), control.Delivered, 0)
 	w.answer(w.only(3), control.Rejected, 0)
 	w.reply(0, 0) // cannot be cut
-	if k := w.kinds(); len(k) != 1 || k[0] != control.Bury {
-		t.Fatalf("got %+v, want Bury", w.out)
+	if k := w.kinds(); len(k) != 1 || k[0] != control.DeadLetter {
+		t.Fatalf("got %+v, want DeadLetter", w.out)
 	}
 	w.reply(0, 0)
 	if c := w.out[0]; c.Kind != control.Settle || c.Lane != -1 || c.Number != 1 {

@@ -28,7 +28,7 @@ type model struct {
 	order     []*modelItem // live, in sequence
 	tries     map[uint64]*modelTry
 	lanes     map[int32]*modelLane
-	asked     []ask // Bisect and Bury not yet answered
+	asked     []ask // Bisect and DeadLetter not yet answered
 	answering *modelTry
 	died      bool // the item of the next answer, or its first Retryable piece, killed a worker
 	partial   bool // more Piece events follow
@@ -95,8 +95,8 @@ type modelLane struct {
 }
 
 type ask struct {
-	seq  uint64
-	bury bool
+	seq        uint64
+	deadLetter bool
 }
 
 func newModel(t *testing.T, cfg control.Config, size int) *model {
@@ -172,22 +172,22 @@ func (w *model) obey(c control.Command) {
 		switch {
 		case x == nil || x.item != it:
 			w.fail("cancel of an attempt that does not run: %+v", c)
-		case x.canceled || c.Why == control.Withdrawn && !it.aborted ||
-			c.Why != control.Withdrawn && (!it.settled || x.ordered):
+		case x.canceled || c.Reason == control.Withdrawn && !it.aborted ||
+			c.Reason != control.Withdrawn && (!it.settled || x.ordered):
 			w.fail("cancel is not safe: %+v", c)
 		}
 		x.canceled = true
 	case control.Settle:
 		w.settle(c, it)
-	case control.Bisect, control.Bury:
-		if w.strict && c.Why == control.Deadly && (c.Count == 0 ||
+	case control.Bisect, control.DeadLetter:
+		if w.strict && c.Reason == control.Deadly && (c.Count == 0 ||
 			int(c.Count) != it.deaths || it.deaths < w.cfg.Poison.Deaths && !it.piece) {
 			w.fail("%+v of an item that %d workers have died of", c, it.deaths)
 		}
 		if it.running > 0 || it.settled {
 			w.fail("%+v while %d attempts run (settled: %v)", c, it.running, it.settled)
 		}
-		w.asked = append(w.asked, ask{c.Seq, c.Kind == control.Bury})
+		w.asked = append(w.asked, ask{c.Seq, c.Kind == control.DeadLetter})
 	}
 }
 
@@ -212,20 +212,20 @@ func (w *model) start(c control.Command, it *modelItem) {
 		w.fail("attempt %d is started twice", c.ID)
 	case l.limits.InFlight > 0 && l.out >= l.limits.InFlight:
 		w.fail("lane %d has %d in flight at a limit of %d", c.Lane, l.out, l.limits.InFlight)
-	case w.size > 0 && l.awaited-w.hanging(c.Lane) >= w.size && c.Why != control.Apart:
+	case w.size > 0 && l.awaited-w.hanging(c.Lane) >= w.size && c.Reason != control.SuspectAttempt:
 		w.fail("lane %d has %d in flight at a window of %d", c.Lane, l.awaited-w.hanging(c.Lane), w.size)
 	case c.Number != it.starts+1:
 		w.fail("start of item %d is number %d after %d", c.Seq, c.Number, it.starts)
-	case w.cfg.Timeout >= 0 && c.Expect <= w.now && c.Why != control.Apart:
+	case w.cfg.Timeout >= 0 && c.Expect <= w.now && c.Reason != control.SuspectAttempt:
 		w.fail("attempt %d is overdue as it starts", c.ID)
 	}
 	for _, a := range w.asked {
 		if a.seq == c.Seq {
-			w.fail("start of item %d, which is being cut or buried", c.Seq)
+			w.fail("start of item %d, which is being cut or dead-lettered", c.Seq)
 		}
 	}
 	for _, x := range w.tries {
-		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue && c.Why != control.Twin) {
+		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue && c.Reason != control.HedgeAttempt) {
 			w.fail("item %d is started while attempt %d of it runs at lane %d", c.Seq, x.id, x.lane)
 		}
 		if shares(x.item, it) && !(x.lane == c.Lane && l.limits.Ordered) {
@@ -241,21 +241,21 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 	}
 	x := &modelTry{id: c.ID, item: it, lane: c.Lane, expect: c.Expect, ordered: l.limits.Ordered,
-		run: c.Run, place: c.Place}
+		run: c.Run, place: c.Index}
 	if x.ordered {
 		if l.out == 0 && c.Run != l.run {
 			l.run, l.next, l.failed = c.Run, 0, false
 		}
-		if c.Run != l.run || c.Place != l.next || l.failed {
+		if c.Run != l.run || c.Index != l.next || l.failed {
 			w.fail("lane %d: run %d place %d, want run %d place %d (failed: %v)", c.Lane, c.Run,
-				c.Place, l.run, l.next, l.failed)
+				c.Index, l.run, l.next, l.failed)
 		}
 		l.next++
 	}
 	w.spend(c, it, x)
 	w.tries[c.ID] = x
 	l.out++
-	if x.apart = c.Why == control.Apart; !x.apart {
+	if x.apart = c.Reason == control.SuspectAttempt; !x.apart {
 		l.awaited++
 	}
 	it.running++
@@ -276,7 +276,7 @@ func (w *model) settle(c control.Command, it *modelItem) {
 	if c.Number != it.starts && !it.special {
 		w.fail("item %d settles after %d attempts, says %d", c.Seq, it.starts, c.Number)
 	}
-	if c.Why == control.Withdrawn {
+	if c.Reason == control.Withdrawn {
 		w.settleWithdrawn(c, it)
 		return
 	}

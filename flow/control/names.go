@@ -26,8 +26,8 @@ func (k CommandKind) String() string {
 }
 
 // String returns the name, such as "probe".
-func (w Why) String() string {
-	if w == Turn {
+func (w Reason) String() string {
+	if w == InOrder {
 		return "turn"
 	}
 	return nameOf(int(w), "probe", "twin", "deadly", "failing", "apart", "exhausted", "withdrawn")

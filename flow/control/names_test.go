@@ -25,7 +25,7 @@ func TestEnumsHaveNames(t *testing.T) {
 		}, []string{"unknown (0)", "start", "cancel",
 			"settle", "bisect", "bury", "wait", "defer", "unknown (8)"}},
 		{"Why", func(i int) fmt.Stringer {
-			return control.Why(i)
+			return control.Reason(i)
 		}, []string{"turn", "probe", "twin", "deadly", "failing",
 			"apart", "exhausted", "withdrawn", "unknown (8)"}},
 	} {

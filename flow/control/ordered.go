@@ -2,18 +2,18 @@
 
 package control
 
-// maxPlace is the place from which a run of an Ordered lane ends as soon as none of its attempts is
-// running, because a place has 32 bits.
-const maxPlace = 1 << 31
+// maxIndex is the index from which a run of an Ordered lane ends as soon as none of its attempts is
+// running, because an index has 32 bits.
+const maxIndex = 1 << 31
 
-// enlist appends a to the lane's run.
-func (t *attempts) enlist(l *lane, a *attempt) {
-	if l.run.num == 0 || l.run.oldest == nil && l.run.place >= maxPlace {
+// addToRun appends a to the lane's run.
+func (t *attempts) addToRun(l *lane, a *attempt) {
+	if l.run.num == 0 || l.run.oldest == nil && l.run.index >= maxIndex {
 		t.newRun(l)
 	}
 	a.ordered = true
-	a.run, a.place = l.run.num, l.run.place
-	l.run.place++
+	a.run, a.index = l.run.num, l.run.index
+	l.run.index++
 	if l.run.newest == nil {
 		l.run.oldest = a
 	} else {
@@ -22,10 +22,10 @@ func (t *attempts) enlist(l *lane, a *attempt) {
 	l.run.newest = a
 }
 
-// inOrder concludes the attempts of the run that have been answered, up to the first unanswered
+// concludeRun concludes the attempts of the run that have been answered, up to the first unanswered
 // one. After a failed attempt, all later ones count as failed regardless of their answers: the
 // receiver must refuse them. Items that it accepted nevertheless are sent again, in order.
-func (t *attempts) inOrder(l *lane, out []Command) []Command {
+func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest
 		l.run.oldest = a.next
@@ -34,7 +34,7 @@ func (t *attempts) inOrder(l *lane, out []Command) []Command {
 		}
 		switch {
 		case l.run.halted && a.outcome != Split:
-			out = t.consequence(a, out)
+			out = t.returnAfterFailure(a, out)
 		case a.outcome != Delivered:
 			l.run.halted = true
 			it := a.item
@@ -57,22 +57,22 @@ func (t *attempts) inOrder(l *lane, out []Command) []Command {
 // newRun gives l a new run, with a number that no lane has used before.
 func (t *attempts) newRun(l *lane) {
 	t.runs++
-	l.run.num, l.run.place = t.runs, 0
+	l.run.num, l.run.index = t.runs, 0
 }
 
-// consequence returns an item to the send buffer that failed only because an earlier one in the run
-// failed. Neither the item nor the lane is to blame.
-func (t *attempts) consequence(a *attempt, out []Command) []Command {
+// returnAfterFailure returns an item to the send buffer that failed only because an earlier one in
+// the run failed. Neither the item nor the lane is to blame.
+func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)
-	t.breakers.settleProbes(a)
+	t.breakers.releaseProbe(a)
 	if a.outcome == Delivered && it.state == isDone {
 		t.settlement.counts.duplicates++
 	}
 	t.backlog.bucket.refund(a)
 	t.backlog.put(it, nil)
 	t.table.remove(a)
-	out = t.settlement.refuse(it, out)
+	out = t.settlement.carryOutDecision(it, out)
 	t.backlog.release(it)
 	return out
 }

@@ -8,10 +8,10 @@ import "fmt"
 // defaults.
 //
 // An item that has killed Deaths workers is refused as if a worker had rejected it: it is cut
-// repeatedly, and only the part that kills is buried. A piece of it is cut at the first death,
-// because one of the pieces is expected to kill again. An item that cannot be cut is buried only
-// after it has killed Deaths workers by itself: it may be innocent of a death together with other
-// records.
+// repeatedly, and only the part that kills is dead-lettered. A piece of it is cut at the first
+// death, because one of the pieces is expected to kill again. An item that cannot be cut is
+// dead-lettered only after it has killed Deaths workers by itself: it may be innocent of a death
+// together with other records.
 //
 // An item that fails although its workers deliver others is a suspect, see ADR 17. A suspect waits
 // as configured by Config.Retry before each further attempt, counts against no worker's window or
@@ -20,7 +20,7 @@ import "fmt"
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
 	Failures int  // minimum evidence against a suspect; 0 means 2; negative: there are no suspects
-	Refuse   bool // suspects are also cut, and the remaining piece is buried
+	Refuse   bool // suspects are also cut, and the remaining piece is dead-lettered
 }
 
 const (
@@ -42,44 +42,44 @@ func (p Poison) withDefaults() (Poison, error) {
 	return p, nil
 }
 
-// deadly counts a death if the worker died of the item of a, and reports whether the item must be
-// refused because of its deaths.
-func (s *settlement) deadly(a *attempt) bool {
+// countDeath counts a death if the worker died of the item of a, and reports whether the item must
+// be refused because of its deaths.
+func (s *settlement) countDeath(a *attempt) bool {
 	it, limit := a.item, s.cfg.Poison.Deaths
-	if !a.died || limit <= 0 || it.state == isDone || it.state == inHands || a.canceled {
+	if !a.died || limit <= 0 || it.state == isDone || it.state == isPending || a.canceled {
 		return false
 	}
 	// Also count deaths of an item that is already refused and waits for its other attempts: the
 	// refusal gives the number of all deaths.
 	it.account.deaths++
-	return it.fate == undecided && it.account.deaths >= it.account.limit(limit)
+	return it.decision == undecided && it.account.deaths >= it.account.limit(limit)
 }
 
-// convict refuses the item as poison.
-func (s *settlement) convict(it *item, out []Command) []Command {
+// refuseAsPoison refuses the item as poison.
+func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 	it.poison = true
 	s.counts.poisoned++
 	return s.reject(it, out)
 }
 
-// acquit withdraws the refusal of a piece of poison that cannot be cut, unless the piece by itself
-// has failed or killed often enough. The piece is then sent again. acquit reports whether it did
-// so.
-func (s *settlement) acquit(it *item) bool {
+// retryPiece withdraws the refusal of a piece of poison that cannot be cut, unless the piece by
+// itself has failed or killed often enough. The piece is then sent again. retryPiece reports
+// whether it did so.
+func (s *settlement) retryPiece(it *item) bool {
 	r := &it.account
-	if !it.poison || !r.piece || r.whole || r.ended {
+	if !it.poison || !r.piece || r.indivisible || r.givenUp {
 		return false
 	}
-	r.whole = true
+	r.indivisible = true
 	deadly := s.cfg.Poison.Deaths > 0 && r.deaths >= s.cfg.Poison.Deaths
-	if deadly || r.suspect && s.evidence.blame.convicts(it, s.cfg.Poison.Failures, len(s.lanes.up)) {
+	if deadly || r.suspect && s.evidence.blame.enoughEvidence(it, s.cfg.Poison.Failures, len(s.lanes.up)) {
 		return false
 	}
-	delete(s.hands, it.seq)
-	it.poison, it.fate, it.state = false, undecided, inFlight
+	delete(s.pending, it.seq)
+	it.poison, it.decision, it.state = false, undecided, inFlight
 	if r.suspect {
 		r.suspect = false
-		s.backlog.apart.suspects--
+		s.backlog.suspects.unsettled--
 	}
 	s.counts.poisoned--
 	s.backlog.again(it, nil)
@@ -98,17 +98,17 @@ func (it *item) inherit(p *item, died bool) {
 	}
 }
 
-// refusal returns the command that cuts or buries the item, with its reason.
+// refusal returns the command that cuts or dead-letters the item, with its reason.
 func (it *item) refusal(kind CommandKind) Command {
 	c := Command{Kind: kind, Seq: it.seq, Lane: -1, Number: it.number}
 	switch {
 	case !it.poison:
 	case it.account.deaths > 0:
-		c.Why, c.Count = Deadly, uint32(it.account.deaths)
-	case it.account.ended:
-		c.Why, c.Count = Exhausted, uint32(it.account.failures)
+		c.Reason, c.Count = Deadly, uint32(it.account.deaths)
+	case it.account.givenUp:
+		c.Reason, c.Count = Exhausted, uint32(it.account.failures)
 	default:
-		c.Why, c.Count = Failing, uint32(it.account.failures)
+		c.Reason, c.Count = Failing, uint32(it.account.failures)
 	}
 	return c
 }

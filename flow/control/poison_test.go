@@ -33,7 +33,8 @@ func TestPoisonRefuses(t *testing.T) {
 }
 
 // TestDeathsCutAndBury checks that an item is cut when it has killed three workers, and a piece of
-// it at the first death. An indivisible piece is buried when it has killed three workers by itself.
+// it at the first death. An indivisible piece is dead-lettered when it has killed three workers by
+// itself.
 func TestDeathsCutAndBury(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
 		Breaker: control.Breaker{Failures: -1}}, 10, 5)
@@ -45,13 +46,13 @@ func TestDeathsCutAndBury(t *testing.T) {
 		t.Fatalf("%d poisoned after two deaths", s.Poisoned)
 	}
 	w.die(w.only(1))
-	if c := w.said(control.Bisect); c.Why != control.Deadly || c.Count != 3 || c.Number != 3 {
+	if c := w.said(control.Bisect); c.Reason != control.Deadly || c.Count != 3 || c.Number != 3 {
 		t.Fatalf("after three deaths: %+v", c)
 	}
 	w.reply(0, 2) // into 2 and 3
 	w.answer(w.only(2), control.Delivered, 0)
 	w.die(w.only(3))
-	if c := w.said(control.Bisect); c.Why != control.Deadly || c.Count != 1 {
+	if c := w.said(control.Bisect); c.Reason != control.Deadly || c.Count != 1 {
 		t.Fatalf("after the death of a piece: %+v", c)
 	}
 	w.reply(0, 0) // the piece cannot be cut, and has not killed three workers by itself
@@ -66,8 +67,8 @@ func TestDeathsCutAndBury(t *testing.T) {
 	if len(w.out) > 0 {
 		c = w.out[0]
 	}
-	if c.Kind != control.Bury || c.Why != control.Deadly || c.Count != 3 {
-		t.Fatalf("it is not buried: %+v", w.out)
+	if c.Kind != control.DeadLetter || c.Reason != control.Deadly || c.Count != 3 {
+		t.Fatalf("it is not dead-lettered: %+v", w.out)
 	}
 	w.drain()
 	if s := w.m.Status(); s.Poisoned != 2 {
@@ -135,7 +136,7 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 // TestSuspectIsRefused checks that with Poison.Refuse a suspect is cut like a rejected item.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
-	if c := w.said(control.Bisect); c.Seq != 1 || c.Why != control.Failing || c.Count < 2 {
+	if c := w.said(control.Bisect); c.Seq != 1 || c.Reason != control.Failing || c.Count < 2 {
 		t.Fatalf("said %+v, want item 1 to be cut", c)
 	}
 	w.drain()

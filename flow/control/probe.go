@@ -14,24 +14,24 @@ func (d *dispatcher) sendProbes(out []Command) []Command {
 		if it := d.probeItem(l); it != nil {
 			d.backlog.leave(it)
 			out = d.attempts.start(it, l, Probe, out)
-			d.opening(l)
+			d.markProbe(l)
 		}
 	}
 	return out
 }
 
-// opening makes the attempt that was just started at l the probe of its breaker.
-func (d *dispatcher) opening(l *lane) {
+// markProbe makes the attempt that was just started at l the probe of its breaker.
+func (d *dispatcher) markProbe(l *lane) {
 	l.br.probe = d.attempts.last
 	d.lanes.refresh(l)
 }
 
-// sendScout sends the one probe of the global backoff when it is due.
-func (d *dispatcher) sendScout(out []Command) []Command {
+// sendGlobalProbe sends the one probe of the global backoff when it is due.
+func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 	if d.lanes.global.isShut(d.now) {
 		return out
 	}
-	l, it := d.scout()
+	l, it := d.chooseGlobalProbe()
 	if l == nil {
 		return out
 	}
@@ -39,17 +39,17 @@ func (d *dispatcher) sendScout(out []Command) []Command {
 	out = d.attempts.start(it, l, Probe, out)
 	d.lanes.global.probe = d.attempts.last
 	if l.br.shut() {
-		d.opening(l)
+		d.markProbe(l)
 	}
 	return out
 }
 
-// probeItem returns an item for a probe of l: one that was never sent, else the one with the fewest
-// failures that may be sent again, else a suspect. Failed items that must wait before another
-// attempt at l begin their waits, so that a later probe can use them.
+// probeItem returns an item for a probe of l: one that was never sent, else the one with the
+// leastEvidence failures that may be sent again, else a suspect. Failed items that must wait before
+// another attempt at l begin their waits, so that a later probe can use them.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
-		if only, ok := it.turn(); ok && (only == nil || only == l) {
+		if only, ok := it.mayStart(); ok && (only == nil || only == l) {
 			if !it.failedAt(l) || it.waited {
 				return it
 			}
@@ -57,10 +57,10 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 			d.backlog.delay(it)
 			return nil
 		}
-		d.lanes.unfirst(it)
+		d.lanes.clearFirst(it)
 	}
-	for i := range min(d.backlog.fresh.able.len(), d.cfg.Ahead) {
-		it := d.backlog.fresh.able.at(i)
+	for i := range min(d.backlog.fresh.ready.len(), d.cfg.Ahead) {
+		it := d.backlog.fresh.ready.at(i)
 		if d.settlement.replay.holds(it) {
 			break
 		}
@@ -68,14 +68,14 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 			return it
 		}
 	}
-	for _, q := range []*queue{&d.backlog.redo, &d.backlog.owing} {
-		for i := 0; i < min(q.able.len(), maxScan); i++ {
-			it := q.able.at(i)
+	for _, q := range []*queue{&d.backlog.redo, &d.backlog.redoWithToken} {
+		for i := 0; i < min(q.ready.len(), maxScan); i++ {
+			it := q.ready.at(i)
 			if !d.probeFits(it, l) || best != nil && it.account.failures >= best.account.failures {
 				continue
 			}
 			if it.failedAt(l) && !it.waited {
-				q.able.removeAt(i)
+				q.ready.removeAt(i)
 				i--
 				d.backlog.delay(it)
 				continue
@@ -83,8 +83,8 @@ func (d *dispatcher) probeItem(l *lane) (best *item) {
 			best = it
 		}
 	}
-	if best == nil && d.backlog.apart.n > 0 {
-		if it := d.backlog.apart.pick(d.now, true); it != nil && d.probeFits(it, l) {
+	if best == nil && d.backlog.suspects.n > 0 {
+		if it := d.backlog.suspects.pick(d.now, true); it != nil && d.probeFits(it, l) {
 			best = it
 		}
 	}
@@ -95,17 +95,17 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	if it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
 		return false
 	}
-	if only, ok := it.turn(); !ok || only != nil && only != l {
+	if only, ok := it.mayStart(); !ok || only != nil && only != l {
 		return false
 	}
 	return !d.lanes.policy.binds || d.lanes.bound(it, l)
 }
 
-// scout chooses the probe of the global backoff: of the lanes for which there is an item, the lane
-// that was sent nothing for the longest time.
-func (d *dispatcher) scout() (best *lane, it *item) {
+// chooseGlobalProbe chooses the probe of the global backoff: of the lanes for which there is an
+// item, the lane that was sent nothing for the longest time.
+func (d *dispatcher) chooseGlobalProbe() (best *lane, it *item) {
 	for _, l := range d.lanes.up {
-		if l.gates.shut(d.now, forScout) || l.win.load.n > 0 || best != nil && l.used >= best.used {
+		if l.gates.shut(d.now, forGlobalProbe) || l.win.load.n > 0 || best != nil && l.lastStart >= best.lastStart {
 			continue
 		}
 		if found := d.probeItem(l); found != nil {

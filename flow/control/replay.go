@@ -4,7 +4,7 @@ package control
 
 // replay bounds the bytes that a crash repeats: bytes in flight, and bytes settled and not saved.
 type replay struct {
-	most int64 // 0: there is no bound
+	limit int64 // 0: there is no bound
 
 	unsent  int64 // bytes of items never sent
 	started int64 // bytes of items sent at least once and not settled
@@ -33,7 +33,7 @@ func (r *replay) start(it *item) {
 	r.add(it)
 }
 
-// settle records that the item is delivered or buried, and must be saved.
+// settle records that the item is delivered or dead-lettered, and must be saved.
 func (r *replay) settle(it *item) {
 	r.remove(it)
 	r.unsaved += it.bytes
@@ -45,16 +45,16 @@ func (r *replay) save(bytes int64) { r.unsaved = max(0, r.unsaved-bytes) }
 // full reports whether the bytes of all items, from Offer until they are saved, reach the bound.
 func (r *replay) full() bool {
 	held := r.unsent + r.started + r.unsaved
-	return r.most > 0 && held > 0 && held >= r.most
+	return r.limit > 0 && held > 0 && held >= r.limit
 }
 
 // holds reports whether the bound keeps the item from being sent for the first time.
 func (r *replay) holds(it *item) bool {
-	if it.counted || r.most == 0 {
+	if it.counted || r.limit == 0 {
 		return false
 	}
 	held := r.started + r.unsaved
-	if held > 0 && held+it.bytes > r.most {
+	if held > 0 && held+it.bytes > r.limit {
 		r.shut = true
 	}
 	return r.shut
@@ -63,5 +63,5 @@ func (r *replay) holds(it *item) bool {
 // binds reports whether the bound holds back an item now.
 func (r *replay) binds() bool {
 	held := r.unsent + r.started + r.unsaved
-	return r.most > 0 && held > 0 && r.shut || r.full()
+	return r.limit > 0 && held > 0 && r.shut || r.full()
 }

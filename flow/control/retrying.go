@@ -27,7 +27,7 @@ func (w Waiting) withDefaults() (Waiting, error) {
 // retrying counts the items that wait for another attempt.
 type retrying struct {
 	amount
-	away deferring
+	deferred deferring
 }
 
 // amount is a number of items and the sums of their costs and bytes.
@@ -65,7 +65,7 @@ func (r *retrying) remove(it *item) {
 	}
 	it.account.retrying = false
 	if it.account.returned != notReturned {
-		r.away.returned[it.account.returned]--
+		r.deferred.returned[it.account.returned]--
 		it.account.returned = notReturned
 	}
 	r.amount.remove(it)
@@ -73,7 +73,7 @@ func (r *retrying) remove(it *item) {
 
 // full reports whether the waiting items reach the bound.
 func (b *backlog) full() bool {
-	w, held, behind := &b.cfg.Waiting, &b.retrying.away.held, b.behind()
+	w, held, behind := &b.cfg.Waiting, &b.retrying.deferred.held, b.blockedByFailed()
 	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||
 		w.Bytes > 0 && b.retrying.bytes+held.bytes+behind.bytes >= w.Bytes
 }

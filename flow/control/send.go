@@ -5,26 +5,26 @@ package control
 // dispatch starts as many items as possible: first probes, then items sent before, oldest first,
 // then new items, then suspects. During the global backoff it only sends a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
-	d.settlement.replay.shut, d.backlog.bucket.short, d.hold.on = false, false, false
-	if len(d.backlog.apart.ended) > 0 {
+	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
+	if len(d.backlog.suspects.toGiveUp) > 0 {
 		out = d.settlement.giveUp(out)
 	}
 	if d.lanes.global.active {
-		return d.sendScout(out)
+		return d.sendGlobalProbe(out)
 	}
 	if d.lanes.ready > 0 {
 		out = d.sendProbes(out)
 	}
 	out = d.sendWaiting(out)
-	if d.backlog.apart.n > 0 {
-		out = d.sendApart(out)
+	if d.backlog.suspects.n > 0 {
+		out = d.sendSuspects(out)
 	}
 	return out
 }
 
 // sendWaiting starts the items that wait for a lane.
 func (d *dispatcher) sendWaiting(out []Command) []Command {
-	if d.backlog.fresh.able.len() == 0 && d.backlog.repeats() == 0 {
+	if d.backlog.fresh.ready.len() == 0 && d.backlog.repeats() == 0 {
 		return out
 	}
 	for (d.lanes.free > 0 || d.lanes.firsts > 0) && !d.group.isFull() {
@@ -35,11 +35,11 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 		for sent := d.attempts.counts.sent - 1; sent != d.attempts.counts.sent && d.backlog.repeats() > 0; {
 			sent = d.attempts.counts.sent // each start may allow another item of the same key
 			out = d.drain(&d.backlog.redo, maxScan, out)
-			out = d.drain(&d.backlog.owing, maxScan, out)
+			out = d.drain(&d.backlog.redoWithToken, maxScan, out)
 		}
-		if d.backlog.fresh.able.len() > 0 && d.mayHold() {
+		if d.backlog.fresh.ready.len() > 0 && d.mayHold() {
 			out = d.spread(out)
-		} else if d.backlog.fresh.able.len() > 0 {
+		} else if d.backlog.fresh.ready.len() > 0 {
 			most := 1 // without keys or binding, all new items wait for the same reason
 			if d.lanes.policy.binds || d.backlog.keyed > 0 {
 				most = d.cfg.Ahead
@@ -58,11 +58,11 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 // to a lane that got a failed item last. So failing data takes at most every second place of a
 // lane.
 func (d *dispatcher) freshFirst() bool {
-	if d.backlog.fresh.able.len() == 0 {
+	if d.backlog.fresh.ready.len() == 0 {
 		return false
 	}
-	it := d.backlog.fresh.able.at(0)
-	only, inTurn := it.turn()
+	it := d.backlog.fresh.ready.at(0)
+	only, inTurn := it.mayStart()
 	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
@@ -77,7 +77,7 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 		to, delay := d.choose(it)
 		if to != nil {
 			d.backlog.queueOf(it).remove(it)
-			out = d.attempts.start(it, to, Turn, out)
+			out = d.attempts.start(it, to, InOrder, out)
 		} else if delay {
 			d.backlog.queueOf(it).remove(it)
 			d.backlog.delay(it)
@@ -91,10 +91,10 @@ const maxScan = 64
 
 // drain starts items of q in order. It passes over up to most items that must wait for a lane.
 func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
-	b := &q.able
+	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {
 		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() ||
-			q == &d.backlog.owing && d.backlog.outOfTokens() {
+			q == &d.backlog.redoWithToken && d.backlog.outOfTokens() {
 			break
 		}
 		it := b.at(i)
@@ -105,12 +105,12 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 		switch {
 		case l != nil:
 			b.removeAt(i)
-			out = d.attempts.start(it, l, Turn, out)
+			out = d.attempts.start(it, l, InOrder, out)
 		case delay:
 			b.removeAt(i)
 			d.backlog.delay(it)
 		default:
-			if _, ok := it.turn(); ok {
+			if _, ok := it.mayStart(); ok {
 				most--
 				i++
 			} else {
@@ -124,7 +124,7 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 // choose returns the lane for the next attempt of the item. If l is nil, the item must wait: for
 // its retry policy if delay is true, else for a lane or for the budget.
 func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
-	if it.charged && d.backlog.outOfTokens() {
+	if it.needsToken && d.backlog.outOfTokens() {
 		return nil, false
 	}
 	if it.isolated() {
@@ -133,10 +133,10 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 		}
 		return d.lanes.pick(it), false
 	}
-	only, ok := it.turn()
+	only, ok := it.mayStart()
 	switch {
 	case !ok:
-		d.lanes.unfirst(it) // an older item of its keys comes first
+		d.lanes.clearFirst(it) // an older item of its keys comes first
 		return nil, false
 	case only != nil:
 		if only.places == 0 {
@@ -154,7 +154,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 			}
 			return nil, false
 		}
-		d.lanes.unfirst(it) // another lane will take the item, so l need not wait for it
+		d.lanes.clearFirst(it) // another lane will take the item, so l need not wait for it
 	}
 	if d.lanes.policy.binds {
 		return d.chooseBound(it)
@@ -220,7 +220,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	for _, a := range it.running {
 		d.lanes.hide(a.lane.num)
 	}
-	if it.charged && d.freshFirst() {
+	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
 			if l.repeated {
 				d.lanes.hide(l.num)

@@ -2,13 +2,14 @@
 
 package control
 
-// settlement handles the end of items: they are delivered, withdrawn, cut into pieces or buried.
+// settlement handles the end of items: they are delivered, withdrawn, cut into pieces or
+// dead-lettered.
 type settlement struct {
 	*env
 	lanes    *lanes
 	backlog  *backlog
 	evidence *evidence
-	hands    map[uint64]*item // items that are being cut or buried, or are receiving their pieces
+	pending  map[uint64]*item // by seq: items in the state isPending
 	replay   replay
 	counts   struct {
 		settled    uint64
@@ -21,68 +22,69 @@ type settlement struct {
 func newSettlement(ev *evidence) *settlement {
 	return &settlement{
 		env: ev.env, lanes: ev.lanes, backlog: ev.backlog, evidence: ev,
-		hands: make(map[uint64]*item), replay: replay{most: ev.cfg.Replay},
+		pending: make(map[uint64]*item), replay: replay{limit: ev.cfg.Replay},
 	}
 }
 
-// reject records that no worker will accept the item. It is cut or buried when none of its attempts
-// runs any more.
+// reject records that no worker will accept the item. It is cut or dead-lettered when none of its
+// attempts runs any more.
 func (s *settlement) reject(it *item, out []Command) []Command {
-	if it.state == isDone || it.state == inHands || it.fate == withdrawn {
+	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
 		return out
 	}
 	s.backlog.leave(it)
 	it.state = inFlight
-	it.fate = refused
+	it.decision = refused
 	it.interrupt()
 	return out
 }
 
-// refuse has a refused item cut or buried, and settles a withdrawn one. It does nothing while an
-// attempt of the item runs.
-func (s *settlement) refuse(it *item, out []Command) []Command {
-	if it.fate == undecided || it.state != inFlight || len(it.running) > 0 {
+// carryOutDecision has a refused item cut or dead-lettered, and settles a withdrawn one. It does
+// nothing while an attempt of the item runs.
+func (s *settlement) carryOutDecision(it *item, out []Command) []Command {
+	if it.decision == undecided || it.state != inFlight || len(it.running) > 0 {
 		return out
 	}
-	if it.fate == withdrawn {
+	if it.decision == withdrawn {
 		return s.settleWithdrawn(it, out)
 	}
-	it.state = inHands
-	s.hands[it.seq] = it
-	// Bury an item that is given up as a whole: some of its records may have been delivered before.
-	if it.account.ended && !s.cfg.Poison.Refuse {
-		return append(out, it.refusal(Bury))
+	it.state = isPending
+	s.pending[it.seq] = it
+	// Dead-letter an item that is given up as a whole: some of its records may have been delivered
+	// before.
+	if it.account.givenUp && !s.cfg.Poison.Refuse {
+		return append(out, it.refusal(DeadLetter))
 	}
 	return append(out, it.refusal(Bisect))
 }
 
 // cut handles a Cut event, the answer to Bisect.
 func (s *settlement) cut(e *Event, out []Command) []Command {
-	it := s.hands[e.Seq]
+	it := s.pending[e.Seq]
 	if it == nil || it.cut.left > 0 {
 		return out
 	}
 	if e.Pieces < 2 {
-		if it.fate == withdrawn {
-			delete(s.hands, e.Seq)
+		if it.decision == withdrawn {
+			delete(s.pending, e.Seq)
 			return s.settleWithdrawn(it, out)
 		}
-		if s.acquit(it) {
+		if s.retryPiece(it) {
 			return out
 		}
-		return append(out, it.refusal(Bury))
+		return append(out, it.refusal(DeadLetter))
 	}
 	it.cut.begin(e.Pieces)
 	return out
 }
 
-// buried handles a Buried event, the answer to Bury.
-func (s *settlement) buried(e *Event, out []Command) []Command {
-	it := s.hands[e.Seq]
+// deadLettered handles a DeadLettered event, the answer to DeadLetter.
+func (s *settlement) deadLettered(e *Event, out []Command) []Command {
+	it := s.pending[e.Seq]
 	if it == nil || it.cut.left > 0 {
 		return out
 	}
-	delete(s.hands, e.Seq)
+	delete(s.pending, e.Seq)
 	out = append(out, Command{Kind: Settle, Seq: it.seq, Lane: -1, Number: it.number})
 	s.settle(it)
 	return out
@@ -92,20 +94,20 @@ func (s *settlement) buried(e *Event, out []Command) []Command {
 // follow.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
-	if n == 0 || it.state == isDone || it.state == inHands {
+	if n == 0 || it.state == isDone || it.state == isPending {
 		return
 	}
 	s.backlog.leave(it)
-	it.state = inHands
+	it.state = isPending
 	it.cut.begin(n)
 	it.cut.byID, it.cut.byLane, it.by = a.id, a.lane.num, a
-	s.hands[it.seq] = it
+	s.pending[it.seq] = it
 }
 
 // piece handles a Piece event: it adds an item in the place of its parent. The last piece removes
 // the parent.
 func (s *settlement) piece(e *Event, out []Command) []Command {
-	p := s.hands[e.Parent]
+	p := s.pending[e.Parent]
 	if p == nil || p.cut.left == 0 {
 		return out
 	}
@@ -116,7 +118,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 	s.replay.add(it)
 	switch e.Outcome {
 	case Delivered:
-		it.state = inHands
+		it.state = isPending
 		it.number = p.number
 		it.cut.byID, it.cut.byLane = p.cut.byID, p.cut.byLane
 		if p.by != nil {
@@ -125,10 +127,10 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 			out = s.settlePiece(it, out)
 		}
 	case Rejected:
-		it.state = inHands
+		it.state = isPending
 		it.number = p.number
-		s.hands[it.seq] = it
-		out = append(out, Command{Kind: Bury, Seq: it.seq, Lane: -1, Number: it.number})
+		s.pending[it.seq] = it
+		out = append(out, Command{Kind: DeadLetter, Seq: it.seq, Lane: -1, Number: it.number})
 	default:
 		// The rest of a Split avoids its lane. It keeps the retry state, and so waits longer, if
 		// less than half of the parent was settled.
@@ -139,17 +141,17 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 			}
 		}
 		it.state = inFlight
-		if p.fate == withdrawn {
-			it.fate = withdrawn
-			out = s.refuse(it, out)
+		if p.decision == withdrawn {
+			it.decision = withdrawn
+			out = s.carryOutDecision(it, out)
 			break
 		}
-		s.evidence.judge(it)
-		it.charged = p.cut.total == 1 // nothing of p was settled
+		s.evidence.assess(it)
+		it.needsToken = p.cut.total == 1 // nothing of p was settled
 		s.backlog.again(it, nil)
 	}
 	if p.cut.left--; p.cut.left == 0 {
-		delete(s.hands, p.seq)
+		delete(s.pending, p.seq)
 		s.replay.remove(p)
 		s.backlog.finish(p)
 	}
@@ -183,7 +185,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 		s.counts.duplicates++
 		return out
 	}
-	if it.state == inHands { // being cut or buried, which cannot be stopped
+	if it.state == isPending { // being cut or dead-lettered, which cannot be stopped
 		s.counts.duplicates++
 		return out
 	}
@@ -191,21 +193,21 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	s.evidence.blame.acknowledge(it, a.late)
 	for _, f := range it.failures {
 		if i, found := s.lanes.find(f.lane); found {
-			s.lanes.all[i].doubts.wrong++
+			s.lanes.all[i].failures.goodFailed++
 		}
 	}
 	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
-	out = s.recall(a, out)
+	out = s.cancelOthers(a, out)
 	s.settle(it)
 	return out
 }
 
-// recall cancels the other running attempts of the item of a, because a has settled it. Overdue
-// attempts continue, since their late answers are samples of their workers' times. If a is a hedge,
-// the first attempt continues, too.
-func (s *settlement) recall(a *attempt, out []Command) []Command {
+// cancelOthers cancels the other running attempts of the item of a, because a has settled it.
+// Overdue attempts continue, since their late answers are samples of their workers' times. If a is
+// a hedge, the first attempt continues, too.
+func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
-		if o != a && !a.twin && !o.overdue && !o.ordered && !o.canceled {
+		if o != a && !a.isHedge && !o.overdue && !o.ordered && !o.canceled {
 			o.canceled = true
 			out = append(out, Command{Kind: Cancel, Seq: a.item.seq, ID: o.id, Lane: o.lane.num})
 		}

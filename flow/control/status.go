@@ -22,7 +22,7 @@ type Status struct {
 	Withdrawn     uint64 // items that settled as withdrawn, see Withdraw
 	Attempts      uint64
 	Redeliveries  uint64 // attempts without the first attempt of each item
-	Hedged        uint64 // redeliveries that were twins, see Hedge
+	Hedged        uint64 // redeliveries that were hedges, see Hedge
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound holds back an item now
 	Budget        BudgetStatus
@@ -65,10 +65,10 @@ type LaneStatus struct {
 // flight, in the order of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
-		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + m.backlog.retrying.away.held.n,
-		Retrying:      m.backlog.retrying.n + m.backlog.retrying.away.held.n,
-		Deferred:      m.backlog.retrying.away.held.n,
-		WaitingCost:   m.backlog.retrying.away.held.cost,
+		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
+		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
+		Deferred:      m.backlog.retrying.deferred.held.n,
+		WaitingCost:   m.backlog.retrying.deferred.held.cost,
 		ReplayBytes:   m.settlement.replay.started + m.settlement.replay.unsaved,
 		Settled:       m.settlement.counts.settled,
 		Withdrawn:     m.settlement.counts.withdrawn,
@@ -78,7 +78,7 @@ func (m *Machine) Status() Status {
 		Duplicates:    m.settlement.counts.duplicates,
 		ReplayBinding: m.settlement.replay.binds(),
 		Budget:        m.backlog.budgetStatus(),
-		Suspects:      m.backlog.apart.suspects,
+		Suspects:      m.backlog.suspects.unsettled,
 		Poisoned:      m.settlement.counts.poisoned,
 		Suspected:     m.lanes.global.active,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes.all)),
@@ -104,7 +104,7 @@ func (m *Machine) Status() Status {
 type counts struct {
 	sent         uint64
 	redeliveries uint64
-	hedged       uint64 // twins, part of redeliveries
+	hedged       uint64 // hedges, part of redeliveries
 }
 
 // started counts an attempt, the nth of its item.
@@ -129,7 +129,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.at >= 0,
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.flying, InFlightCost: l.flyingCost, Hanging: l.stuck.early,
+		InFlight: l.inFlight, InFlightCost: l.inFlightCost, Hanging: l.hanging.early,
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
@@ -138,8 +138,8 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		s.Base = p.Base()
 	}
 	if g := m.group; g.win != nil {
-		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take "+
-			"%d together: %s", g.most, g.win.Reason())
+		s.Reason += fmt.Sprintf("; it shares a bottleneck with the other lanes, whose common "+
+			"limit is %d: %s", g.limit, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
 	if s.State == window.Unknown && l.br.n > 0 { // answered, but without a round-trip sample
@@ -148,20 +148,20 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	switch {
 	case l.br.shut():
 		s.State, s.Until = window.Open, l.br.until
-		if l.br.rest {
+		if l.br.briefPause {
 			s.State = window.Busy // at most half of the lanes are OPEN
 		}
 		s.Reason, s.Fault = l.br.reason(), l.br.fault
 		if l.br.probe != nil {
 			s.State, s.Until = window.Probing, 0
-			s.Reason += "; one item is out to see whether it is back"
+			s.Reason += "; one probe is in flight"
 		}
 	case m.lanes.global.active:
 		s.State, s.Until = window.Busy, m.lanes.global.until
-		s.Reason = "nothing is delivered anywhere: what is behind the workers is suspected, one item at a time is tried"
+		s.Reason = "no worker delivers: their common receiver is suspected, and one probe at a time is sent"
 	case l.throttle.room(m.now) == 0:
 		s.State, s.Until = window.Throttled, l.throttle.until
-		s.Reason = fmt.Sprintf("it asked to be left alone until %v", l.throttle.until)
+		s.Reason = fmt.Sprintf("the receiver asked for a pause until %v", l.throttle.until)
 	}
 	return s
 }
@@ -172,10 +172,10 @@ func (b *breaker) reason() string {
 	case TimedOut:
 		why = "attempts overdue in a row"
 	case Misconfigured:
-		return "the worker is misconfigured: left alone between tries"
+		return "the worker is misconfigured: paused between attempts"
 	}
-	if b.rest {
-		return why + ", as at most of its kind: left alone for moments"
+	if b.briefPause {
+		return why + " at most workers: paused briefly"
 	}
-	return why + ": left alone between tries"
+	return why + ": paused between attempts"
 }

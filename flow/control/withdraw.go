@@ -11,19 +11,19 @@ func (s *settlement) withdraw(e *Event, out []Command) []Command {
 	if it == nil {
 		return out
 	}
-	if it.state != inHands {
+	if it.state != isPending {
 		s.backlog.leave(it)
 		it.state = inFlight
 		it.interrupt()
 	}
-	it.fate = withdrawn
+	it.decision = withdrawn
 	for _, a := range it.running {
 		if e.Kind == Abort && !a.canceled && !a.answered {
 			a.canceled = true
-			out = append(out, Command{Kind: Cancel, Why: Withdrawn, Seq: it.seq, ID: a.id, Lane: a.lane.num})
+			out = append(out, Command{Kind: Cancel, Reason: Withdrawn, Seq: it.seq, ID: a.id, Lane: a.lane.num})
 		}
 	}
-	return s.refuse(it, out)
+	return s.carryOutDecision(it, out)
 }
 
 // settleWithdrawn settles the item as withdrawn. Its bytes need no Saved.
@@ -31,5 +31,5 @@ func (s *settlement) settleWithdrawn(it *item, out []Command) []Command {
 	s.counts.withdrawn++
 	s.replay.remove(it)
 	s.backlog.finish(it)
-	return append(out, Command{Kind: Settle, Why: Withdrawn, Seq: it.seq, Lane: -1, Number: it.number})
+	return append(out, Command{Kind: Settle, Reason: Withdrawn, Seq: it.seq, Lane: -1, Number: it.number})
 }

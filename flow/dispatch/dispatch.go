@@ -26,11 +26,11 @@ type Candidate struct {
 	Rate     float64 // cost per second that it delivers; 0 if not known yet
 	// round trip of an item of mean cost at the drained worker, network included; 0 if not known
 	// yet
-	Service  time.Duration
-	Base     time.Duration // Service as measured by the lane's window; 0 if not known
-	Failures float64       // recent share of failed attempts, 0 to 1
-	Used     time.Duration // last time it was sent an item, since the sender's start
-	Heard    time.Duration // last answer, or last time it was sent an item with none in flight
+	Service    time.Duration
+	Base       time.Duration // Service as measured by the lane's window; 0 if not known
+	Failures   float64       // recent share of failed attempts, 0 to 1
+	LastStart  time.Duration // last time it was sent an item, since the sender's start
+	LastAnswer time.Duration // last answer, or last time it was sent an item with none in flight
 }
 
 // Policy is a config value that creates choosers.

@@ -32,12 +32,12 @@ func TestLeastCompletion(t *testing.T) {
 		{"a full lane is passed", func(c []Candidate) { c[0].Free = false }, 1},
 		{"work counts at the lane's rate", func(c []Candidate) { c[0].Work = 2 }, 1},
 		{"failures push it back", func(c []Candidate) { c[0].Failures = 0.2 }, 1},
-		{"unused for long", func(c []Candidate) { c[2].Used = -10 * time.Second }, 2},
+		{"unused for long", func(c []Candidate) { c[2].LastStart = -10 * time.Second }, 2},
 		{"unused for less than 20 round trips", func(c []Candidate) {
-			c[2].Used = -3 * time.Second
+			c[2].LastStart = -3 * time.Second
 		}, 0},
 		{"unused but busy", func(c []Candidate) {
-			c[2].Used, c[2].InFlight = -10*time.Second, 1
+			c[2].LastStart, c[2].InFlight = -10*time.Second, 1
 		}, 0},
 		{"unknown takes the median", func(c []Candidate) { c[0].Known = false }, 1},
 		{"unknown beats what is slower than the median", func(c []Candidate) {

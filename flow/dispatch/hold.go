@@ -16,15 +16,15 @@ type Holder interface {
 }
 
 const (
-	// idleWorth is the factor by which waiting may take longer than an idle lane would before the
+	// idleFactor is the factor by which waiting may take longer than an idle lane would before the
 	// idle lane is used. While a lane idles, all later items wait longer too. With 1 each item
 	// would consider only itself.
-	idleWorth = 1 / 1.6
+	idleFactor = 1 / 1.6
 	// A lane is covered if it has this many batches more in flight than it holds without a queue:
 	// it will not idle before an answer arrives and another batch is sent. The root is for lanes
 	// that serve in parallel, as in windows.
-	coverLeast = 2.5
-	coverRoot  = 1.5
+	minCover  = 2.5
+	coverRoot = 1.5
 	// silentAfter is the number of drained round trips without an answer after which items do not
 	// wait for a lane, because it may never answer.
 	silentAfter = 4
@@ -35,7 +35,7 @@ const (
 // several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
 // sender goes to the first free worker. Therefore a covered lane gets no more while another one is
 // free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
-// expected time, times idleWorth. With enough waiting batches every lane is filled up to its
+// expected time, times idleFactor. With enough waiting batches every lane is filled up to its
 // window.
 func (l *leastCompletion) Place(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
@@ -50,7 +50,7 @@ func (l *leastCompletion) Place(now time.Duration, cost float64, _ uint64,
 	for _, at := range l.hidden {
 		c[at].Free = true
 	}
-	worth := idleWorth
+	worth := idleFactor
 	if i < 0 && len(l.hidden) > 0 {
 		if i, worth = l.choose(now, cost, c, false), 1; i < 0 {
 			return i, 0
@@ -59,12 +59,12 @@ func (l *leastCompletion) Place(now time.Duration, cost float64, _ uint64,
 	if i < 0 || !c[i].Known || c[i].stale(now) {
 		return i, 0
 	}
-	return i, most(now, cost, i, worth, c)
+	return i, maxWaiting(now, cost, i, worth, c)
 }
 
-// most returns the number of items that the busy lanes complete, beyond their current ones, in the
-// expected time of lane i for one item, times worth.
-func most(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
+// maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
+// in the expected time of lane i for one item, times worth.
+func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0
 	for j := range c {
@@ -89,14 +89,14 @@ func (k *Candidate) covered() bool {
 		return false
 	}
 	busy := float64(k.Base) * 1e-9 * k.Rate / k.Mean
-	return float64(k.InFlight+1) > busy+max(coverLeast, coverRoot*math.Sqrt(busy))
+	return float64(k.InFlight+1) > busy+max(minCover, coverRoot*math.Sqrt(busy))
 }
 
 // answers reports whether a lane has answered recently, or cannot have answered yet.
-func (k *Candidate) answers(now time.Duration) bool { return now-k.Heard <= silentAfter*k.Service }
+func (k *Candidate) answers(now time.Duration) bool { return now-k.LastAnswer <= silentAfter*k.Service }
 
 // stale reports whether a lane has been idle for so long that it should be measured again.
 func (k *Candidate) stale(now time.Duration) bool {
-	idle := now - k.Used
+	idle := now - k.LastStart
 	return k.InFlight == 0 && idle > staleAfter && idle > staleRounds*k.Service
 }

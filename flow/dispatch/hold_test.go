@@ -18,7 +18,7 @@ func TestPlace(t *testing.T) {
 	const now = 500 * ms
 	heard := func(c []Candidate) {
 		for i := range c {
-			c[i].Heard = now
+			c[i].LastAnswer = now
 		}
 	}
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestPlace(t *testing.T) {
 		}, 2, 0, 0},
 		{"a lane to be measured again waits for nobody", busy(three(), 4, 4), func(c []Candidate) {
 			heard(c)
-			c[2].Used = -10 * time.Second
+			c[2].LastStart = -10 * time.Second
 		}, 2, 0, 0},
 		{"nor does one that is not known", busy(three(), 4, 4), func(c []Candidate) {
 			heard(c)
@@ -98,7 +98,7 @@ func TestPlaceMetamorphic(t *testing.T) {
 			rate := 5 + 100*rnd.Float64()
 			lanes[i] = Candidate{
 				Lane: int32(i), Full: i > 0, Free: i == 0, Known: true, Mean: 1, Rate: rate,
-				Heard: time.Second, Used: time.Second,
+				LastAnswer: time.Second, LastStart: time.Second,
 				Service: time.Duration(float64(time.Second)/rate) + time.Duration(rnd.IntN(20))*ms,
 			}
 			if i > 0 {

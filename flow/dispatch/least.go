@@ -48,14 +48,14 @@ type leastCompletion struct {
 	rnd     *rand.Rand
 	band    float64
 	expect  []float64 // seconds, by candidate; scratch memory
-	kept    kept
+	cache   expectations
 	sorted  []float64 // scratch memory
 	failing []int     // candidates; scratch memory
 	hidden  []int     // candidates; scratch memory
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {
-	return l.choose(now, cost, c, l.keeps(now, cost, c))
+	return l.choose(now, cost, c, l.isCached(now, cost, c))
 }
 
 // choose uses the cached expectations, or scans the lanes.
@@ -63,26 +63,27 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
 	}
-	var s survey
+	var s scanResult
 	if kept {
-		s = l.recall(now, cost, c)
+		s = l.scanCached(now, cost, c)
 	} else {
-		s = l.survey(now, cost, c)
+		s = l.scanLanes(now, cost, c)
 	}
 	switch {
 	case s.stale >= 0:
 		return s.stale
 	case s.unknown:
-		l.learn(&s, cost, c)
+		l.chooseUnmeasured(&s, cost, c)
 	default:
 		l.penalise(&s, cost, c)
 	}
 	return l.tied(s.best, c)
 }
 
-// learn chooses if a free lane has never answered: it is expected to take the median time.
-func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
-	l.complete(s, cost, c)
+// chooseUnmeasured chooses if a free lane has never answered: it is expected to take the median
+// time.
+func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Candidate) {
+	l.computeAll(s, cost, c)
 	median := l.median(cost, c)
 	worst := max(s.worst, median)
 	s.best = -1
@@ -101,11 +102,11 @@ func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
 
 // penalise compares failing lanes with the best of the others. Only a lane that is better without
 // its penalty can be better with it, so usually there is nothing to compare.
-func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
+func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
 	}
-	l.complete(s, cost, c)
+	l.computeAll(s, cost, c)
 	for _, i := range l.failing {
 		l.expect[i] += s.worst * c[i].Failures
 		l.better(s, i, l.expect[i], c)
@@ -138,8 +139,8 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 	return best
 }
 
-// survey is the result of one scan of the lanes.
-type survey struct {
+// scanResult is the result of one scan of the lanes.
+type scanResult struct {
 	// best is the free, known lane without failures and with the least expectation, and equal the
 	// number of equally good lanes
 	best, equal int
@@ -152,30 +153,30 @@ type survey struct {
 	unknown bool          // a free lane is unknown
 }
 
-// survey returns the best of the free, measured lanes that do not fail, its expected completion,
+// scanLanes returns the best of the free, measured lanes that do not fail, its expected completion,
 // and the failing lanes. Most lanes are rejected by comparing their work with that of the best lane
 // so far, without a division or a call.
-func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
-	s := survey{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
+func (l *leastCompletion) scanLanes(now time.Duration, cost float64, c []Candidate) scanResult {
+	s := scanResult{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]
 	for i := range c {
 		k := &c[i]
 		if !k.Free || k.surelyLonger(cost, s.limit) && k.Failures == 0 && k.Known &&
-			now-k.Used <= s.longest {
+			now-k.LastStart <= s.longest {
 			continue
 		}
-		l.look(&s, now, cost, i, c)
+		l.examine(&s, now, cost, i, c)
 	}
 	return s
 }
 
-// look adds free lane i to the survey.
-func (l *leastCompletion) look(s *survey, now time.Duration, cost float64, i int, c []Candidate) {
+// examine adds free lane i to the result.
+func (l *leastCompletion) examine(s *scanResult, now time.Duration, cost float64, i int, c []Candidate) {
 	k := &c[i]
 	if !usable(k) {
 		return
 	}
-	if idle := now - k.Used; idle > s.longest && k.InFlight == 0 && idle > staleRounds*k.Service {
+	if idle := now - k.LastStart; idle > s.longest && k.InFlight == 0 && idle > staleRounds*k.Service {
 		s.stale, s.longest = i, idle
 	}
 	switch {
@@ -193,8 +194,8 @@ func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// complete computes the expectations that the scan has skipped.
-func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
+// computeAll computes the expectations that the scan has skipped.
+func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {
 			l.expect[i] = expectation(k, cost)
@@ -205,7 +206,7 @@ func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 
 // better makes lane i the best if its expectation e is the least. It chooses among equally good
 // lanes with equal probability.
-func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
+func (l *leastCompletion) better(s *scanResult, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {
 			return
@@ -243,11 +244,11 @@ func expectation(k *Candidate, cost float64) float64 {
 	if work >= 0 {
 		return e + work/k.Rate
 	}
-	return max(e+work/k.Rate, e*leastShare)
+	return max(e+work/k.Rate, e*minShare)
 }
 
-// leastShare bounds the expectation of a small item relative to one of mean cost.
-const leastShare = 0.1
+// minShare bounds the expectation of a small item relative to one of mean cost.
+const minShare = 0.1
 
 // median returns the median expectation of all known lanes, free or not, or 0.
 func (l *leastCompletion) median(cost float64, c []Candidate) float64 {

@@ -27,11 +27,11 @@ func ExampleLedger() {
 	}
 	for _, i := range []int{0, 2, 3} {
 		book.Settle(batches[i])
-		watermark, above := book.Mark()
+		watermark, above := book.Progress()
 		fmt.Println("settled", batches[i], "mark", watermark, above)
 	}
 
-	watermark, above := book.Mark()
+	watermark, above := book.Progress()
 	again, err := ledger.New(watermark, above) // after a crash
 	if err != nil {
 		fmt.Println(err)

@@ -118,13 +118,13 @@ func play(t *testing.T, program []byte) {
 			if b%4 > 0 {
 				continue // restarts are rarer than other operations
 			}
-			w, above := l.Mark()
+			w, above := l.Progress()
 			if l, err = New(w, above); err != nil {
 				t.Fatalf("step %d: New from its own mark %v %v: %v", step, w, above, err)
 			}
 			m.restart()
 		}
-		w, above := l.Mark()
+		w, above := l.Progress()
 		mw, mabove := m.mark()
 		if w != place(mw) || !slices.Equal(above, mabove) {
 			t.Fatalf("step %d: mark is %v %v, want %v %v", step, w, above, place(mw), mabove)

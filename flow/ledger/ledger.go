@@ -220,13 +220,13 @@ func (l *Ledger) begin(i int) Position {
 	return l.open.at(i - 1).to
 }
 
-// Mark returns the watermark and the settled ranges above it: ascending, disjoint, not adjacent.
-// New accepts them.
-func (l *Ledger) Mark() (watermark Position, above []Range) { return l.AppendMark(nil) }
+// Progress returns the watermark and the settled ranges above it: ascending, disjoint, not
+// adjacent. New accepts them.
+func (l *Ledger) Progress() (watermark Position, above []Range) { return l.AppendProgress(nil) }
 
-// AppendMark is Mark for the caller's memory: it appends the ranges to dst. It joins none of them
-// with ranges already in dst.
-func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
+// AppendProgress is Progress for the caller's memory: it appends the ranges to dst. It joins none
+// of them with ranges already in dst.
+func (l *Ledger) AppendProgress(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
 		e := l.open.at(i)
@@ -264,5 +264,5 @@ func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
 // Span returns the distance in Num from the watermark to the end of the opened ranges, which is in
 // bytes if positions are byte offsets. A crash would repeat the part of it outside the ranges of
-// Mark.
+// Progress.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

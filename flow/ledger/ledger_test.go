@@ -30,7 +30,7 @@ func opened(t testing.TB, n int64) *Ledger {
 
 func checkMark(t *testing.T, l *Ledger, watermark int64, above ...Range) {
 	t.Helper()
-	w, a := l.Mark()
+	w, a := l.Progress()
 	if w != at(watermark) || !slices.Equal(a, above) {
 		t.Fatalf("mark is %v %v, want %v %v", w, a, watermark, above)
 	}
@@ -196,10 +196,10 @@ func TestMarkAppends(t *testing.T) {
 	l.Settle(span(1, 2))
 	l.Settle(span(3, 5))
 	held := []Range{span(0, 1)} // adjacent to the next range, and owned by the caller
-	w, got := l.AppendMark(held)
+	w, got := l.AppendProgress(held)
 	if want := []Range{span(0, 1), span(1, 2), span(3, 5)}; w != at(0) ||
 		!reflect.DeepEqual(got, want) {
-		t.Fatalf("AppendMark = %v %v, want 0 %v", w, got, want)
+		t.Fatalf("AppendProgress = %v %v, want 0 %v", w, got, want)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestNoAllocationInOrder(t *testing.T) {
 			l.Settle(span(first, first+1))
 			first++
 		}
-		_, marks = l.AppendMark(marks[:0])
+		_, marks = l.AppendProgress(marks[:0])
 	})
 	if allocs != 0 {
 		t.Fatalf("%v allocations a settle, want 0", allocs)

@@ -35,13 +35,13 @@ func (c Credit) New() Window {
 	return w
 }
 
-// leaseLeast is the minimum validity of an advertisement.
-const leaseLeast = 2 * time.Second
+// minLease is the minimum validity of an advertisement.
+const minLease = 2 * time.Second
 
 const (
 	gapSamples  = 32
-	leaseRounds = 3   // validity of an advertisement in round trips, if longer than leaseLeast
-	overOwn     = 2.0 // maximum of an advertised window, relative to the window's own estimate
+	leaseRounds = 3   // validity of an advertisement in round trips, if longer than minLease
+	maxOverOwn  = 2.0 // maximum of an advertised window, relative to the window's own estimate
 	priceWeight = 0.1 // weight of a batch in the mean of the worker's prices
 )
 
@@ -56,32 +56,32 @@ type Leased interface {
 
 type credit struct {
 	queueWindow
-	offered bool    // the worker has advertised since its start
-	batches bool    // the fields below are in batches, not in cost
-	granted float64 // cumulative cost
-	taken   float64 // cumulative cost of answered batches
-	mean    float64 // cost of a batch
-	ends    time.Duration
-	gap     gap
+	advertises bool    // the worker has advertised since its start
+	batches    bool    // the fields below are in batches, not in cost
+	granted    float64 // cumulative cost
+	taken      float64 // cumulative cost of answered batches
+	mean       float64 // cost of a batch
+	ends       time.Duration
+	gap        countGap
 }
 
-// gap is the recent minimum of the difference between the worker's count and this one.
-type gap struct {
-	least   float64
+// countGap is the recent minimum of the difference between the worker's count and this one.
+type countGap struct {
+	minimum float64
 	samples int
 }
 
 // observe adds a difference. It returns the minimum after enough samples, or at once if the
 // difference is negative, and 0 otherwise.
-func (g *gap) observe(more float64) float64 {
-	if g.samples == 0 || more < g.least {
-		g.least = more
+func (g *countGap) observe(more float64) float64 {
+	if g.samples == 0 || more < g.minimum {
+		g.minimum = more
 	}
-	if g.samples++; g.samples < gapSamples && g.least >= 0 {
+	if g.samples++; g.samples < gapSamples && g.minimum >= 0 {
 		return 0
 	}
 	g.samples = 0
-	return g.least
+	return g.minimum
 }
 
 // advertised returns the advertised window in batches.
@@ -94,16 +94,16 @@ func (c *credit) advertised() float64 {
 
 func (c *credit) Limit() float64 {
 	own := c.queueWindow.Limit()
-	if !c.offered {
+	if !c.advertises {
 		return own
 	}
-	return min(c.advertised(), overOwn*max(own, 2), c.top)
+	return min(c.advertised(), maxOverOwn*max(own, 2), c.top)
 }
 
 func (c *credit) LeaseEnds() time.Duration { return c.ends }
 
 func (c *credit) Binding() string {
-	if c.offered && c.advertised() <= overOwn*max(c.queueWindow.Limit(), 2) {
+	if c.advertises && c.advertised() <= maxOverOwn*max(c.queueWindow.Limit(), 2) {
 		return "credit"
 	}
 	return "window"
@@ -112,7 +112,7 @@ func (c *credit) Binding() string {
 func (c *credit) OnSample(s Sample) {
 	// The worker has changed the unit of its counts.
 	if a := &s.Advert; a.Valid && a.Batches != c.batches {
-		c.batches, c.taken, c.gap = a.Batches, 0, gap{}
+		c.batches, c.taken, c.gap = a.Batches, 0, countGap{}
 	}
 	switch {
 	case c.batches:
@@ -130,10 +130,10 @@ func (c *credit) OnSample(s Sample) {
 		}
 	}
 	if a := &s.Advert; a.Valid {
-		c.offered = true
+		c.advertises = true
 		c.reconcile(float64(a.Taken))
 		c.granted = float64(a.Credit)
-		c.ends = s.Now + max(leaseLeast, leaseRounds*s.RoundTrip)
+		c.ends = s.Now + max(minLease, leaseRounds*s.RoundTrip)
 	}
 	c.queueWindow.OnSample(s)
 }
@@ -149,7 +149,7 @@ func (c *credit) reconcile(taken float64) {
 
 // ProbeWithin returns 0 while the worker advertises, because no drained probes are needed then.
 func (c *credit) ProbeWithin() time.Duration {
-	if c.offered {
+	if c.advertises {
 		return 0
 	}
 	return c.queueWindow.ProbeWithin()
@@ -157,12 +157,12 @@ func (c *credit) ProbeWithin() time.Duration {
 
 func (c *credit) Reset(now time.Duration) {
 	c.queueWindow.Reset(now)
-	c.offered, c.batches, c.granted, c.taken, c.ends, c.gap = false, false, 0, 0, 0, gap{}
+	c.advertises, c.batches, c.granted, c.taken, c.ends, c.gap = false, false, 0, 0, 0, countGap{}
 	c.mean = 0
 }
 
 func (c *credit) Reason() string {
-	if !c.offered {
+	if !c.advertises {
 		return "nothing advertised; " + c.queueWindow.Reason()
 	}
 	return fmt.Sprintf("%.4g batches advertised, at most twice its own %.4g; %s",

@@ -11,30 +11,30 @@ import (
 // round trip, the start-up, and the figures of the last verdict. w is in batches, times are in
 // seconds.
 type delay struct {
-	w, top     float64
-	start      bool // see startup
-	startup    startup
-	round      round
-	inFlight   float64 // mean number in flight when the batches of the last round were sent
-	empty      int     // consecutive rounds with almost nothing queued behind a full window
-	unsmoothed bool    // do not smooth the next round with earlier ones
-	step       float64 // the last step, if its effect has not been judged yet
-	queued     float64 // the queue before step
-	rest       int     // rounds during which the window must not grow
-	measured   bool    // rest is due to a level measured by the start-up, which may be too low
-	need       float64 // samples that complete the round
-	base       base
-	state      State
-	verdict    verdict
-	suspects   int // attempts in flight that are probably lost
+	w, top         float64
+	start          bool // see startup
+	startup        startup
+	round          round
+	inFlight       float64 // mean number in flight when the batches of the last round were sent
+	empty          int     // consecutive rounds with almost nothing queued behind a full window
+	unsmoothed     bool    // do not smooth the next round with earlier ones
+	step           float64 // the last step, if its effect has not been judged yet
+	queueBefore    float64 // the queue before step
+	noGrowthRounds int     // rounds during which the window must not grow
+	measured       bool    // the start-up set noGrowthRounds, after it measured the level
+	samplesNeeded  float64 // samples that complete the round
+	base           base
+	state          State
+	verdict        verdict
+	presumedLost   int // attempts in flight that are probably lost
 	// the window was narrowed after a timeout or a nack since the last verdict, which happens at
 	// most once per round
-	cut      bool
-	floor    float64       // lower bound of this round's narrowing
-	before   float64       // window that a late ack restores; 0 if none
-	last     time.Duration // time of the last sample
-	since    time.Duration // samples sent earlier do not reflect the current window
-	restarts bool          // a failure restarts the start-up
+	narrowed     bool
+	floor        float64       // lower bound of this round's narrowing
+	windowBefore float64       // window that a late ack restores; 0 if none
+	last         time.Duration // time of the last sample
+	since        time.Duration // samples sent earlier do not reflect the current window
+	restarts     bool          // a failure restarts the start-up
 }
 
 const (
@@ -43,15 +43,15 @@ const (
 	emptyRounds = 3
 
 	// share of a step that may wait before the step counts as useless
-	vainShare = 0.9
-	vainRest  = 16 // round trips for which the window rests after a useless step
+	uselessShare = 0.9
+	uselessRest  = 16 // round trips for which the window rests after a useless step
 
 	// The window does not grow while one attempt in this many is probably lost.
-	suspectCalm  = 16.0
-	suspectNoisy = 4.0
+	lostShareSteady = 16.0
+	lostShareNoisy  = 4.0
 
-	leastRound = 8
-	mostRound  = 64
+	minRound = 8
+	maxRound = 64
 
 	// pause is the gap between two samples after which a new round begins, for example after a
 	// suspended machine or an interrupted load.
@@ -60,7 +60,7 @@ const (
 
 func newDelay(initial, top int, start bool) delay {
 	return delay{w: float64(initial), top: float64(top), start: start,
-		need: max(2, float64(initial))}
+		samplesNeeded: max(2, float64(initial))}
 }
 
 func (d *delay) Limit() float64 {
@@ -93,7 +93,7 @@ func (d *delay) State() State {
 
 // bdp returns the part of the window that does not wait.
 func (d *delay) bdp() float64 {
-	if d.weighs() && d.verdict.cause == roundEnded {
+	if d.usesWeights() && d.verdict.cause == roundEnded {
 		return max(1, d.inFlight-max(0, d.verdict.queue,
 			d.inFlight*(1-d.base.value/d.verdict.mean)))
 	}
@@ -108,20 +108,20 @@ func (d *delay) BeginProbe(time.Duration) { d.base.begin(d.base.narrowed(d.bdp()
 func (d *delay) nextRound() {
 	d.round.begin()
 	d.base.waits.round = weights{}
-	d.cut = false
+	d.narrowed = false
 	d.startup.early = 0
-	d.need = max(2, d.w)
+	d.samplesNeeded = max(2, d.w)
 	if !d.start {
-		d.need = max(leastRound, min(d.w, mostRound))
-		if d.base.short && !d.base.calm() {
-			d.need = mostRound
+		d.samplesNeeded = max(minRound, min(d.w, maxRound))
+		if d.base.short && !d.base.steady() {
+			d.samplesNeeded = maxRound
 		}
 	}
 }
 
 // rounds returns the number of rounds in the given number of round trips, at least one.
 func (d *delay) rounds(trips float64) int {
-	return int(math.Ceil(trips * d.w / max(leastRound, min(d.w, mostRound))))
+	return int(math.Ceil(trips * d.w / max(minRound, min(d.w, maxRound))))
 }
 
 // sample adds s to the round and reports whether the round has ended.
@@ -140,7 +140,7 @@ func (d *delay) sample(s *Sample) bool {
 				d.probeEnded(before)
 			}
 			d.nextRound()
-			if d.base.calm() { // after the probe, the next batches find an empty worker
+			if d.base.steady() { // after the probe, the next batches find an empty worker
 				d.since = s.Now + seconds(d.base.value)
 			}
 		}
@@ -153,41 +153,41 @@ func (d *delay) sample(s *Sample) bool {
 	if d.base.short {
 		d.base.waits.add(x/d.base.value, x)
 	}
-	d.suspects = s.Suspects
+	d.presumedLost = s.PresumedLost
 	if d.start {
 		return d.starting(s, x)
 	}
-	return float64(d.round.n) >= d.need
+	return float64(d.round.n) >= d.samplesNeeded
 }
 
-// suspicious reports whether later answers have overtaken so many attempts that the worker may drop
-// attempts above some level.
-func (d *delay) suspicious() bool {
-	share := suspectNoisy
-	if d.base.calm() {
-		share = suspectCalm
+// mayBeDropping reports whether later answers have overtaken so many attempts that the worker may
+// drop attempts above some level.
+func (d *delay) mayBeDropping() bool {
+	share := lostShareNoisy
+	if d.base.steady() {
+		share = lostShareSteady
 	}
-	return d.suspects > 0 && float64(d.suspects)*share >= d.w
+	return d.presumedLost > 0 && float64(d.presumedLost)*share >= d.w
 }
 
-// judge computes the verdict of the round that has ended.
-func (d *delay) judge() *verdict {
+// endRound computes the verdict of the round that has ended.
+func (d *delay) endRound() *verdict {
 	v := &d.verdict
-	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.used()}
+	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}
 	if d.start || d.unsmoothed { // the state before the window changed is not relevant
 		d.round.smoothed, d.unsmoothed = 0, false
 	}
-	weighs, moved := d.weighs(), false
+	weighs, moved := d.usesWeights(), false
 	if d.base.short {
 		d.base.waits.endRound()
-		moved = weighs && d.follow()
+		moved = weighs && d.followSpeed()
 	}
 	v.mean = d.round.smooth()
-	d.base.fall(v.mean, d.round.jitter())
+	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
 	// The batches in flight when the round's batches were sent caused their round trips. In the
 	// start-up, and if the window is not used up, their number is less than the window.
-	d.inFlight = d.round.ahead / float64(d.round.n)
+	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
 	switch {
@@ -196,12 +196,12 @@ func (d *delay) judge() *verdict {
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:
-		d.weigh(v)
+		d.applyWeights(v)
 	}
 	d.state = Normal
 	if v.queue > v.high {
 		d.state = Slow
-		d.before = 0 // a slow round is not caused by a spurious timeout
+		d.windowBefore = 0 // a slow round is not caused by a spurious timeout
 	}
 	return v
 }
@@ -211,19 +211,19 @@ func (d *delay) judge() *verdict {
 // the previous window are no evidence for the next step. grow undoes a step that only lengthened
 // the queue; the window then rests.
 func (d *delay) grow(v *verdict, now time.Duration) {
-	if d.suspicious() {
+	if d.mayBeDropping() {
 		return
 	}
-	calm := d.base.calm()
-	if calm && d.rest > 0 {
-		d.rest--
+	calm := d.base.steady()
+	if calm && d.noGrowthRounds > 0 {
+		d.noGrowthRounds--
 		if d.empty++; !d.measured || v.queue >= v.low*noneShare {
 			d.empty = 0
 		}
 		if d.empty <= emptyRounds {
 			return
 		}
-		d.rest = 0
+		d.noGrowthRounds = 0
 	}
 	step := 1.0
 	if v.queue < v.low*emptyShare {
@@ -235,38 +235,38 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	}
 	d.w = min(d.w+step, d.top)
 	if calm {
-		d.step, d.queued = d.w-v.before, v.queue
+		d.step, d.queueBefore = d.w-v.before, v.queue
 		d.since, d.unsmoothed = now, true
 	}
 }
 
-// vain undoes the last step if all of it waits, and reports whether it did.
-func (d *delay) vain(v *verdict, now time.Duration) bool {
+// undoUselessStep undoes the last step if all of it waits, and reports whether it did.
+func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	step := d.step
 	d.step = 0
-	if step == 0 || !v.limited || v.queue < v.low || v.queue-d.queued < vainShare*step {
+	if step == 0 || !v.limited || v.queue < v.low || v.queue-d.queueBefore < uselessShare*step {
 		return false
 	}
 	d.w = max(1, d.w-step)
-	d.rest, d.measured = d.rounds(vainRest), false
+	d.noGrowthRounds, d.measured = d.rounds(uselessRest), false
 	d.since, d.unsmoothed = now, true
 	return true
 }
 
-// busy narrows the window after a failure. A nack narrows it by a batch, and the nacks of one round
-// at most to share of the window: if a receiver refuses work beyond its limit, the remaining window
-// is that limit. A timeout narrows the window to share at once.
-func (d *delay) busy(now time.Duration, c cause, share float64) {
+// narrow narrows the window after a failure. A nack narrows it by a batch, and the nacks of one
+// round at most to share of the window: if a receiver refuses work beyond its limit, the remaining
+// window is that limit. A timeout narrows the window to share at once.
+func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
 	d.start, d.step = false, 0
-	if !d.cut {
+	if !d.narrowed {
 		d.nextRound()
 		d.since = now
-		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
+		d.narrowed, d.floor, d.windowBefore = true, max(1, d.w*share), 0
 		if c == timedOut {
-			d.before = d.w
-			if d.suspects > 0 { // later batches were delivered: the worker drops the excess
+			d.windowBefore = d.w
+			if d.presumedLost > 0 { // later batches were delivered: the worker drops the excess
 				d.floor = max(1, min(d.w, d.bdp()))
 			}
 		}
@@ -288,27 +288,27 @@ func (d *delay) Refused(now time.Duration, level float64) {
 	d.w = max(1, level)
 	d.verdict.after = d.w
 	d.state = Busy
-	d.start, d.step, d.before = false, 0, 0
+	d.start, d.step, d.windowBefore = false, 0, 0
 	d.nextRound()
 	d.since = now
 }
 
 func (d *delay) OnUndo(time.Duration) {
-	if d.before == 0 {
+	if d.windowBefore == 0 {
 		return
 	}
 	d.verdict = verdict{cause: undone, before: d.w}
-	d.w = min(max(d.w, d.before), d.top)
-	d.before = 0
+	d.w = min(max(d.w, d.windowBefore), d.top)
+	d.windowBefore = 0
 	d.verdict.after = d.w
 	d.state = Normal
 }
 
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
-	d.w, d.before, d.state = 1, 0, Unknown
-	d.start, d.startup, d.empty, d.suspects = d.restarts, startup{}, 0, 0
-	d.step, d.rest = 0, 0
+	d.w, d.windowBefore, d.state = 1, 0, Unknown
+	d.start, d.startup, d.empty, d.presumedLost = d.restarts, startup{}, 0, 0
+	d.step, d.noGrowthRounds = 0, 0
 	d.base.restart()
 	d.round = round{}
 	d.nextRound()

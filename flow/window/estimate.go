@@ -12,11 +12,11 @@ type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
 	sum, sq  float64       // of normalized round trips, in seconds
-	ahead    float64       // sum of the batches in flight when each sample was sent
+	inFlight float64       // sum of the batches in flight when each sample was sent
 	limited  int           // number of samples sent at the limit
 	began    time.Duration // time of the last sample before the round
 	smoothed float64       // EWMA of the rounds' normalized means; 0 before the first round
-	varied   float64       // EWMA of the rounds' variances of the mean
+	variance float64       // EWMA of the rounds' variances of the mean
 }
 
 // add adds s, whose normalized round trip is x seconds.
@@ -25,7 +25,7 @@ func (r *round) add(s *Sample, x float64) {
 	r.raw += s.RoundTrip
 	r.sum += x
 	r.sq += x * x
-	r.ahead += s.present()
+	r.inFlight += s.present()
 	if s.Limited {
 		r.limited++
 	}
@@ -34,9 +34,9 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// used reports whether the window was the limit for at least half of the samples. Otherwise the
-// window must not grow (RFC 7661).
-func (r *round) used() bool { return 2*r.limited >= r.n }
+// usedToLimit reports whether the window was the limit for at least half of the samples. Otherwise
+// the window must not grow (RFC 7661).
+func (r *round) usedToLimit() bool { return 2*r.limited >= r.n }
 
 // rate returns the deliveries per second in the round.
 func (r *round) rate(now time.Duration) float64 {
@@ -47,7 +47,7 @@ func (r *round) rate(now time.Duration) float64 {
 }
 
 // begin discards the samples of a round but keeps the averages over earlier rounds.
-func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited, r.ahead = 0, 0, 0, 0, 0, 0 }
+func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited, r.inFlight = 0, 0, 0, 0, 0, 0 }
 
 func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
 
@@ -57,11 +57,11 @@ func (r *round) smooth() float64 {
 	mean := r.sum / n
 	variance := max(0, r.sq/n-mean*mean) / n
 	if r.smoothed == 0 {
-		r.smoothed, r.varied = mean, variance
+		r.smoothed, r.variance = mean, variance
 		return mean
 	}
 	r.smoothed += roundWeight * (mean - r.smoothed)
-	r.varied += roundWeight * (variance - r.varied)
+	r.variance += roundWeight * (variance - r.variance)
 	return r.smoothed
 }
 
@@ -70,7 +70,7 @@ func (r *round) jitter() float64 {
 	if r.smoothed == 0 {
 		return 0
 	}
-	return math.Sqrt(r.varied) / r.smoothed
+	return math.Sqrt(r.variance) / r.smoothed
 }
 
 const (
@@ -78,18 +78,18 @@ const (
 	probeSamples = 8   // minimum samples of a drained probe
 	// minimum samples, as a multiple of the window: in fewer than two rounds the rate is still that
 	// of the previous window
-	probeRound  = 2
-	probeMost   = 1024 // maximum of the samples that a probe needs
-	probeShare  = 0.75 // share of the non-waiting window during a probe, which limits its cost
-	steady      = 0.5  // noise below which few samples are sufficient
-	steadyShare = 0.95 // probeShare below steady
-	steadyLeast = 2    // minimum samples of a probe below steady, which takes one round
-	varyWeight  = 0.02 // weight of the newest deviation
-	noisy       = 4.0
-	noisiest    = 0.92
-	baseWeight  = 0.1  // weight of a drained sample, or of a mean below the base
-	probeWeight = 0.25 // weight of a probe's mean
-	fallJitter  = 1.0  // standard errors of a round's mean below which the base follows it
+	probeRound       = 2
+	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
+	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
+	steadyNoise      = 0.5  // noise below which few samples are sufficient
+	steadyShare      = 0.95 // probeShare below steady
+	minSteadySamples = 2    // minimum samples of a probe below steady, which takes one round
+	varyWeight       = 0.02 // weight of the newest deviation
+	noisy            = 4.0
+	noisiest         = 0.92
+	baseWeight       = 0.1  // weight of a drained sample, or of a mean below the base
+	probeWeight      = 0.25 // weight of a probe's mean
+	fallJitter       = 1.0  // standard errors of a round's mean below which the base follows it
 
 	probeEvery  = 10 * time.Second // minimum interval of drained probes
 	probeRounds = 30               // minimum interval in round trips
@@ -133,24 +133,24 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 // window built, and increase with each replacement. It falls towards means below it, and rises only
 // through drained samples and probes.
 type base struct {
-	value   float64
-	n       int     // drained samples in the mean, counted up to probeSamples
-	square  float64 // EWMA of the squared deviation of drained samples
-	seen    int     // number of samples in square
-	short   bool    // Queue.Short
-	spoken  bool    // the worker reports the wait of batches
-	epoch   uint32
-	waits   waits // for short
-	settled bool  // the base was no longer provisional at the start of the probe
-	probing bool
-	narrow  float64 // the window during the probe
-	quiet   bool    // little noise at the start of the probe
-	probed  int
-	sum     float64
-	ahead   float64       // sum of the batches in flight at their sending
-	until   time.Duration // end of the sending times that count, with spans
-	since   time.Duration // arrival of the first sample
-	done    float64       // batches delivered since then
+	value           float64
+	n               int     // drained samples in the mean, counted up to probeSamples
+	squareDeviation float64 // EWMA of the squared deviation of drained samples
+	deviations      int     // number of samples in squareDeviation
+	short           bool    // Queue.Short
+	reportsWait     bool    // the worker reports the wait of batches
+	epoch           uint32
+	waits           waits // for short
+	wasKnown        bool  // the base was no longer provisional at the start of the probe
+	probing         bool
+	narrow          float64 // the window during the probe
+	isSteady        bool    // little noise at the start of the probe
+	probed          int
+	sum             float64
+	ahead           float64       // sum of the batches in flight at their sending
+	until           time.Duration // end of the sending times that count, if usesSpan
+	since           time.Duration // arrival of the first sample
+	done            float64       // batches delivered since then
 }
 
 // sample uses s, whose normalized round trip is x seconds, if it shows the round trip of the
@@ -164,7 +164,7 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 		b.value = x
 	}
 	if s.Advert.Valid { // a worker that reports the wait needs no draining
-		b.told(x - s.Advert.Wait.Seconds())
+		b.addReported(x - s.Advert.Wait.Seconds())
 		return false
 	}
 	if b.probing {
@@ -172,7 +172,7 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 		return true
 	}
 	if s.Epoch != b.epoch {
-		if b.weighed() && s.Epoch+1 == b.epoch {
+		if b.countsWeights() && s.Epoch+1 == b.epoch {
 			b.waits.late(x / b.value)
 		}
 		return true // sent while a probe limited the window
@@ -181,13 +181,13 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if starting && alone && b.n > 0 {
 		alone = !s.overtaken() || x <= b.value*(1+startSlack)
 	} else if starting && !alone && s.first() {
-		b.vary(x)
+		b.addDeviation(x)
 	}
 	if alone {
 		if b.n < probeSamples {
 			b.n++
 		}
-		b.vary(x)
+		b.addDeviation(x)
 		b.value += max(1/float64(b.n), baseWeight) * (x - b.value)
 	}
 	return false
@@ -206,64 +206,64 @@ func (b *base) probe(s *Sample, x float64) {
 	if b.probed == 0 {
 		b.since, b.until = s.Now, sent+seconds(b.value*spanSent)
 	}
-	if !b.spans() || sent <= b.until {
+	if !b.usesSpan() || sent <= b.until {
 		b.probed++
-		b.vary(x)
-		if b.weighed() {
+		b.addDeviation(x)
+		if b.countsWeights() {
 			b.waits.probed.add(x / b.value)
 		}
 		b.sum += x
 		b.ahead += s.ahead()
 	}
 	switch {
-	case !b.spans():
-		if b.probed >= b.wanted() {
+	case !b.usesSpan():
+		if b.probed >= b.samplesWanted() {
 			b.finish(s.Now)
 		}
-	case s.Now >= b.until+seconds(b.value*spanAwaited) && b.probed >= steadyLeast:
+	case s.Now >= b.until+seconds(b.value*spanAwaited) && b.probed >= minSteadySamples:
 		b.finish(s.Now)
 	}
 }
 
-// weighed reports whether the probe's round trips count towards the drained weight.
-func (b *base) weighed() bool { return b.short && b.settled && !b.quiet }
+// countsWeights reports whether the probe's round trips count towards the drained weight.
+func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
-// spans reports whether the probe measures all attempts sent within part of a round trip. Otherwise
-// it measures the first ones to come back, which in a wide window are the short ones.
-func (b *base) spans() bool { return b.quiet && b.narrow > probeSamples }
+// usesSpan reports whether the probe measures all attempts sent within part of a round trip.
+// Otherwise it measures the first ones to come back, which in a wide window are the short ones.
+func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (
 	spanSent    = 0.5 // round trips during which the attempts of a span are sent
 	spanAwaited = 1.5 // round trips after which the last of them has come back
 )
 
-// vary adds the deviation of a drained sample from the base.
-func (b *base) vary(x float64) {
+// addDeviation adds the deviation of a drained sample from the base.
+func (b *base) addDeviation(x float64) {
 	d := x - b.value
-	b.seen++
-	b.square += max(1/float64(b.seen), varyWeight) * (d*d - b.square)
+	b.deviations++
+	b.squareDeviation += max(1/float64(b.deviations), varyWeight) * (d*d - b.squareDeviation)
 }
 
-// calm reports whether the drained worker is known to vary so little that few samples are
+// steady reports whether the drained worker is known to vary so little that few samples are
 // sufficient.
-func (b *base) calm() bool { return b.seen > 1 && b.noise() < steady }
+func (b *base) steady() bool { return b.deviations > 1 && b.noise() < steadyNoise }
 
 // deviation returns the standard deviation of a drained sample, relative to the base.
 func (b *base) deviation() float64 {
 	if b.value <= 0 {
 		return 0
 	}
-	return math.Sqrt(b.square) / b.value
+	return math.Sqrt(b.squareDeviation) / b.value
 }
 
 // noise returns the variation of the drained worker's round trips, from 0 to almost 1. At 0 no
 // queue is needed to keep the worker busy. Deviations of a quarter of the round trip or more give
 // almost 1.
 func (b *base) noise() float64 {
-	if b.seen < 2 || b.value <= 0 {
+	if b.deviations < 2 || b.value <= 0 {
 		return 1
 	}
-	return min(noisiest, noisy*math.Sqrt(b.square)/b.value)
+	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
 // zone returns the noise that widens the dead zone of the queue of a window of w batches. In a wide
@@ -277,7 +277,7 @@ func (b *base) zone(w float64) float64 {
 
 // narrowed returns the window of a probe, given the non-waiting part of the window.
 func (b *base) narrowed(bdp float64) float64 {
-	if b.noise() < steady {
+	if b.noise() < steadyNoise {
 		return max(1, math.Floor(bdp*steadyShare))
 	}
 	if b.short {
@@ -286,27 +286,27 @@ func (b *base) narrowed(bdp float64) float64 {
 	return max(1, math.Floor(bdp*probeShare))
 }
 
-// wanted returns the number of samples of a probe.
-func (b *base) wanted() int {
-	if b.quiet {
-		return max(steadyLeast, int(min(b.narrow, probeSamples)))
+// samplesWanted returns the number of samples of a probe.
+func (b *base) samplesWanted() int {
+	if b.isSteady {
+		return max(minSteadySamples, int(min(b.narrow, probeSamples)))
 	}
 	if b.short {
-		return min(max(shortProbeLeast, int(shortProbeRound*b.narrow)), probeMost)
+		return min(max(shortProbeLeast, int(shortProbeRound*b.narrow)), maxProbeSamples)
 	}
-	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
+	return min(max(probeSamples, int(probeRound*b.narrow)), maxProbeSamples)
 }
 
-// told adds a round trip from which the reported wait was subtracted.
-func (b *base) told(x float64) {
+// addReported adds a round trip from which the reported wait was subtracted.
+func (b *base) addReported(x float64) {
 	if x <= 0 {
 		return
 	}
-	if !b.spoken {
-		b.spoken, b.n, b.value = true, 0, x
+	if !b.reportsWait {
+		b.reportsWait, b.n, b.value = true, 0, x
 	}
 	b.n++
-	b.vary(x)
+	b.addDeviation(x)
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
@@ -315,10 +315,10 @@ func (b *base) told(x float64) {
 // are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
-	if !b.quiet && b.done > 0 && now > b.since {
+	if !b.isSteady && b.done > 0 && now > b.since {
 		r = b.ahead / float64(b.probed) * (now - b.since).Seconds() / b.done
 	}
-	if b.n < probeSamples && (!b.quiet || b.spans()) {
+	if b.n < probeSamples && (!b.isSteady || b.usesSpan()) {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
 	} else if b.short && math.Abs(r-b.value) > shortRise*b.value/math.Sqrt(float64(b.probed)) {
@@ -327,7 +327,7 @@ func (b *base) finish(now time.Duration) {
 	} else {
 		b.waits.endProbe()
 		b.refine(b.value + probeWeight*(r-b.value))
-		if b.weighed() && b.waits.known() {
+		if b.countsWeights() && b.waits.known() {
 			b.waits.confirmed++
 		}
 	}
@@ -336,11 +336,11 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// fall lets the base follow a mean only if the mean is significantly below it. If the base followed
-// every low mean, it would become a minimum. jitter is the relative standard error of a round's
-// mean.
-func (b *base) fall(mean, jitter float64) {
-	if b.short && !b.waits.known() && !b.spoken && mean*(1+shortFall*jitter) < b.value {
+// followMean lets the base follow a mean only if the mean is significantly below it. If the base
+// followed every low mean, it would become a minimum. jitter is the relative standard error of a
+// round's mean.
+func (b *base) followMean(mean, jitter float64) {
+	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
 		return
 	}
@@ -348,7 +348,7 @@ func (b *base) fall(mean, jitter float64) {
 	if b.short {
 		errors = 2 * fallJitter
 	}
-	if mean *= 1 + errors*jitter; mean < b.value && !b.spoken {
+	if mean *= 1 + errors*jitter; mean < b.value && !b.reportsWait {
 		b.refine(b.value + baseWeight*(mean-b.value))
 	}
 }
@@ -362,13 +362,13 @@ func (b *base) refine(value float64) {
 // rescale changes the base of a worker whose speed has changed.
 func (b *base) rescale(value float64) {
 	b.waits.rescale(b.value, value)
-	b.square *= value / b.value * value / b.value
+	b.squareDeviation *= value / b.value * value / b.value
 	b.value = value
 }
 
 func (b *base) begin(narrow float64) {
 	b.probing, b.narrow, b.probed, b.sum, b.ahead, b.done = true, narrow, 0, 0, 0, 0
-	b.quiet, b.settled, b.waits.probed = b.noise() < steady, b.n >= probeSamples, weights{}
+	b.isSteady, b.wasKnown, b.waits.probed = b.noise() < steadyNoise, b.n >= probeSamples, weights{}
 	b.epoch++
 }
 
@@ -382,7 +382,7 @@ func (b *base) end() {
 // restart makes the base provisional, because the worker may have changed.
 func (b *base) restart() {
 	b.end()
-	b.n, b.seen, b.square, b.spoken, b.waits = 0, 0, 0, false, waits{}
+	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}
 }
 
 func (b *base) probeWithin() time.Duration {

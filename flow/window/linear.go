@@ -80,14 +80,14 @@ func (l Linear) New() Window {
 
 // linear is one worker's window. Times are in seconds.
 type linear struct {
-	cfg     Linear
-	w       float64
-	round   round
-	base    base
-	state   State
-	verdict verdict
-	since   time.Duration // samples sent earlier are ignored
-	lost    int           // steps taken for timeouts, which a late ack may still undo
+	cfg      Linear
+	w        float64
+	round    round
+	base     base
+	state    State
+	verdict  verdict
+	since    time.Duration // samples sent earlier are ignored
+	undoable int           // steps taken for timeouts, which a late ack may still undo
 }
 
 func (l *linear) Limit() float64 {
@@ -130,12 +130,12 @@ func (l *linear) OnSample(s Sample) {
 	if l.cfg.Step == PerRound && float64(l.round.n) < l.w {
 		return
 	}
-	l.judge()
+	l.endRound()
 	l.round.begin()
 }
 
-// judge takes the verdict on the round that has ended.
-func (l *linear) judge() {
+// endRound takes the verdict on the round that has ended.
+func (l *linear) endRound() {
 	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited > 0}
 	if l.cfg.Threshold > 0 {
 		v.threshold = true
@@ -145,7 +145,7 @@ func (l *linear) judge() {
 		l.step(slow, !slow, v.limited)
 	} else {
 		v.mean = l.round.smooth()
-		l.base.fall(v.mean, l.round.jitter())
+		l.base.followMean(v.mean, l.round.jitter())
 		v.base = l.base.value
 		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter(), 1)
 		l.step(v.queue > v.high, v.queue < v.low, v.limited)
@@ -169,12 +169,12 @@ func (l *linear) step(slow, normal, limited bool) {
 	}
 }
 
-func (l *linear) busy(c cause) {
+func (l *linear) narrow(c cause) {
 	l.verdict = verdict{cause: c, before: l.w}
 	if l.w > 1 {
 		l.w--
 		if c == timedOut {
-			l.lost++
+			l.undoable++
 		}
 	}
 	l.verdict.after = l.w
@@ -182,14 +182,14 @@ func (l *linear) busy(c cause) {
 	l.round.begin()
 }
 
-func (l *linear) OnTimeout(time.Duration, float64) { l.busy(timedOut) }
-func (l *linear) OnNack(time.Duration, float64)    { l.busy(nacked) }
+func (l *linear) OnTimeout(time.Duration, float64) { l.narrow(timedOut) }
+func (l *linear) OnNack(time.Duration, float64)    { l.narrow(nacked) }
 
 func (l *linear) OnUndo(time.Duration) {
-	if l.lost == 0 {
+	if l.undoable == 0 {
 		return
 	}
-	l.lost--
+	l.undoable--
 	l.verdict = verdict{cause: undone, before: l.w}
 	l.w = min(l.w+1, float64(l.cfg.Max))
 	l.verdict.after = l.w
@@ -198,7 +198,7 @@ func (l *linear) OnUndo(time.Duration) {
 
 func (l *linear) Reset(time.Duration) {
 	l.verdict = verdict{cause: restarted, before: l.w, after: 1}
-	l.w, l.lost, l.state = 1, 0, Unknown
+	l.w, l.undoable, l.state = 1, 0, Unknown
 	l.base.restart()
 	l.round = round{}
 }

@@ -50,15 +50,15 @@ const (
 	// such gap in 22,000
 	poolPause  = 10
 	poolMean   = 0.02
-	poolSeen   = 5 * time.Second
-	poolForget = 10 * time.Minute // a sender that is silent for this long starts over
+	poolActive = 5 * time.Second
+	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
 	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
 	poolHigh   = 1.15             // high mark, without the network's part
 	// the network's part of the low mark, as a multiple of the square root of the batches in it
 	rootLow  = 1.2
 	rootHigh = 2.35 // likewise of the high mark
 	// maximum number of senders; a further one replaces the one that was silent for longest
-	poolMost = 1024
+	maxPoolSenders = 1024
 )
 
 // Done records that a batch of the given cost was served for a sender, with waiting cost in the
@@ -160,7 +160,7 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 func (p *Pool) network(now time.Duration) float64 {
 	sum, n := 0.0, 0.0
 	for _, s := range p.senders {
-		if s.network > 0 && now-s.seen < poolSeen {
+		if s.network > 0 && now-s.seen < poolActive {
 			sum, n = sum+s.network, n+1
 		}
 	}
@@ -170,7 +170,7 @@ func (p *Pool) network(now time.Duration) float64 {
 // evict makes room for one more sender by removing the one that was silent for longest, which
 // starts over if it comes back.
 func (p *Pool) evict() {
-	if len(p.senders) < poolMost {
+	if len(p.senders) < maxPoolSenders {
 		return
 	}
 	var oldest uint64
@@ -187,7 +187,7 @@ func (p *Pool) evict() {
 func (p *Pool) active(now time.Duration) int {
 	n := 0
 	for _, s := range p.senders {
-		if now-s.seen < poolSeen {
+		if now-s.seen < poolActive {
 			n++
 		}
 	}
@@ -196,12 +196,12 @@ func (p *Pool) active(now time.Duration) int {
 
 // sweep removes senders that were silent for long.
 func (p *Pool) sweep(now time.Duration) {
-	if now-p.swept < poolSeen {
+	if now-p.swept < poolActive {
 		return
 	}
 	p.swept = now
 	for id, s := range p.senders {
-		if now-s.seen > poolForget {
+		if now-s.seen > poolExpiry {
 			delete(p.senders, id)
 		}
 	}

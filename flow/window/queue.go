@@ -77,16 +77,16 @@ func (q *queueWindow) OnSample(s Sample) {
 	if !q.sample(&s) {
 		return
 	}
-	v := q.judge()
+	v := q.endRound()
 	switch {
 	case q.start:
 		q.started(v, s.Now)
-	case q.vain(v, s.Now):
+	case q.undoUselessStep(v, s.Now):
 	case v.queue > 2*v.high+1:
 		q.w = max(1, q.w-max(1, min((v.queue-v.high)/2, q.w/4)))
 		q.since = s.Now
-	case q.weighs():
-		q.approach(v)
+	case q.usesWeights():
+		q.moveToTarget(v)
 	case v.queue > v.high:
 		q.w = max(1, q.w-1)
 	case v.queue < v.low && v.limited:
@@ -96,8 +96,8 @@ func (q *queueWindow) OnSample(s Sample) {
 	q.nextRound()
 }
 
-func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.busy(now, timedOut, queueCut) }
-func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.busy(now, nacked, queueCut) }
+func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.narrow(now, timedOut, queueCut) }
+func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, nacked, queueCut) }
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
 // round while the worker is not full, and removes a fifth if the worker is full or a batch fails,
@@ -133,11 +133,11 @@ func (a *aimd) OnSample(s Sample) {
 	if !a.sample(&s) {
 		return
 	}
-	v := a.judge()
+	v := a.endRound()
 	switch {
 	case a.start:
 		a.started(v, s.Now)
-	case a.vain(v, s.Now):
+	case a.undoUselessStep(v, s.Now):
 	case v.queue > v.high:
 		a.w = max(1, a.w*aimdCut)
 		a.since = s.Now
@@ -148,5 +148,5 @@ func (a *aimd) OnSample(s Sample) {
 	a.nextRound()
 }
 
-func (a *aimd) OnTimeout(now time.Duration, _ float64) { a.busy(now, timedOut, aimdCut) }
-func (a *aimd) OnNack(now time.Duration, _ float64)    { a.busy(now, nacked, aimdCut) }
+func (a *aimd) OnTimeout(now time.Duration, _ float64) { a.narrow(now, timedOut, aimdCut) }
+func (a *aimd) OnNack(now time.Duration, _ float64)    { a.narrow(now, nacked, aimdCut) }

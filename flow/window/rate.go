@@ -51,7 +51,7 @@ func (r *rate) OnSample(s Sample) {
 	if !r.sample(&s) {
 		return
 	}
-	v := r.judge()
+	v := r.endRound()
 	if x := r.round.rate(s.Now); v.limited || x > r.bandwidth() {
 		r.rates[r.next] = x
 		r.next = (r.next + 1) % rateRounds
@@ -82,8 +82,8 @@ func (r *rate) bandwidth() float64 {
 	return second
 }
 
-func (r *rate) OnTimeout(now time.Duration, _ float64) { r.busy(now, timedOut, rateCut) }
-func (r *rate) OnNack(now time.Duration, _ float64)    { r.busy(now, nacked, rateCut) }
+func (r *rate) OnTimeout(now time.Duration, _ float64) { r.narrow(now, timedOut, rateCut) }
+func (r *rate) OnNack(now time.Duration, _ float64)    { r.narrow(now, nacked, rateCut) }
 
 func (r *rate) Reset(now time.Duration) {
 	r.delay.Reset(now)

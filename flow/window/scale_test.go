@@ -88,8 +88,8 @@ func TestCreditCounts(t *testing.T) {
 	if w.Limit() != 1 {
 		t.Errorf("a grant of nothing gives a window of %v, want one at a time", w.Limit())
 	}
-	if ends := w.LeaseEnds(); ends != now+leaseLeast {
-		t.Errorf("the lease ends at %v, want %v", ends, now+leaseLeast)
+	if ends := w.LeaseEnds(); ends != now+minLease {
+		t.Errorf("the lease ends at %v, want %v", ends, now+minLease)
 	}
 	w.Reset(now)
 	if w.Limit() != 1 || w.LeaseEnds() != 0 {

@@ -22,20 +22,20 @@ import (
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
-	n       float64 // samples in drained and tilted, counted up to waitsMost
+	n       float64 // samples in drained and tilted, counted up to maxWaits
 	probed  weights // of the current probe, which may find that the base was wrong
 	round   weights
 
-	least   float64 // round trip of the round, in seconds
-	network float64 // slowly rising minimum of the round trips: the network's share is at most this
+	minRoundTrip float64 // round trip of the round, in seconds
+	network      float64 // slowly rising minimum round trip, a bound of the network's share
 
 	share     float64 // of the base in the mean round trip before the worker's speed changed
 	following int     // rounds for which the base still follows such a change
 	// mean round trip before a round in which the speed may have changed; 0 if none
-	doubted   float64
-	found     bool // a probe has found the change of speed, and its mean counts, too
-	confirmed int  // consecutive probes that agreed with the base
-	empty     int  // consecutive rounds in which the worker idled at times
+	meanBefore   float64
+	foundByProbe bool // a probe has found the change of speed, and its mean counts, too
+	confirmed    int  // consecutive probes that agreed with the base
+	emptyRounds  int  // consecutive rounds in which the worker idled at times
 }
 
 // weights sums up weights.
@@ -54,11 +54,11 @@ func (w *weights) add(x float64) {
 
 const (
 	waitsWidth = 0.3 // of the base: the width of the weight
-	waitsLeast = 48  // samples before the drained weight is used
-	waitsMost  = 800
+	minWaits   = 48  // samples before the drained weight is used
+	maxWaits   = 800
 
 	networkRise = 0.02 // share of the difference, per round
-	mostNetwork = 0.5  // of the base; without any variation all of it would seem to be network
+	maxNetwork  = 0.5  // of the base; without any variation all of it would seem to be network
 
 	// The calls in the network fluctuate by about the square root of their number. That many
 	// waiting calls keep the worker busy.
@@ -74,19 +74,19 @@ const (
 
 	// A mean round trip that changes by more than this between two rounds, beyond the change of the
 	// window, is a change of the worker's speed.
-	speedJitter = 5    // standard errors, and
-	speedLeast  = 0.4  // of its logarithm
-	speedWait   = 0.15 // of the base: the least apparent wait at a worker that has become slower
-	speedRounds = 3    // rounds in which the base follows
-	speedWeight = 0.3  // weight of a round after a probe has measured the new base
+	speedJitter    = 5    // standard errors, and
+	minSpeedChange = 0.4  // of its logarithm
+	speedWait      = 0.15 // of the base: the least apparent wait at a worker that has become slower
+	speedRounds    = 3    // rounds in which the base follows
+	speedWeight    = 0.3  // weight of a round after a probe has measured the new base
 )
 
-func (w *waits) known() bool { return w.n >= waitsLeast }
+func (w *waits) known() bool { return w.n >= minWaits }
 
 // endProbe merges the probe into the drained weight.
 func (w *waits) endProbe() {
 	if p := w.probed; p.n > 0 {
-		w.n = min(w.n+float64(p.n), waitsMost)
+		w.n = min(w.n+float64(p.n), maxWaits)
 		share, n := min(1, float64(p.n)/w.n), float64(p.n)
 		w.drained += (p.sum/n - w.drained) * share
 		w.tilted += (p.tilt/n - w.tilted) * share
@@ -107,7 +107,7 @@ func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
 	}
-	f, g := min(w.network/from, mostNetwork), min(w.network/to, mostNetwork)
+	f, g := min(w.network/from, maxNetwork), min(w.network/to, maxNetwork)
 	x := w.tilted / w.drained
 	w.drained *= math.Exp((f - g) / (1 - f) * (1 - x) / waitsWidth)
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
@@ -134,8 +134,8 @@ func (w *waits) late(x float64) {
 
 // add adds a sample of a round: x is relative to the base, rtt in seconds.
 func (w *waits) add(x, rtt float64) {
-	if w.round.n == 0 || rtt < w.least {
-		w.least = rtt
+	if w.round.n == 0 || rtt < w.minRoundTrip {
+		w.minRoundTrip = rtt
 	}
 	w.round.add(x)
 }
@@ -148,34 +148,34 @@ func (w *waits) wait() float64 {
 
 // endRound follows the least round trip.
 func (w *waits) endRound() {
-	if w.network == 0 || w.least < w.network {
-		w.network = w.least
+	if w.network == 0 || w.minRoundTrip < w.network {
+		w.network = w.minRoundTrip
 	}
-	w.network += networkRise * (w.least - w.network)
+	w.network += networkRise * (w.minRoundTrip - w.network)
 }
 
-// weighs reports whether the window is controlled by weights.
-func (d *delay) weighs() bool {
-	return d.base.short && d.base.waits.known() && !d.start && !d.base.calm()
+// usesWeights reports whether the window is controlled by weights.
+func (d *delay) usesWeights() bool {
+	return d.base.short && d.base.waits.known() && !d.start && !d.base.steady()
 }
 
-// follow rescales the base if the worker's speed has changed, and reports whether it did so. The
-// queue stays the same, so the base keeps its share of the mean round trip.
-func (d *delay) follow() bool {
+// followSpeed rescales the base if the worker's speed has changed, and reports whether it did so.
+// The queue stays the same, so the base keeps its share of the mean round trip.
+func (d *delay) followSpeed() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {
 		return false
 	}
-	before := cmp.Or(w.doubted, d.round.smoothed)
+	before := cmp.Or(w.meanBefore, d.round.smoothed)
 	if w.following == 0 {
 		change := d.speedChange(mean, before)
-		if change == speedInDoubt && w.doubted == 0 {
-			w.doubted = before
+		if change == speedUncertain && w.meanBefore == 0 {
+			w.meanBefore = before
 		} else {
-			w.doubted = 0
+			w.meanBefore = 0
 		}
 		if change == speedChanged {
-			w.share, w.following, w.found, w.confirmed = d.base.value/before, speedRounds, false, 0
+			w.share, w.following, w.foundByProbe, w.confirmed = d.base.value/before, speedRounds, false, 0
 		}
 	}
 	if w.following == 0 {
@@ -187,7 +187,7 @@ func (d *delay) follow() bool {
 	}
 	w.following--
 	weight := 1 / float64(speedRounds-w.following)
-	if w.found {
+	if w.foundByProbe {
 		weight = speedWeight
 	}
 	d.base.rescale(d.base.value + weight*(w.share*mean-d.base.value))
@@ -199,8 +199,8 @@ func (d *delay) follow() bool {
 type speedChange uint8
 
 const (
-	speedSame    speedChange = iota
-	speedInDoubt             // the next round decides: this one may have begun before the change
+	speedSame      speedChange = iota
+	speedUncertain             // the next round decides: this one may have begun before the change
 	speedChanged
 )
 
@@ -209,30 +209,30 @@ const (
 // agree, because a few very long calls change the mean but not the waits.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
-	grown := math.Log(d.round.ahead / float64(d.round.n) / d.inFlight)
-	limit := max(speedLeast, speedJitter*d.round.jitter())
+	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
+	limit := max(minSpeedChange, speedJitter*d.round.jitter())
 	wait := d.base.waits.wait()
 	slower, faster := change > limit+max(0, grown), change < -limit+min(0, grown)
 	switch {
 	case slower && wait > speedWait, faster && wait < 0:
 		return speedChanged
 	case slower, faster:
-		return speedInDoubt
+		return speedUncertain
 	}
 	return speedSame
 }
 
 // probeEnded lets the base follow a changed speed that a probe has found.
 func (d *delay) probeEnded(before float64) {
-	if w := &d.base.waits; d.weighs() && w.confirmed == 0 && d.round.smoothed > 0 {
-		w.share, w.following, w.found = before/d.round.smoothed, speedRounds, true
+	if w := &d.base.waits; d.usesWeights() && w.confirmed == 0 && d.round.smoothed > 0 {
+		w.share, w.following, w.foundByProbe = before/d.round.smoothed, speedRounds, true
 	}
 }
 
-// weigh sets the queue and its target in the verdict. The mean round trip, which is less
+// applyWeights sets the queue and its target in the verdict. The mean round trip, which is less
 // informative for a short queue, bounds the estimate for a worker that slows down all calls instead
 // of letting some wait.
-func (d *delay) weigh(v *verdict) {
+func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean
 	root := math.Sqrt(d.inFlight * min(1, v.base/v.mean))
@@ -241,20 +241,20 @@ func (d *delay) weigh(v *verdict) {
 	v.high = v.low
 }
 
-// approach moves the window towards its target. A round trip of a wide window consists of several
-// rounds, so each moves it part of the way.
-func (d *delay) approach(v *verdict) {
+// moveToTarget moves the window towards its target. A round trip of a wide window consists of
+// several rounds, so each moves it part of the way.
+func (d *delay) moveToTarget(v *verdict) {
 	w := &d.base.waits
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))
-	gain := shortGain * min(1, mostRound/d.inFlight)
+	gain := shortGain * min(1, maxRound/d.inFlight)
 	step := max(-limit, min(limit, gain*(v.low-v.queue)))
-	if w.empty++; v.queue >= v.low/2 {
-		w.empty = 0
+	if w.emptyRounds++; v.queue >= v.low/2 {
+		w.emptyRounds = 0
 	}
-	if w.empty > shortEmpty {
+	if w.emptyRounds > shortEmpty {
 		step = max(1, d.w/shortGrowth)
 	}
-	if step < 0 || v.limited && !d.suspicious() {
+	if step < 0 || v.limited && !d.mayBeDropping() {
 		d.w = max(1, min(d.w+step, d.top))
 	}
 }

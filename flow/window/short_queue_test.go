@@ -45,15 +45,15 @@ func TestWaitsAreEstimated(t *testing.T) {
 // once.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
-	for range 4 * waitsMost {
+	for range 4 * maxWaits {
 		w.probed.add(1)
 	}
 	w.endProbe()
 	if want := math.Exp(-1 / waitsWidth); math.Abs(w.drained-want) > 1e-9 {
 		t.Errorf("the mean weight is %v, want %v", w.drained, want)
 	}
-	if w.n != waitsMost {
-		t.Errorf("%v samples, want %d", w.n, waitsMost)
+	if w.n != maxWaits {
+		t.Errorf("%v samples, want %d", w.n, maxWaits)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 1))
 		d := newDelay(8, 100, false)
 		d.base.short, d.base.value, d.inFlight = true, 1, 8
-		for range waitsMost {
+		for range maxWaits {
 			d.base.waits.probed.add(random.ExpFloat64())
 		}
 		d.base.waits.endProbe()
@@ -80,28 +80,28 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 				d.round.n++
 				d.round.sum += x
 				d.round.sq += x * x
-				d.round.ahead += d.inFlight
+				d.round.inFlight += d.inFlight
 				d.base.waits.add(x/d.base.value, x)
 			}
 		}
 		for range 10 {
-			round(mostRound, func(int) float64 { return 1 })
-			if d.round.smooth(); d.follow() {
+			round(maxRound, func(int) float64 { return 1 })
+			if d.round.smooth(); d.followSpeed() {
 				t.Fatalf("%s: an even load changed the base", name)
 			}
 		}
-		round(mostRound, func(i int) float64 {
-			if i >= mostRound/2 {
+		round(maxRound, func(i int) float64 {
+			if i >= maxRound/2 {
 				return 8
 			}
 			return 0.7
 		})
-		if d.follow() || d.base.waits.doubted == 0 {
+		if d.followSpeed() || d.base.waits.meanBefore == 0 {
 			t.Fatalf("%s: no doubt after a round that changed in the middle", name)
 		}
 		d.round.smooth()
-		round(mostRound, func(int) float64 { return c.next })
-		moved, doubted := d.follow(), d.base.waits.doubted
+		round(maxRound, func(int) float64 { return c.next })
+		moved, doubted := d.followSpeed(), d.base.waits.meanBefore
 		if moved != c.moves || moved == (d.base.value < 2) || doubted != 0 {
 			t.Errorf("%s: base %.2f, followed %v; want %v", name, d.base.value, moved, c.moves)
 		}

@@ -25,34 +25,34 @@ import (
 // divides its capacity among all of them. If more batches per second come back than before although
 // all are late, the worker is not full yet, and the window continues to grow by a quarter.
 type startup struct {
-	fastest float64 // rounds that were hardly faster
+	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
 	// batches that came back about one base round trip after the window was widened
-	came   float64
-	most   float64 // maximum of came in any round
-	early  int     // answers in the round to batches sent before it
-	slow   int     // round trips of the round that were longer than random variation explains
-	far    int     // slow round trips that were much longer
-	slowAt float64 // maximum batches in flight when a slow one was sent
-	fineAt float64 // maximum batches in flight when one that was not slow was sent
-	queued int     // number of last samples that showed a queue
+	returned    float64
+	maxReturned float64 // maximum of returned in any round
+	early       int     // answers in the round to batches sent before it
+	slow        int     // round trips of the round that were longer than random variation explains
+	verySlow    int     // slow round trips that were much longer
+	slowAt      float64 // maximum batches in flight when a slow one was sent
+	normalAt    float64 // maximum batches in flight when one that was not slow was sent
+	queued      int     // number of last samples that showed a queue
 }
 
 const (
 	// factor by which a round must be faster than all before, or it counts as flat
-	startFaster  = 1.15
-	startFlat    = 3    // flat rounds that end the start-up (BBR: the pipe is full)
-	startIdle    = 4    // unused rounds that end the start-up
-	startFirst   = 12.0 // batches after the first two
-	startWide    = 32.0 // batches after startFirst
-	startFurther = 1.5  // later steps, which are smaller: an excess costs more than a round trip
-	startGently  = 1.25
-	startQueued  = 3.0 // samples, or a quarter of the window, that must show a queue to end it
+	startFaster    = 1.15
+	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
+	startIdle      = 4    // unused rounds that end the start-up
+	startStep1     = 12.0 // batches after the first two
+	startStep2     = 32.0 // batches after startStep1
+	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
+	startSmallStep = 1.25
+	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
 	// round trips during which a level that was just measured is not questioned
-	startRest = 8
+	startNoGrowth = 8
 	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
@@ -60,12 +60,12 @@ const (
 	startNarrow = 25.0
 	startFew    = 4.0 // this many at once may be queued as with any number
 	// share of the base after the widening during which answers belong to the previous round
-	startSame   = 1.0 / 2
-	startChance = 16      // one of this many samples may be slow at random, or one of fewer
-	startFar    = 1.0 / 2 // share of the base: a sample that is later than this is not random
-	startMore   = 1.25    // multiple of the previous pace that counts as faster
-	startSlack  = 1.0 / 8 // share of the base that is not a delay (RFC 9406)
-	startSigmas = 3.0     // standard deviations that are not a delay
+	startSame       = 1.0 / 2
+	startChance     = 16      // one of this many samples may be slow at random, or one of fewer
+	startVerySlow   = 1.0 / 2 // share of the base: a sample that is later than this is not random
+	startFasterPace = 1.25    // multiple of the previous pace that counts as faster
+	startSlack      = 1.0 / 8 // share of the base that is not a delay (RFC 9406)
+	startSigmas     = 3.0     // standard deviations that are not a delay
 )
 
 // Starting reports whether the window is in its start-up.
@@ -81,11 +81,11 @@ func (d *delay) starting(s *Sample, x float64) bool {
 		return false
 	}
 	switch {
-	case d.base.calm():
+	case d.base.steady():
 		if d.delayed(s, x) {
 			return true
 		}
-	case s.Limited && d.base.seen > 1:
+	case s.Limited && d.base.deviations > 1:
 		d.w = min(d.w+1, d.top)
 	}
 	return d.complete()
@@ -99,16 +99,16 @@ func (d *delay) delayed(s *Sample, x float64) bool {
 	d.count(s)
 	if x <= base*(1+max(startSlack, startSigmas*d.base.deviation())) {
 		u.queued = 0 // the slow samples were random
-		u.fineAt = max(u.fineAt, s.present())
+		u.normalAt = max(u.normalAt, s.present())
 		return false
 	}
 	u.slow++
 	u.slowAt = max(u.slowAt, s.present())
-	if x > base*(1+startFar) {
-		u.far++
+	if x > base*(1+startVerySlow) {
+		u.verySlow++
 	}
 	q, _, high := queue(s.present(), base, x, d.base.deviation(), d.base.zone(s.present()))
-	if q <= high || u.more(s.present(), base, x) {
+	if q <= high || u.isFaster(s.present(), base, x) {
 		u.queued = 0
 		return false
 	}
@@ -121,30 +121,30 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// more reports whether a worker that returns this many batches in x seconds is faster than observed
-// before, although its answers are slightly late.
-func (u *startup) more(batches, base, x float64) bool {
-	return u.before > 0 && x <= base*(1+startFar) && batches > startMore*u.before*x
+// isFaster reports whether a worker that returns this many batches in x seconds is faster than
+// observed before, although its answers are slightly late.
+func (u *startup) isFaster(batches, base, x float64) bool {
+	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// chance reports whether so few of n round trips were slow that they may be random. A single slow
-// round trip may also be random if a batch sent with more in flight was not slow.
-func (u *startup) chance(n int) bool {
-	return startChance*u.far <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.fineAt)
+// mayBeRandom reports whether so few of n round trips were slow that they may be random. A single
+// slow round trip may also be random if a batch sent with more in flight was not slow.
+func (u *startup) mayBeRandom(n int) bool {
+	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.normalAt)
 }
 
 // complete reports whether a round trip of the start-up is over: as many batches have come back as
 // the window holds. If the pace varies, the verdict needs more batches sent since its start.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
-	if !d.base.calm() {
+	if !d.base.steady() {
 		share := startEarly
 		if d.w <= startNarrow {
 			share = startNarrowEarly
 		}
-		early = min(early, d.need*share)
+		early = min(early, d.samplesNeeded*share)
 	}
-	return d.round.n > 0 && float64(d.round.n)+early >= math.Floor(d.need)
+	return d.round.n > 0 && float64(d.round.n)+early >= math.Floor(d.samplesNeeded)
 }
 
 // sentBefore processes an answer to a batch sent before the window was widened, and reports whether
@@ -152,7 +152,7 @@ func (d *delay) complete() bool {
 // vary, an answer soon after the widening belongs to the same burst, and the batch sent next takes
 // its place.
 func (d *delay) sentBefore(s *Sample) bool {
-	if !d.start || !d.base.calm() {
+	if !d.start || !d.base.steady() {
 		d.startup.early++
 		return false
 	}
@@ -169,8 +169,8 @@ func (d *delay) count(s *Sample) {
 	u := &d.startup
 	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame &&
 		trips < 1+startSame {
-		u.came += s.batches()
-		u.most = max(u.most, u.came)
+		u.returned += s.batches()
+		u.maxReturned = max(u.maxReturned, u.returned)
 	}
 }
 
@@ -178,11 +178,11 @@ func (d *delay) count(s *Sample) {
 // full, and the window is then narrowed by the queue at once.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
-	calm := d.base.calm()
+	calm := d.base.steady()
 	full := v.queue > v.high
 	if calm {
 		full = u.full(d.w) ||
-			full && (startChance*u.far > d.round.n || !u.more(d.inFlight, v.base, v.mean))
+			full && (startChance*u.verySlow > d.round.n || !u.isFaster(d.inFlight, v.base, v.mean))
 	}
 	if full {
 		d.w = max(1, min(d.w, d.level(v, now)))
@@ -205,34 +205,34 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		d.start = false
 		d.since = now
 		if calm {
-			d.unsmoothed, d.rest, d.measured = true, d.rounds(startRest), true
+			d.unsmoothed, d.noGrowthRounds, d.measured = true, d.rounds(startNoGrowth), true
 		}
-	case calm && v.limited && !d.suspicious():
-		if d.widen(!u.chance(d.round.n)); d.w > v.before {
+	case calm && v.limited && !d.mayBeDropping():
+		if d.widen(!u.mayBeRandom(d.round.n)); d.w > v.before {
 			d.since = now
 		}
 	}
-	u.early, u.slow, u.far, u.slowAt, u.fineAt, u.queued, u.came, u.before = 0, 0, 0, 0, 0, 0,
+	u.early, u.slow, u.verySlow, u.slowAt, u.normalAt, u.queued, u.returned, u.before = 0, 0, 0, 0, 0, 0,
 		0, u.pace
 }
 
 // level returns the number of batches that the worker holds without a queue, and a few more.
 func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
-	if u.pace > 0 && d.base.calm() {
+	if u.pace > 0 && d.base.steady() {
 		zone := func(bdp float64) (low, high float64) {
 			_, low, high = queue(bdp, d.base.value, d.base.value, 0, d.base.zone(bdp))
 			return low, high
 		}
 		bdp := u.pace * d.base.value
 		low, high := zone(bdp)
-		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
+		if u.maxReturned <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
 		// The worker serves several at once, and their answers come in bursts. Until the next
 		// batches arrive, more than low must wait. A round trip may touch two bursts.
-		_, most := zone(u.most)
-		return min(bdp+(low+high)/2, u.most+most)
+		_, most := zone(u.maxReturned)
+		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}
 	return d.bdp() + (v.low+v.high)/2
 }
@@ -241,13 +241,13 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 func (d *delay) widen(delayed bool) {
 	switch {
 	case delayed:
-		d.w *= startGently
-	case d.w < startFirst:
-		d.w = startFirst
-	case d.w < startWide:
-		d.w = startWide
+		d.w *= startSmallStep
+	case d.w < startStep1:
+		d.w = startStep1
+	case d.w < startStep2:
+		d.w = startStep2
 	default:
-		d.w *= startFurther
+		d.w *= startLargeStep
 	}
 	d.w = min(d.w, d.top)
 }

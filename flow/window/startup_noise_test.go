@@ -154,7 +154,7 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 				most = max(most, k.w.Limit())
 			}
 			if k.w.(Starter).Starting() ||
-				most > max(startFirst, startWide/startFirst*float64(slots+1)) {
+				most > max(startStep1, startStep2/startStep1*float64(slots+1)) {
 				t.Errorf("%d slots, seed %d: the window was %v; starting %v", slots, seed, most,
 					k.w.(Starter).Starting())
 			}
@@ -168,7 +168,7 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 
 // TestOvertakenIsNotDrained checks that a batch that was alone when sent, and came back after later
 // ones, is treated as delayed by them, unlike one that came back first. A worker that serves one at
-// a time is recognized as calm and keeps its base.
+// a time is recognized as steady and keeps its base.
 func TestOvertakenIsNotDrained(t *testing.T) {
 	w := Queue{}.New().(*queueWindow)
 	w.OnSample(Sample{Now: 50 * ms, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: 1, Done: 1,
@@ -177,8 +177,8 @@ func TestOvertakenIsNotDrained(t *testing.T) {
 		Limited: true, Epoch: w.Epoch()})
 	w.OnSample(Sample{Now: 151 * ms, RoundTrip: 101 * ms, Cost: 1, InFlightAtSend: 1, Done: 2,
 		Limited: true, Epoch: w.Epoch()})
-	if w.Base() != 50*ms || !w.base.calm() {
-		t.Errorf("the base is %v, calm %v; want 50ms, true", w.Base(), w.base.calm())
+	if w.Base() != 50*ms || !w.base.steady() {
+		t.Errorf("the base is %v, calm %v; want 50ms, true", w.Base(), w.base.steady())
 	}
 	if w.Limit() >= 3 {
 		t.Errorf("the window is %v, want less than 3: %s", w.Limit(), w.Reason())

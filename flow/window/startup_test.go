@@ -43,7 +43,7 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 		if w.Starting() || rounds > 12 {
 			t.Errorf("%d slots: the start-up took %d round trips: %s", slots, rounds, w.Reason())
 		}
-		if float64(most) > max(startFirst, startWide/startFirst*float64(slots)) {
+		if float64(most) > max(startStep1, startStep2/startStep1*float64(slots)) {
 			t.Errorf("%d slots: %d were in flight", slots, most)
 		}
 		if got := w.Limit(); got < 0.9*float64(slots) || got > 1.6*float64(slots)+1 {

@@ -40,9 +40,9 @@ func (v *verdict) reason() string {
 	case timedOut:
 		return fmt.Sprintf("a batch was overdue: %s", v.moved())
 	case nacked:
-		return fmt.Sprintf("a batch came back undelivered: %s", v.moved())
+		return fmt.Sprintf("an attempt failed: %s", v.moved())
 	case refused:
-		return fmt.Sprintf("what is beyond %.4g batches comes back undelivered: %s", v.after,
+		return fmt.Sprintf("batches beyond %.4g in flight are refused: %s", v.after,
 			v.moved())
 	case undone:
 		return fmt.Sprintf("an overdue batch was answered after all: %s", v.moved())
@@ -70,5 +70,5 @@ func (v *verdict) unused() string {
 // reason describes the current probe.
 func (b *base) reason() string {
 	return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples",
-		b.narrow, b.probed, b.wanted())
+		b.narrow, b.probed, b.samplesWanted())
 }

@@ -56,8 +56,8 @@ type Sample struct {
 	// cost in flight at this worker just after it was sent, overdue attempts included
 	InFlightAtSend float64
 	// part of InFlightAtSend that later answers have long overtaken, so that it is probably lost
-	Lost     float64
-	Suspects int // attempts in flight now that are probably lost
+	Lost         float64
+	PresumedLost int // attempts in flight now that are probably lost
 	// cost that the worker delivered since it was sent, itself included; 0 if unknown
 	Done    float64
 	Limited bool   // the window was the limit when the attempt was sent

@@ -129,7 +129,7 @@ func TestDrainedProbe(t *testing.T) {
 			w.Epoch(), before)
 	}
 	w.OnSample(Sample{RoundTrip: time.Second, Cost: 1, InFlightAtSend: 6, Epoch: before})
-	for range w.base.wanted() {
+	for range w.base.samplesWanted() {
 		w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Epoch: w.Epoch()})
 	}
 	if w.Probing() || w.Base() != 20*ms {
@@ -140,7 +140,7 @@ func TestDrainedProbe(t *testing.T) {
 		t.Errorf("the next probe is wanted within %v, want %v", got, probeEvery)
 	}
 	w.BeginProbe(0)
-	for range w.base.wanted() {
+	for range w.base.samplesWanted() {
 		w.OnSample(Sample{RoundTrip: 40 * ms, Cost: 1, InFlightAtSend: 1, Epoch: w.Epoch()})
 	}
 	if w.Base() != 25*ms {

@@ -39,7 +39,9 @@ func DefaultOptions() *Options {
 func DefaultInsert() Insert { return Insert{Format: "JSONEachRow", Deduplicate: true} }
 
 // Component returns the sink's entry in the list of components.
-func Component() stream.Component { return httpsink.Component("clickhouse", DefaultOptions, New) }
+func Component() stream.Component {
+	return stream.NewComponent(stream.SinkRole, "clickhouse", DefaultOptions, New)
+}
 
 // New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {

@@ -126,6 +126,16 @@ func (s *Server) Stop(t testing.TB) { s.stop(t) }
 // Kill kills the server and its children with SIGKILL, to simulate a crash.
 func (s *Server) Kill(t testing.TB) { s.stop(t, "KILL") }
 
+// Log returns the output of the server since its last start.
+func (s *Server) Log(t testing.TB) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		t.Error(err)
+	}
+	return text
+}
+
 func (s *Server) stop(t testing.TB, how ...string) {
 	t.Helper()
 	if out, err := s.script("stop.sh", append([]string{s.dir}, how...)...); err != nil {

@@ -60,7 +60,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return ndjs
 
 // Open implements stream.Sink. It creates one lane without limits, named drop.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
-	o.Lanes([]stream.Lane{{Name: "drop", Worker: s, Prompt: true}})
+	o.Lanes([]stream.Lane{{Name: "drop", Worker: s, Inline: true}})
 	return nil
 }
 

@@ -47,7 +47,9 @@ func DefaultOptions() *Options {
 func DefaultDocuments() Documents { return Documents{Action: actionCreate, ID: idRecord} }
 
 // Component returns the sink's entry in the list of components.
-func Component() stream.Component { return httpsink.Component("elasticsearch", DefaultOptions, New) }
+func Component() stream.Component {
+	return stream.NewComponent(stream.SinkRole, "elasticsearch", DefaultOptions, New)
+}
 
 // New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
@@ -146,22 +148,18 @@ func (d *Documents) CheckKey(o *httpsink.Options) error {
 
 // Shape implements stream.Shaper. It compiles the expressions.
 func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
-	d.target, d.routing, d.shaped = nil, nil, true
+	d.target, d.shaped = nil, true
 	var err error
 	if key, text, isExpression := d.name(); isExpression {
-		if d.target, err = expr.Value(string(text), in); err != nil {
-			return in, expr.Option(key, err)
+		if d.target, err = text.Compile(key, in); err != nil {
+			return in, err
 		}
 	}
-	if d.Routing != "" {
-		if d.routing, err = expr.Value(string(d.Routing), in); err != nil {
-			return in, expr.Option("routing", err)
-		}
-	}
-	return in, nil
+	d.routing, err = d.Routing.Compile("routing", in)
+	return in, err
 }
 
-// filterPath lists the parts of a response that bulkResults reads.
+// filterPath lists the parts of a response that bulkErrors reads.
 const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
 // format returns the properties that all requests share.

@@ -71,22 +71,14 @@ type encoder struct {
 }
 
 func newEncoder(d *Documents) *encoder {
-	e := &encoder{Documents: d}
-	if d.target != nil {
-		e.target = expr.NewEvaluator(d.target)
+	return &encoder{
+		Documents: d, target: expr.NewEvaluator(d.target), routing: expr.NewEvaluator(d.routing),
 	}
-	if d.routing != nil {
-		e.routing = expr.NewEvaluator(d.routing)
-	}
-	return e
 }
 
 func (e *encoder) begin(b *stream.Batch) {
-	for _, one := range []*expr.Evaluator{e.target, e.routing} {
-		if one != nil {
-			one.Begin(b)
-		}
-	}
+	e.target.Begin(b)
+	e.routing.Begin(b)
 }
 
 // appendAction appends the action line for the document of record i.

@@ -13,10 +13,10 @@ import (
 // receiver's texts differ by record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
-		item := itemResult{status: 400, reason: fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)}
+		parsing := fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)
 		return []error{
-			item.err("POST http://h/"),
-			(&itemResult{status: 400, reason: fmt.Sprintf("document %d: wrong", i)}).err("POST http://h/"),
+			&itemError{location: "POST http://h/", status: 400, reason: parsing},
+			&itemError{location: "POST http://h/", status: 400, reason: fmt.Sprintf("document %d: wrong", i)},
 		}
 	}
 	a, b := refusals(1000), refusals(2000)

@@ -27,12 +27,7 @@ import (
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "exec",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "exec", DefaultOptions, New)
 }
 
 // Sink delivers batches to child processes. It implements stream.Sink and stream.Encoder.

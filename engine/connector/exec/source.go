@@ -23,14 +23,7 @@ import (
 // block. A stop or a drain sends SIGTERM to the command's process group, reads its output to the
 // end and kills the group after `grace`.
 func SourceComponent() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "exec",
-		Options: func() any { return DefaultSourceOptions() },
-		New: func(o any, h stream.Host) (any, error) {
-			return NewSource(*o.(*SourceOptions), h)
-		},
-	}
+	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }
 
 // Source reads the output of one command. The intake owns the records.

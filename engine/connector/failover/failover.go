@@ -127,7 +127,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 
 func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 	o.Lanes = m.replace
-	o.StateDir, o.Place = nil, "" // used only by sinks that New refuses
+	o.StateDir, o.ResumeToken = nil, "" // used only by sinks that New refuses
 	return m.sink.Open(ctx, o)
 }
 

@@ -47,8 +47,8 @@ func (f *fake) Close() error { return nil }
 
 type appending struct{ fake }
 
-// StartPlace implements stream.AppendSink.
-func (*appending) StartPlace() string { return "" }
+// StartToken implements stream.AppendSink.
+func (*appending) StartToken() string { return "" }
 
 // Sync implements stream.AppendSink.
 func (*appending) Sync(context.Context) error { return nil }

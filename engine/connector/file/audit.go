@@ -34,7 +34,7 @@ func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, err
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	return &audit{s: s, dir: dir, place: o.Place, count: count}, nil
+	return &audit{s: s, dir: dir, place: o.ResumeToken, count: count}, nil
 }
 
 // Ledger implements stream.Audit.

@@ -81,12 +81,7 @@ func (o *Options) Validate() error {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "file",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "file", DefaultOptions, New)
 }
 
 // Sink appends to one file. It implements stream.Sink, Encoder and AppendSink.
@@ -129,7 +124,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 		}
 		return err
 	}
-	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0, s.o.mode())
+	file, at, err := openAt(s.dir, name, o.ResumeToken, s.o.Rotate.Bytes > 0, s.o.mode())
 	if err != nil {
 		return err
 	}
@@ -141,8 +136,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// StartPlace implements stream.AppendSink.
-func (s *Sink) StartPlace() string { return s.start }
+// StartToken implements stream.AppendSink.
+func (s *Sink) StartToken() string { return s.start }
 
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }

@@ -73,7 +73,7 @@ func (l *lane) detach(reason error) error {
 	l.length, l.reserved = l.settled, false
 	l.mu.Unlock()
 	if f == nil {
-		return &stream.ReopenError{Place: at.String(), Err: l.failure(reason)}
+		return &stream.ReopenError{ResumeToken: at.String(), Err: l.failure(reason)}
 	}
 	err := l.syncTo(f, at.length)
 	if err == nil {

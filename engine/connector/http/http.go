@@ -17,7 +17,7 @@ import (
 // Component returns the sink's entry in the list of components. A sink with options for an audit is
 // also a [stream.AuditedSink].
 func Component() stream.Component {
-	c := httpsink.Component("http", DefaultOptions, New)
+	c := stream.NewComponent(stream.SinkRole, "http", DefaultOptions, New)
 	c.New = func(o any, h stream.Host) (any, error) {
 		options := *o.(*Options)
 		s, err := New(options, h)

@@ -27,12 +27,9 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 			return in, httpsink.Within("elasticsearch", err)
 		}
 	}
-	if o.Audit.ID != "" {
-		line, err := expr.Value(string(o.Audit.ID), in)
-		if err != nil {
-			return in, expr.Option("audit.id", err)
-		}
-		o.line = line
+	var err error
+	if o.line, err = o.Audit.ID.Compile("audit.id", in); err != nil {
+		return in, err
 	}
 	if o.IdempotencyKey == keyOfBatch || o.IdempotencyKey == keyNone {
 		return in, nil

@@ -193,10 +193,21 @@ func told(err error) string {
 	if len(s.Rest) > 0 {
 		parts = append(parts, "rest "+ids(s.Rest))
 	}
+	var kinds []string
+	byKind := map[string][]string{}
 	for i := range s.Refused {
-		_, reason, _ := strings.Cut(s.Refusals[i].Error(), `"`)
-		kind, _, _ := strings.Cut(reason, ":")
-		parts = append(parts, "refused "+ids(s.Refused[i:i+1])+" "+kind)
+		own, _ := errors.AsType[*stream.RefusedError](s.Refusals[i])
+		for _, id := range strings.Fields(ids(s.Refused[i : i+1])) {
+			_, reason, _ := strings.Cut(fmt.Sprint(own.Reasons[id]), `"`)
+			kind, _, _ := strings.Cut(reason, ":")
+			if byKind[kind] == nil {
+				kinds = append(kinds, kind)
+			}
+			byKind[kind] = append(byKind[kind], id)
+		}
+	}
+	for _, kind := range kinds {
+		parts = append(parts, "refused "+strings.Join(byKind[kind], " ")+" "+kind)
 	}
 	return "split " + strings.Join(parts, "; ")
 }

@@ -20,12 +20,7 @@ import (
 
 // Source returns the component http_poll.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "http_poll",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "http_poll", DefaultOptions, New)
 }
 
 // New returns the source. It does not connect.

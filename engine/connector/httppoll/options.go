@@ -239,13 +239,10 @@ func (o *Options) compile() (err error) {
 		{"id", o.ID, recordSchema, &o.id},
 		{"after", o.After, recordSchema, &o.after},
 	} {
-		if e.text == "" {
-			continue
+		if *e.program, err = e.text.Compile(e.key, e.schema); err != nil {
+			return err
 		}
-		if *e.program, err = expr.Value(string(e.text), e.schema); err != nil {
-			return expr.Option(e.key, err)
-		}
-		if (*e.program).Meta() {
+		if *e.program != nil && (*e.program).Meta() {
 			return wrong(e.key, "meta belongs to records; docs/source-http-poll.md lists the names")
 		}
 	}

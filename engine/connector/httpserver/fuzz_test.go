@@ -44,6 +44,9 @@ func read(t *testing.T, records intake.Records, objects bool) (out [][]byte) {
 	return out
 }
 
+// formats lists the formats in the order of the fuzzer's corpus.
+var formats = []string{Lines, NDJSON, JSONArray, Bulk, Loki, OTLP}
+
 // FuzzDecoders checks that for any body, records of JSON formats are JSON objects, no record is too
 // long, and the response is valid.
 func FuzzDecoders(f *testing.F) {

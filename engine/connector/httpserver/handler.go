@@ -79,7 +79,7 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 		s.refuse(w, failure(400, "the Idempotency-Key has %d bytes, at most %d", len(key), maxKey))
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), s.o.Deadline, errDeadline)
+	ctx, cancel := s.WithDeadline(r.Context())
 	defer cancel()
 	visit := s.arrive(r, tenant)
 	defer s.service.end(visit.arrival)
@@ -103,28 +103,17 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	write(w, answer)
 }
 
-var errDeadline = errors.New("the deadline has passed")
-
 // tenant returns the name of the client, or "" if clients have no names.
 func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, bool) {
-	if s.ring.Empty() {
+	if !s.HasTokens() {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 			return r.TLS.VerifiedChains[0][0].Subject.CommonName, true
 		}
 		return "", true
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch strings.ToLower(scheme) {
-	case "basic":
-		_, token, _ = r.BasicAuth()
-	case "bearer", "apikey":
-	default:
-		token = ""
-	}
-	if name, ok := s.ring.Holder(strings.TrimSpace(token)); ok {
+	if name, ok := s.Client(r.Header.Get("Authorization")); ok {
 		return name, true
 	}
-	s.host.Count("requests_unauthorized", 1)
 	w.Header().Set("WWW-Authenticate", `Bearer realm="penstock", Basic realm="penstock"`)
 	w.Header().Set("Connection", "close") // the body is not read
 	s.writeError(w, 401, errors.New("the token is missing or wrong; send Authorization: Bearer TOKEN"))
@@ -140,9 +129,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 			failure(413, "the body has %d bytes, at most %v (max_body); send it in parts", r.ContentLength, s.o.MaxBody)
 	}
 	b := &bodyReader{o: &s.o, r: r, conn: nethttp.NewResponseController(w)}
-	admission, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
-	defer cancel()
-	if room, err = s.Reserve(admission, b.initial()); err != nil {
+	if room, err = s.Admit(ctx, b.initial()); err != nil {
 		return d, hash, nil, s.untaken(err)
 	}
 	b.room, b.begun = room, time.Now()
@@ -168,8 +155,6 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	return d, hash, room, err
 }
 
-var errFull = errors.New("the source is full")
-
 // untaken returns the error of a request of which nothing was accepted.
 func (s *Server) untaken(err error) error {
 	return s.busy(stateUntaken, err)
@@ -179,7 +164,7 @@ func (s *Server) untaken(err error) error {
 func (s *Server) unknown(err error) error { return s.busy(stateUnknown, err) }
 
 func (s *Server) busy(state string, err error) error {
-	return &busyError{state: state, after: s.pace.RetryAfter(s.Held(), time.Now()), err: err}
+	return &busyError{state: state, after: s.RetryAfter(), err: err}
 }
 
 // busyError is an error with the status 503.
@@ -254,15 +239,14 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 // settled waits until a submission is settled. At the end of ctx, it withdraws the submission if no
 // route has read any of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
-	if err := sub.Wait(ctx); err == nil {
-		s.pace.Settled(size, time.Now())
-		return nil
-	} else if sub.Withdraw() {
-		s.host.Count("requests_withdrawn", 1)
+	unknown, err := s.Await(ctx, sub, size)
+	switch {
+	case unknown:
+		return s.unknown(err)
+	case err != nil:
 		return s.untaken(err)
 	}
-	s.host.Count("requests_unknown", 1)
-	return s.unknown(context.Cause(ctx))
+	return nil
 }
 
 // refuse responds to a request that was not delivered.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/buffer"
-	"github.com/penstock-io/penstock/engine/kit/intake"
-	"github.com/penstock-io/penstock/engine/kit/listen"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/engine/kit/push"
 	"github.com/penstock-io/penstock/engine/kit/registry"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -26,33 +24,19 @@ const (
 	OTLP      = "otlp"               // OTLP/HTTP logs, JSON or protobuf
 )
 
-var formats = []string{Lines, NDJSON, JSONArray, Bulk, Loki, OTLP}
-
 // Options are the options of the source.
 type Options struct {
-	Listen      string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
+	push.ServerOptions
 	Path        string        `yaml:"path" doc:"of requests; \"\" is the one of the format"`
 	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"of a body"`
-	Ack         string        `yaml:"ack" enum:"delivered,buffered" doc:"of a request"`
-	Deadline    time.Duration `yaml:"deadline" doc:"for a request, from its header to its answer"`
 	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept"`
-	Token       string        `yaml:"token" secret:"true" doc:"that clients must send; ${file:/path} keeps it out of the config"`
-	Tokens      listen.Tokens `yaml:"tokens" secret:"true" doc:"by the name of the client, in place of token"`
-	TLS         listen.TLS    `yaml:"tls" doc:"certificates"`
-	Insecure    bool          `yaml:"insecure" doc:"listen beyond loopback without a token or without TLS"`
+	Register    Register      `yaml:"register" doc:"where senders find this worker"`
 
-	Buffer   buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
-	Register Register       `yaml:"register" doc:"where senders find this worker"`
-
-	MaxBody     stream.Size   `yaml:"max_body" doc:"of one request, decompressed"`
-	MaxRecord   stream.Size   `yaml:"max_record" doc:"a longer record is refused"`
-	MaxHeader   stream.Size   `yaml:"max_header" doc:"of one request"`
-	MaxRatio    int           `yaml:"max_ratio" doc:"of a body of more than 1MiB to its compressed size"`
-	Memory      stream.Size   `yaml:"memory" doc:"bytes of requests that wait for delivery; then new ones wait"`
-	Connections int           `yaml:"connections" doc:"open at once; the one idle longest is closed for a new one"`
-	Slots       int           `yaml:"slots" min:"0" max:"10000" doc:"requests that the sink serves at once; 0: unknown"`
-	HeaderTime  time.Duration `yaml:"header_timeout" doc:"for the header of a request"`
-	IdleTime    time.Duration `yaml:"idle_timeout" doc:"until an idle connection is closed"`
+	MaxBody    stream.Size   `yaml:"max_body" doc:"of one request, decompressed"`
+	MaxHeader  stream.Size   `yaml:"max_header" doc:"of one request"`
+	MaxRatio   int           `yaml:"max_ratio" doc:"of a body of more than 1MiB to its compressed size"`
+	Slots      int           `yaml:"slots" min:"0" max:"10000" doc:"requests that the sink serves at once; 0: unknown"`
+	HeaderTime time.Duration `yaml:"header_timeout" doc:"for the header of a request"`
 }
 
 // Register makes the source answer, at NATS servers, the requests of senders that look for workers.
@@ -95,66 +79,37 @@ func (r *Register) check(listening string) error {
 // DefaultOptions returns options for the format lines.
 func DefaultOptions() *Options {
 	return &Options{
-		Format: Lines, Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
-		Deadline: 30 * time.Second, Idempotency: 24 * time.Hour,
-		MaxBody: 16 << 20, MaxRecord: 1 << 20, MaxHeader: 32 << 10, MaxRatio: 100, Memory: 128 << 20,
-		Connections: 10_000, HeaderTime: 10 * time.Second, IdleTime: time.Minute,
+		ServerOptions: push.ServerOptions{
+			Deadline: 30 * time.Second, MaxRecord: 1 << 20,
+			Options: push.Options{
+				Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(), Memory: 128 << 20,
+				Connections: 10_000, IdleTime: time.Minute,
+			},
+		},
+		Format: Lines, Idempotency: 24 * time.Hour, HeaderTime: 10 * time.Second,
+		MaxBody: 16 << 20, MaxHeader: 32 << 10, MaxRatio: 100,
 	}
 }
 
-// Exclusive implements stream.ExclusiveUser.
-func (o *Options) Exclusive() []string { return listen.Exclusive("tcp", o.Listen) }
-
-// Validate returns an error for wrong options. It reads the files of tls.
+// Validate returns an error for each wrong option. It reads the files of tls.
 func (o *Options) Validate() error {
-	var errs []error
-	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
-	}
-	known := o.Token != "" || len(o.Tokens) > 0 || o.TLS.ClientCA != ""
-	remedy := "set a token, or tls.client_ca"
-	if known {
-		remedy = "set tls.cert and tls.key"
-	}
-	errs = append(errs, listen.CheckAddress(o.Listen, o.Insecure || known && o.TLS.On(), remedy))
-	if !slices.Contains(formats, o.Format) {
-		wrong("format", "is %q, want one of %s", o.Format, strings.Join(formats, ", "))
-	}
-	if o.Path != "" && (!strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}?# ")) {
-		wrong("path", "is %q, want a path such as /in", o.Path)
-	}
-	for _, d := range []struct {
-		key         string
-		value       time.Duration
-		least, most time.Duration
-	}{
-		{"deadline", o.Deadline, 100 * time.Millisecond, time.Hour},
-		{"idempotency", o.Idempotency, 0, 7 * 24 * time.Hour},
-		{"header_timeout", o.HeaderTime, 100 * time.Millisecond, time.Hour},
-		{"idle_timeout", o.IdleTime, time.Second, 24 * time.Hour},
-	} {
-		if d.value < d.least || d.value > d.most {
-			wrong(d.key, "is %v, want %v to %v", d.value, d.least, d.most)
-		}
-	}
-	switch {
-	case o.Memory < intake.MinMemory || o.Memory > intake.MaxSubmission:
-		wrong("memory", "is %v, want %v to less than 1GiB", o.Memory, intake.MinMemory)
-	case o.MaxBody < 1 || o.MaxBody > o.Memory/2:
-		wrong("max_body", "is %v, want 1B to half of memory, %v", o.MaxBody, o.Memory/2)
-	case o.MaxRecord < 1 || o.MaxRecord > o.MaxBody:
-		wrong("max_record", "is %v, want 1B to max_body, %v", o.MaxRecord, o.MaxBody)
-	}
-	if o.MaxHeader < 1<<10 || o.MaxHeader > 1<<20 {
-		wrong("max_header", "is %v, want 1KiB to 1MiB", o.MaxHeader)
-	}
 	if o.MaxRatio < 1 {
-		wrong("max_ratio", "is %d, want 1 or more", o.MaxRatio)
+		return stream.OptionErrorf("max_ratio", "is %d, want 1 or more", o.MaxRatio)
 	}
-	errs = append(errs, stream.CheckEnums(o), buffer.Check(o.Ack, o.Buffer, o.MaxRecord))
-	errs = append(errs, o.Register.check(o.Listen))
-	errs = append(errs, listen.CheckConnections(o.Connections), listen.CheckTokens(o.Token, o.Tokens), o.TLS.Check())
-	return errors.Join(errs...)
+	return errors.Join(
+		stream.CheckEnums(o), o.Check("max_body", o.MaxBody), o.checkPath(),
+		stream.CheckRange("idempotency", o.Idempotency, 0, 7*24*time.Hour),
+		stream.CheckRange("header_timeout", o.HeaderTime, 100*time.Millisecond, time.Hour),
+		stream.CheckRange("max_header", o.MaxHeader, 1<<10, 1<<20),
+		o.Register.check(o.Listen),
+	)
+}
+
+func (o *Options) checkPath() error {
+	if o.Path != "" && (!strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}?# ")) {
+		return stream.OptionErrorf("path", "is %q, want a path such as /in", o.Path)
+	}
+	return nil
 }
 
 // Shape implements stream.Shaper. The members of JSON objects become fields.

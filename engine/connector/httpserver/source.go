@@ -18,9 +18,9 @@ import (
 	nethttp "net/http"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/engine/kit/push"
 	"github.com/penstock-io/penstock/engine/kit/registry"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/stream"
@@ -28,24 +28,16 @@ import (
 
 // Source returns the component http_server.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "http_server",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "http_server", DefaultOptions, New)
 }
 
 // Server is the source.
 type Server struct {
-	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer after it
+	*push.Server
 	o      Options
 	host   stream.Host
 	log    *slog.Logger
-	ring   *listen.Keyring
 	keys   *keys
-	pace   intake.Pace
 	window flow.Receiver
 
 	service service
@@ -60,41 +52,24 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
-		Name: "http " + o.Listen, MaxBytes: int64(o.Memory), Objects: o.Format != Lines, Refuse: true,
-		Remember: o.Idempotency,
-	}, h)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
-		Intake: waiting, routes: routes, o: o, host: h, log: h.Log(),
-		ring:    listen.NewKeyring(o.Token, o.Tokens),
+		o: o, host: h, log: h.Log(),
 		service: service{slots: o.Slots}, window: flow.Receiver{Slots: o.Slots},
 		keys: newKeys(o.Idempotency), decode: decoders[o.Format], bound: make(chan struct{}),
 	}
-	s.server = s.newServer()
-	for _, name := range []string{
-		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy",
-		"requests_withdrawn",
-		"requests_unknown", "requests_repeated",
-	} {
-		h.Count(name, 0)
+	var err error
+	in := intake.Options{Name: "http " + o.Listen, Objects: o.Format != Lines, Remember: o.Idempotency}
+	if s.Server, err = push.NewServer(&s.o.ServerOptions, in, h); err != nil {
+		return nil, err
 	}
+	s.server = s.newServer()
+	h.Count("requests_repeated", 0)
 	h.Go("http_server/listen", s.serve)
 	h.Go("http_server/stop", s.stop)
 	if o.Register.URL != "" {
 		h.Go("http_server/register", s.register)
 	}
 	return s, nil
-}
-
-// Open implements stream.Source.
-func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	if o.Once {
-		return nil, listen.ErrOnce
-	}
-	return s.routes.Open(ctx, o)
 }
 
 // Addr returns the address of the port. It waits until the port is open.

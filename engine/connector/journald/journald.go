@@ -23,12 +23,7 @@ import (
 
 // Source returns the component journald.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "journald",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "journald", DefaultOptions, New)
 }
 
 // Journal is the source.
@@ -247,7 +242,7 @@ func (r *reader) setFields(b *stream.Batch) {
 	for i := range b.Records {
 		from := len(b.Fields)
 		if err := r.objects.Append(b, i); err != nil {
-			b.Bury(i, err)
+			b.DeadLetter(i, err)
 			continue
 		}
 		// not SetFields, which would mark the unchanged text as changed

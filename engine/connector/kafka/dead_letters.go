@@ -92,7 +92,7 @@ func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 			return j, nil
 		default:
 			err = fmt.Errorf("kafka: topic of dead letters %q: %w", s.o.DeadLetterTopic, err)
-			return j, outcomeOf(judge(err, false), err)
+			return j, judge(err, false).Outcome(err)
 		}
 	}
 	panic("penstock: BUG: a job without values has no outcome")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 )
 
 // TestReactions checks whether a fetch error stops its partition, ends the route or is left to the
@@ -97,19 +99,19 @@ func TestMessages(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		err            error
-		fixed, byField verdict // with a fixed topic, and with an expression
+		fixed, byField verdict.Verdict // with a fixed topic, and with an expression
 	}{
-		{nil, accepted, accepted},
-		{&badRecordError{errors.New("key: no number")}, refused, refused},
-		{kerr.MessageTooLarge, refused, refused},
-		{kerr.InvalidRecord, refused, refused},
-		{kerr.UnknownTopicOrPartition, misconfigured, refused},
-		{kerr.InvalidTopicException, misconfigured, refused},
-		{kerr.TopicAuthorizationFailed, misconfigured, misconfigured},
-		{kerr.SaslAuthenticationFailed, misconfigured, misconfigured},
-		{kerr.ThrottlingQuotaExceeded, full, full},
-		{kerr.NotEnoughReplicas, again, again},
-		{context.Canceled, again, again},
+		{nil, verdict.Accepted, verdict.Accepted},
+		{&badRecordError{errors.New("key: no number")}, verdict.Refused, verdict.Refused},
+		{kerr.MessageTooLarge, verdict.Refused, verdict.Refused},
+		{kerr.InvalidRecord, verdict.Refused, verdict.Refused},
+		{kerr.UnknownTopicOrPartition, verdict.Misconfigured, verdict.Refused},
+		{kerr.InvalidTopicException, verdict.Misconfigured, verdict.Refused},
+		{kerr.TopicAuthorizationFailed, verdict.Misconfigured, verdict.Misconfigured},
+		{kerr.SaslAuthenticationFailed, verdict.Misconfigured, verdict.Misconfigured},
+		{kerr.ThrottlingQuotaExceeded, verdict.Full, verdict.Full},
+		{kerr.NotEnoughReplicas, verdict.Again, verdict.Again},
+		{context.Canceled, verdict.Again, verdict.Again},
 	} {
 		if got := judge(c.err, false); got != c.fixed {
 			t.Errorf("%v: %d, want %d", c.err, got, c.fixed)

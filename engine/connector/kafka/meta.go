@@ -6,31 +6,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// metaAdder adds the fields of MetaOptions to records. It belongs to one reader.
-type metaAdder struct {
-	names   []string // flat field names; "" for no field
-	any     bool
-	scratch []byte
-}
-
-func newMetaAdder(o *MetaOptions) *metaAdder {
-	a := new(metaAdder)
-	for _, text := range o.names() {
-		flat := ""
-		if text != "" {
-			flat, a.any = fieldname.Lenient(text).Flat, true
-		}
-		a.names = append(a.names, flat)
-	}
-	return a
-}
-
-// Indexes of the fields, in the order of MetaOptions.names.
+// Indexes of the fields in MetaOptions.fields.
 const (
 	metaTopic = iota
 	metaPartition
@@ -40,64 +21,64 @@ const (
 	metaHeaders
 )
 
+// fields returns the fields, in the order in which records get them.
+func (m *MetaOptions) fields() messages.Meta {
+	return messages.Meta{
+		metaTopic:     {Name: m.Topic, Type: stream.TextType},
+		metaPartition: {Name: m.Partition, Type: stream.IntegerType},
+		metaOffset:    {Name: m.Offset, Type: stream.IntegerType},
+		metaTimestamp: {Name: m.Timestamp, Type: stream.TextType},
+		metaKey:       {Name: m.Key, Type: stream.TextType},
+		metaHeaders:   {Name: m.Headers, Type: stream.JSONType},
+	}
+}
+
+// metaAdder adds the fields of MetaOptions to records. It belongs to one reader.
+type metaAdder struct{ *messages.MetaAdder }
+
+func newMetaAdder(o *MetaOptions) *metaAdder {
+	return &metaAdder{messages.NewMetaAdder(o.fields())}
+}
+
 // add adds the fields to the records of b, which were made of records. If any field is configured,
 // a record without a value gets the message null.
 func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
 	tombstones := int64(0)
-	for _, r := range records {
+	for i, r := range records {
 		if r.Value == nil {
 			tombstones++
+		}
+		if !a.Enabled() {
+			continue
+		}
+		a.Add(b, i, func(dst []byte, k int) ([]byte, stream.Kind) { return appendMeta(dst, r, k) })
+		if r.Value == nil {
+			b.FieldsOf(i)[0].Kind = stream.Null // the message
 		}
 	}
 	if tombstones > 0 {
 		count("tombstones", tombstones)
 	}
-	if !a.any || len(records) == 0 {
-		return
-	}
-	var topic stream.Field // the same for all records
-	topic.Off, topic.Len = b.AppendData([]byte(records[0].Topic))
-	for i, r := range records {
-		from := b.OpenFields(i)
-		if r.Value == nil {
-			b.Fields[from].Kind = stream.Null
-		}
-		for k, name := range a.names {
-			if name == "" {
-				continue
-			}
-			f := topic
-			if k != metaTopic {
-				f = a.field(b, k, r)
-			}
-			f.Name = b.Name(name)
-			b.Fields = append(b.Fields, f)
-		}
-		b.SetFields(i, from)
-	}
 }
 
-// field writes the value of field k into the batch's arena.
-func (a *metaAdder) field(b *stream.Batch, k int, r *kgo.Record) (f stream.Field) {
-	out := a.scratch[:0]
+// appendMeta appends the value of field k of r.
+func appendMeta(dst []byte, r *kgo.Record, k int) ([]byte, stream.Kind) {
 	switch k {
+	case metaTopic:
+		return append(dst, r.Topic...), stream.Text
 	case metaPartition:
-		f.Kind, out = stream.Number, strconv.AppendInt(out, int64(r.Partition), 10)
+		return strconv.AppendInt(dst, int64(r.Partition), 10), stream.Number
 	case metaOffset:
-		f.Kind, out = stream.Number, strconv.AppendInt(out, r.Offset, 10)
+		return strconv.AppendInt(dst, r.Offset, 10), stream.Number
 	case metaTimestamp:
-		out = r.Timestamp.UTC().AppendFormat(out, time.RFC3339Nano)
-	case metaKey:
-		if r.Key == nil {
-			f.Kind = stream.Null
-		}
-		out = append(out, r.Key...)
+		return r.Timestamp.UTC().AppendFormat(dst, time.RFC3339Nano), stream.Text
 	case metaHeaders:
-		f.Kind, out = stream.JSON, appendHeaders(out, r.Headers)
+		return appendHeaders(dst, r.Headers), stream.JSON
 	}
-	a.scratch = out
-	f.Off, f.Len = b.AppendData(out)
-	return f
+	if r.Key == nil {
+		return dst, stream.Null
+	}
+	return append(dst, r.Key...), stream.Text
 }
 
 // appendHeaders appends the headers as a JSON object. The values of a repeated name form an array.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/kit/fieldname"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -99,7 +98,7 @@ func (o *SourceOptions) Validate() error {
 	case o.RevokeTimeout <= 0 || o.RevokeTimeout > stream.RevokeTimeout:
 		return wrong("revoke_timeout", "is %v, want more than 0s and at most %v", o.RevokeTimeout, stream.RevokeTimeout)
 	}
-	return o.Meta.validate()
+	return o.Meta.fields().Check()
 }
 
 func (o *SourceOptions) validateTopics() (err error) {
@@ -174,43 +173,7 @@ func checkGroup(name string) error {
 	return nil
 }
 
-// names returns the names of the fields, in the order in which records get them.
-func (m *MetaOptions) names() []string {
-	return []string{m.Topic, m.Partition, m.Offset, m.Timestamp, m.Key, m.Headers}
-}
-
-var metaTypes = []stream.FieldType{
-	stream.TextType, stream.IntegerType, stream.IntegerType, stream.TextType, stream.TextType, stream.JSONType,
-}
-
-func (m *MetaOptions) validate() error {
-	var seen []string
-	for _, text := range m.names() {
-		if text == "" {
-			continue
-		}
-		n, err := fieldname.Parse(text)
-		if err != nil {
-			return &stream.OptionError{Key: "meta", Err: err}
-		}
-		if n.Path != nil {
-			return wrong("meta", "the name %q has a path; write a plain name, and move the field with rename", text)
-		}
-		if text == stream.MessageName || slices.Contains(seen, text) {
-			return wrong("meta", "the field %q has two meanings; give one another name", text)
-		}
-		seen = append(seen, text)
-	}
-	return nil
-}
-
 // Shape implements stream.Shaper. A record has its value as the message, and the fields of meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
-	out := in.Clone()
-	for i, name := range o.Meta.names() {
-		if name != "" {
-			out.Fields = append(out.Fields, stream.SchemaField{Name: name, Type: metaTypes[i]})
-		}
-	}
-	return out, nil
+	return o.Meta.fields().Shape(in), nil
 }

@@ -11,17 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 )
 
 // Sink returns the sink's entry in the list of components.
 func Sink() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "kafka",
-		Options: func() any { return DefaultSinkOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return NewSink(*o.(*SinkOptions), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "kafka", DefaultSinkOptions, NewSink)
 }
 
 // TopicSink writes to topics with an idempotent producer. It implements stream.Sink.
@@ -203,35 +199,23 @@ func (e *badRecordError) Unwrap() error { return e.err }
 
 // tool makes messages. It belongs to one goroutine at a time.
 type tool struct {
-	o       *SinkOptions
-	topic   *expr.Evaluator // nil: a fixed topic
-	key     *expr.Evaluator
-	headers []*expr.Evaluator
-	message uint32 // index of the field message in the batch
-	has     bool   // the batch has such a field
+	*messages.Maker
+	o     *SinkOptions
+	topic *expr.Evaluator // nil: a fixed topic
+	key   *expr.Evaluator // nil: none
 }
 
 func newTool(o *SinkOptions) *tool {
-	t := &tool{o: o}
-	if o.topic != nil {
-		t.topic = expr.NewEvaluator(o.topic)
+	return &tool{
+		Maker: messages.NewMaker(o.Format, o.headers), o: o,
+		topic: expr.NewEvaluator(o.topic), key: expr.NewEvaluator(o.key),
 	}
-	if o.key != nil {
-		t.key = expr.NewEvaluator(o.key)
-	}
-	for _, h := range o.headers {
-		t.headers = append(t.headers, expr.NewEvaluator(h.value))
-	}
-	return t
 }
 
 func (t *tool) begin(b *stream.Batch) {
-	t.message, t.has = b.FindName(stream.MessageName)
-	for _, e := range append([]*expr.Evaluator{t.topic, t.key}, t.headers...) {
-		if e != nil {
-			e.Begin(b)
-		}
-	}
+	t.Begin(b)
+	t.topic.Begin(b)
+	t.key.Begin(b)
 }
 
 // record makes a message of record i. It shares no memory with the batch.
@@ -240,10 +224,10 @@ func (t *tool) record(b *stream.Batch, i int) (*kgo.Record, error) {
 	var err error
 	if t.topic != nil {
 		name, err := t.topic.AppendText(nil, i)
-		if err != nil {
-			return nil, fmt.Errorf("topic: %w", err)
+		if err == nil {
+			err = checkTopic(string(name))
 		}
-		if err := checkTopic(string(name)); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("topic: %w", err)
 		}
 		r.Topic = string(name)
@@ -253,15 +237,13 @@ func (t *tool) record(b *stream.Batch, i int) (*kgo.Record, error) {
 			return nil, fmt.Errorf("key: %w", err)
 		}
 	}
-	for k, e := range t.headers {
-		value, err := e.AppendText(nil, i)
-		if err != nil {
-			return nil, fmt.Errorf("headers.%s: %w", t.o.headers[k].name, err)
-		}
-		if value != nil {
-			r.Headers = append(r.Headers, kgo.RecordHeader{Key: t.o.headers[k].name, Value: value})
-		}
+	err = t.Headers(i, func(name string, value []byte) error {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: value})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	r.Value = t.value(b, i)
+	r.Value = t.Content(i) // nil is a tombstone
 	return r, nil
 }

@@ -2,19 +2,13 @@ package kafka
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
-)
-
-// The formats of a value.
-const (
-	formatJSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
-	formatRaw  = "raw"  // the record's text, or its field message if it was parsed and has one
 )
 
 var compressions = map[string]kgo.CompressionCodec{
@@ -38,23 +32,17 @@ type SinkOptions struct {
 
 	topic   *expr.Program // nil: Topic is a name
 	key     *expr.Program // nil: none
-	headers []header      // sorted by name
-}
-
-type header struct {
-	name  string
-	value *expr.Program
+	headers []expr.Named  // sorted by name
 }
 
 const (
 	minBatchBytes = 1 << 10
 	maxBatchBytes = 512 << 20
-	maxHeaders    = 100
 )
 
 // DefaultSinkOptions returns options that send JSON objects.
 func DefaultSinkOptions() *SinkOptions {
-	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON, Acks: "all",
+	return &SinkOptions{Connection: defaultConnection(), Format: messages.JSON, Acks: "all",
 		Compress: "snappy", BatchBytes: 1_000_000}
 }
 
@@ -78,8 +66,8 @@ func (o *SinkOptions) Validate() error {
 		return wrong("batch_bytes", "is %v, want %v to %v", o.BatchBytes,
 			stream.Size(minBatchBytes), stream.Size(maxBatchBytes))
 	}
-	if len(o.Headers) > maxHeaders {
-		return wrong("headers", "has %d names, want at most %d", len(o.Headers), maxHeaders)
+	if err := messages.CheckHeaders(o.Headers); err != nil {
+		return err
 	}
 	if _, ok := o.Headers[""]; ok {
 		return wrong("headers", "has an empty name")
@@ -108,26 +96,16 @@ func (o *SinkOptions) validateDeadLetters() error {
 func (o *SinkOptions) Shape(in stream.Schema) (stream.Schema, error) { return in, o.compile(in) }
 
 func (o *SinkOptions) compile(in stream.Schema) (err error) {
-	o.topic, o.key, o.headers = nil, nil, nil
-	if checkTopic(string(o.Topic)) != nil {
-		if o.topic, err = expr.Value(string(o.Topic), in); err != nil {
-			return expr.Option("topic", err)
+	if o.topic = nil; checkTopic(string(o.Topic)) != nil {
+		if o.topic, err = o.Topic.Compile("topic", in); err != nil {
+			return err
 		}
 	}
-	if o.Key != "" {
-		if o.key, err = expr.Value(string(o.Key), in); err != nil {
-			return expr.Option("key", err)
-		}
+	if o.key, err = o.Key.Compile("key", in); err != nil {
+		return err
 	}
-	for name, text := range o.Headers {
-		value, err := expr.Value(string(text), in)
-		if err != nil {
-			return expr.Option("headers."+name, err)
-		}
-		o.headers = append(o.headers, header{name, value})
-	}
-	slices.SortFunc(o.headers, func(a, b header) int { return strings.Compare(a.name, b.name) })
-	return nil
+	o.headers, err = expr.CompileNamed("headers", o.Headers, in)
+	return err
 }
 
 // target returns the sink's topic or topic expression for messages.

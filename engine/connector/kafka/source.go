@@ -18,12 +18,7 @@ import (
 
 // Source returns the source's entry in the list of components.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "kafka",
-		Options: func() any { return DefaultSourceOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return NewSource(*o.(*SourceOptions), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "kafka", DefaultSourceOptions, NewSource)
 }
 
 // GroupSource reads topics as a member of a consumer group. It implements stream.AssignedSource.

@@ -122,6 +122,11 @@ func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPart
 		})
 		return err
 	})
+	if errors.Is(err, kerr.UnstableOffsetCommit) {
+		return nil, fmt.Errorf("a transaction with offsets of group %q does not end; if this "+
+			"goes on, the brokers have lost its end: see kafka-transactions find-hanging: %w",
+			s.group, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("offsets of group %q: %w", s.group, err)
 	}

@@ -136,14 +136,16 @@ func (c *cluster) exactly(topic string, texts []string) {
 // copied waits until the group has committed each records in every partition.
 func (c *cluster) copied(partitions, each int) {
 	c.t.Helper()
-	until(c.t, "all commits", func() bool {
-		for p := range int32(partitions) {
-			if at, _ := c.committed(c.group, c.topic, p); at < int64(each) {
-				return false
-			}
+	until(c.t, "all commits", func() bool { return c.hasCommitted(partitions, each) })
+}
+
+func (c *cluster) hasCommitted(partitions, each int) bool {
+	for p := range int32(partitions) {
+		if at, _ := c.committed(c.group, c.topic, p); at < int64(each) {
+			return false
 		}
-		return true
-	})
+	}
+	return true
 }
 
 // TestTransactionalCopy checks that a topic is copied exactly once while members come and go and

@@ -42,7 +42,9 @@ func DefaultOptions() *Options {
 func DefaultStreams() Streams { return Streams{Line: lineAuto} }
 
 // Component returns the sink's entry in the list of components.
-func Component() stream.Component { return httpsink.Component("loki", DefaultOptions, New) }
+func Component() stream.Component {
+	return stream.NewComponent(stream.SinkRole, "loki", DefaultOptions, New)
+}
 
 // New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {

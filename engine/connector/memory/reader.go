@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -34,38 +35,17 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	if r.progress, err = s.attach(i.host, o.Route); err != nil {
 		return nil, err
 	}
-	r.at, r.above = mark.Watermark.Num, slices.Clone(mark.Above)
-	if lost := s.buffer.start - r.at; known && lost > 0 {
+	r.At, r.Above = mark.Watermark.Num, slices.Clone(mark.Above)
+	if lost := s.buffer.start - r.At; known && lost > 0 {
 		// the route lost its checkpoint, or was not in the pipeline when the records were freed
 		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route, "bytes", lost)
 	}
 	if !mark.Waiting { // otherwise Commit sets it
-		r.progress.settled = max(r.progress.settled, r.at)
+		r.progress.settled = max(r.progress.settled, r.At)
 	}
-	r.progress.trim()
+	r.progress.cuts.Trim(r.progress.settled)
 	s.release()
 	return r, nil
-}
-
-// trim drops settled cuts.
-func (p *progress) trim() {
-	n, _ := slices.BinarySearch(p.cuts, p.settled+1)
-	p.cuts = slices.Delete(p.cuts, 0, n)
-}
-
-// next returns the first cut between at and until, or until if there is none.
-func (p *progress) next(at, until int64) int64 {
-	if n, _ := slices.BinarySearch(p.cuts, at+1); n < len(p.cuts) {
-		return min(until, p.cuts[n])
-	}
-	return until
-}
-
-// cut records that a batch ends at a position.
-func (p *progress) cut(at int64) {
-	if n := len(p.cuts); n == 0 || p.cuts[n-1] < at {
-		p.cuts = append(p.cuts, at)
-	}
 }
 
 // reader reads for one route.
@@ -76,107 +56,50 @@ type reader struct {
 	linger   time.Duration
 	gone     []string // partitions of earlier processes, until Forget; guarded by the source's mutex
 
-	at    int64          // position of the last record read
-	above []stream.Range // settled ranges above at
-	ends  []int          // reused by fill
+	readers.Cursor
+	ends []int // reused by fill
 }
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
-	at, above := r.at, r.above
-	var timeout <-chan time.Time
-	for {
-		if ctx.Err() != nil {
-			r.source.mu.Lock()
-			r.at, r.above = at, above // drop the batch
-			r.source.mu.Unlock()
-			return context.Cause(ctx)
-		}
-		full, ended, changed := r.fill(b)
-		switch {
-		case full:
-			return nil
-		case ended:
-			return io.EOF
-		case len(b.Spans) > 0 && r.linger <= 0:
-			r.cut()
-			return nil
-		case len(b.Spans) > 0 && timeout == nil:
-			timer := time.NewTimer(r.linger)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			r.cut()
-			return nil
-		case <-ctx.Done():
-		}
+	before := r.Cursor
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) { return r.fill(b) })
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	switch {
+	case err != nil && err != io.EOF:
+		r.Cursor = before // drop the batch
+	case len(b.Spans) > 0:
+		r.progress.cuts.Add(r.At)
 	}
+	return err
 }
 
-// fill appends available records to b. full means that b can take no more, ended that the source
-// has ended.
-func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
+// fill appends available records to b. full means that b can take no more. The error is io.EOF if
+// the source has ended.
+func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(b.Spans) == 0 {
-		r.skip()
+	for len(b.Spans) == 0 && r.IsSettled() {
+		r.Skip()
 	}
-	border := s.buffer.end
-	if len(r.above) > 0 {
-		border = min(border, r.above[0].From.Num)
-	}
-	if r.at < s.buffer.start { // freed: the ledger gets an empty span
-		r.cover(b, min(border, s.buffer.start))
-		return true, false, nil
+	border := min(s.buffer.end, r.Border(nil))
+	if r.At < s.buffer.start { // freed: the ledger gets an empty span
+		r.Cover(b, &s.part, min(border, s.buffer.start))
+		return true, nil, nil
 	}
 	size := len(b.Data)
-	to, ends, odd := s.buffer.read(b, r.at, r.progress.next(r.at, border), r.ends[:0])
+	to, ends, odd := s.buffer.read(b, r.At, min(border, r.Border(r.progress.cuts)), r.ends[:0])
 	r.ends = ends
-	if to > r.at {
+	if to > r.At {
 		r.extend(b, size, odd)
 	}
-	ended = to == s.buffer.end && (s.closed || r.once)
-	full = len(b.Spans) > 0 && (b.Full() || to == border && border < s.buffer.end || r.isCut(to))
-	if full || ended && len(b.Spans) > 0 {
-		r.progress.cut(to)
+	if to == s.buffer.end && (s.closed || r.once) {
+		return false, nil, io.EOF
 	}
-	return full && !ended, ended, s.changes()
-}
-
-// cover extends the batch's span to a position, and moves the reader there.
-func (r *reader) cover(b *stream.Batch, to int64) {
-	if len(b.Spans) == 0 {
-		from := stream.Position{Num: r.at}
-		b.Spans = append(b.Spans, stream.Span{Part: &r.source.part, Range: stream.Range{From: from}})
-	}
-	span := &b.Spans[0]
-	span.To.Num, span.Bytes = to, len(b.Data)
-	r.at = to
-}
-
-// isCut reports whether an earlier batch ended at the position.
-func (r *reader) isCut(at int64) bool {
-	_, found := slices.BinarySearch(r.progress.cuts, at)
-	return found
-}
-
-// cut records that a batch ends at the reader's position.
-func (r *reader) cut() {
-	r.source.mu.Lock()
-	defer r.source.mu.Unlock()
-	r.progress.cut(r.at)
-}
-
-// skip moves the reader past settled ranges.
-func (r *reader) skip() {
-	for len(r.above) > 0 && r.above[0].From.Num <= r.at {
-		r.at = max(r.at, r.above[0].To.Num)
-		r.above = r.above[1:]
-	}
+	full = b.Full() || to == border && border < s.buffer.end || r.progress.cuts.Has(to)
+	return full, s.changes(), nil
 }
 
 // extend adds the records that fill appended after the first size bytes of b.Data to the batch's
@@ -189,19 +112,19 @@ func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 		off := size
 		for _, end := range r.ends {
 			b.Records = append(b.Records, stream.Record{
-				Off: uint32(off), Len: uint32(end - 1 - off), Origin: stream.Position{Num: r.at + int64(end-size)},
+				Off: uint32(off), Len: uint32(end - 1 - off), Origin: stream.Position{Num: r.At + int64(end-size)},
 			})
 			off = end
 		}
 	}
-	r.cover(b, r.at+int64(len(b.Data)-size))
+	r.Cover(b, &r.source.part, r.At+int64(len(b.Data)-size))
 }
 
-// Left implements stream.Estimator.
-func (r *reader) Left() int64 {
+// Remaining implements stream.Estimator.
+func (r *reader) Remaining() int64 {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
-	return r.source.buffer.end - r.at
+	return r.source.buffer.end - r.At
 }
 
 // Commit implements stream.Reader. It frees records that all routes have settled.
@@ -214,16 +137,16 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 			r.progress.settled = max(r.progress.settled, m.Watermark.Num)
 		}
 	}
-	r.progress.trim()
+	r.progress.cuts.Trim(r.progress.settled)
 	s.release()
 	return nil
 }
 
-// Note implements stream.PartitionTracker. There is no metadata.
-func (r *reader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker. There is no metadata.
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of earlier processes.
-func (r *reader) Forget() []string {
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes.
+func (r *reader) Deleted() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	gone := r.gone

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -58,7 +59,7 @@ type Source struct {
 // progress is the progress of one route.
 type progress struct {
 	settled int64
-	cuts    []int64 // ends of batches above settled, ascending; a restarted route cuts there again
+	cuts    readers.Cuts // above settled
 }
 
 // NewSource returns an open, empty source.

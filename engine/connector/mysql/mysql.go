@@ -74,12 +74,7 @@ func parse(text string) (*mysql.Config, error) {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "mysql",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "mysql", DefaultOptions, New)
 }
 
 type connections = sqlspan.Connections[*connection]

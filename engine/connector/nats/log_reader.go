@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -27,7 +28,7 @@ type logReader struct {
 	stream jetstream.Stream
 	part   *stream.Partition
 	count  func(string, int64)
-	meta   *metaAdder
+	meta   *messages.MetaAdder
 
 	messages jetstream.MessagesContext // nil if consume must be called
 	cursor   cursor
@@ -59,7 +60,7 @@ func (s *StreamSource) openLog(
 	}
 	r := &logReader{
 		s: s, o: o, client: c, stream: st, part: &stream.Partition{ID: c.identity(info), Name: s.o.Stream},
-		count: s.counter(&o, logCounters), meta: newMetaAdder(&s.o.Meta),
+		count: s.counter(&o, logCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 	}
 	if err := r.begin(info); err != nil {
 		return nil, err
@@ -176,7 +177,7 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	if err != nil && (len(b.Spans) == 0 || ctx.Err() != nil) {
 		return err
 	}
-	r.meta.add(b, used) // an error is returned again by the next call
+	addMeta(r.meta, b, used) // an error is returned again by the next call
 	return nil
 }
 
@@ -352,11 +353,11 @@ func (r *logReader) stop() {
 // Commit implements stream.Reader. The engine keeps the position.
 func (r *logReader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Note implements stream.PartitionTracker.
-func (r *logReader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker.
+func (r *logReader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker.
-func (r *logReader) Forget() (ids []string) {
+// Deleted implements stream.PartitionTracker.
+func (r *logReader) Deleted() (ids []string) {
 	ids, r.gone = r.gone, nil
 	return ids
 }
@@ -398,7 +399,7 @@ func (r *logReader) ReadRanges(
 		b.Spans = append(b.Spans,
 			stream.Span{Part: r.part, Range: one, Bytes: len(b.Data) - bytes})
 	}
-	newMetaAdder(&r.s.o.Meta).add(b, used)
+	addMeta(messages.NewMetaAdder(r.s.o.Meta.fields()), b, used)
 	return nil
 }
 

@@ -8,31 +8,12 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
-	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// metaAdder adds the fields of MetaOptions to records. It belongs to one goroutine.
-type metaAdder struct {
-	names   []string // flat field names; "" for no field
-	any     bool
-	scratch []byte
-}
-
-func newMetaAdder(o *MetaOptions) *metaAdder {
-	a := new(metaAdder)
-	for _, text := range o.names() {
-		flat := ""
-		if text != "" {
-			flat, a.any = fieldname.Lenient(text).Flat, true
-		}
-		a.names = append(a.names, flat)
-	}
-	return a
-}
-
-// Indexes of the fields, in the order of MetaOptions.names.
+// Indexes of the fields in MetaOptions.fields.
 const (
 	metaSubject = iota
 	metaSequence
@@ -40,46 +21,38 @@ const (
 	metaHeaders
 )
 
-// add adds the fields to the records of b, which were made of list. No further record may be
-// appended to b.
-func (a *metaAdder) add(b *stream.Batch, list []*content) {
-	if !a.any {
+// fields returns the fields, in the order in which records get them.
+func (m *MetaOptions) fields() messages.Meta {
+	return messages.Meta{
+		metaSubject:   {Name: m.Subject, Type: stream.TextType},
+		metaSequence:  {Name: m.Sequence, Type: stream.IntegerType},
+		metaTimestamp: {Name: m.Timestamp, Type: stream.TextType},
+		metaHeaders:   {Name: m.Headers, Type: stream.JSONType},
+	}
+}
+
+// addMeta adds the fields of a to the records of b, which were made of list. No further record may
+// be appended to b.
+func addMeta(a *messages.MetaAdder, b *stream.Batch, list []*content) {
+	if !a.Enabled() {
 		return
 	}
 	for i, c := range list {
-		a.addTo(b, i, c)
+		a.Add(b, i, func(dst []byte, k int) ([]byte, stream.Kind) { return appendMeta(dst, c, k) })
 	}
 }
 
-func (a *metaAdder) addTo(b *stream.Batch, i int, c *content) {
-	from := b.OpenFields(i)
-	for k, name := range a.names {
-		if name == "" {
-			continue
-		}
-		f := a.field(b, k, c)
-		f.Name = b.Name(name)
-		b.Fields = append(b.Fields, f)
-	}
-	b.SetFields(i, from)
-}
-
-// field writes the value of field k into the batch's arena.
-func (a *metaAdder) field(b *stream.Batch, k int, c *content) (f stream.Field) {
-	out := a.scratch[:0]
+// appendMeta appends the value of field k of a message.
+func appendMeta(dst []byte, c *content, k int) ([]byte, stream.Kind) {
 	switch k {
 	case metaSubject:
-		out = append(out, c.subject...)
+		return append(dst, c.subject...), stream.Text
 	case metaSequence:
-		f.Kind, out = stream.Number, strconv.AppendUint(out, c.seq, 10)
+		return strconv.AppendUint(dst, c.seq, 10), stream.Number
 	case metaTimestamp:
-		out = c.at.UTC().AppendFormat(out, time.RFC3339Nano)
-	case metaHeaders:
-		f.Kind, out = stream.JSON, appendHeaders(out, c.header)
+		return c.at.UTC().AppendFormat(dst, time.RFC3339Nano), stream.Text
 	}
-	a.scratch = out
-	f.Off, f.Len = b.AppendData(out)
-	return f
+	return appendHeaders(dst, c.header), stream.JSON
 }
 
 // appendHeaders appends the headers as a JSON object, sorted by name. Several values of a name form

@@ -3,11 +3,9 @@ package nats
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/kit/fieldname"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -87,16 +85,8 @@ func (o *SourceOptions) Validate() error {
 				"has no effect with durable: the server hands out the messages that exist")
 		}
 	}
-	for _, c := range []struct {
-		key, value string
-		valid      []string
-	}{
-		{"start", o.Start, []string{startEarliest, startLatest}},
-		{"truncated", o.Truncated, []string{truncatedStop, truncatedEarliest}},
-	} {
-		if !slices.Contains(c.valid, c.value) {
-			return wrong(c.key, "is %q, want one of %s", c.value, strings.Join(c.valid, ", "))
-		}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
 	}
 	switch {
 	case o.AckWait < minAckWait || o.AckWait > maxAckWait:
@@ -107,7 +97,7 @@ func (o *SourceOptions) Validate() error {
 		return wrong("memory", "is %v, want %v to %v", o.Memory, stream.Size(minMemory),
 			stream.Size(maxMemory))
 	}
-	return o.Meta.validate()
+	return o.Meta.fields().Check()
 }
 
 const routeMark = "{route}"
@@ -174,47 +164,7 @@ func overlap(a, b string) bool {
 	return len(left) == len(right)
 }
 
-// names returns the names of the fields, in the order in which records get them.
-func (m *MetaOptions) names() []string {
-	return []string{m.Subject, m.Sequence, m.Timestamp, m.Headers}
-}
-
-var metaTypes = []stream.FieldType{
-	stream.TextType,
-	stream.IntegerType,
-	stream.TextType,
-	stream.JSONType,
-}
-
-func (m *MetaOptions) validate() error {
-	var seen []string
-	for _, text := range m.names() {
-		if text == "" {
-			continue
-		}
-		n, err := fieldname.Parse(text)
-		if err != nil {
-			return &stream.OptionError{Key: "meta", Err: err}
-		}
-		if n.Path != nil {
-			return wrong("meta",
-				"the name %q has a path; write a plain name, and move the field with rename", text)
-		}
-		if text == stream.MessageName || slices.Contains(seen, text) {
-			return wrong("meta", "the field %q has two meanings; give one another name", text)
-		}
-		seen = append(seen, text)
-	}
-	return nil
-}
-
 // Shape implements stream.Shaper. A record has its data as the message, and the fields of meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
-	out := in.Clone()
-	for i, name := range o.Meta.names() {
-		if name != "" {
-			out.Fields = append(out.Fields, stream.SchemaField{Name: name, Type: metaTypes[i]})
-		}
-	}
-	return out, nil
+	return o.Meta.fields().Shape(in), nil
 }

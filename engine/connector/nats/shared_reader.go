@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -35,7 +37,7 @@ type sharedReader struct {
 	identity string    // of the stream
 	session  string
 	count    func(string, int64)
-	meta     *metaAdder
+	meta     *messages.MetaAdder
 	begun    time.Time
 	nudge    chan struct{} // capacity 1: acks has grown
 	goes     sync.WaitGroup
@@ -76,7 +78,7 @@ func (s *StreamSource) openShared(
 	return &sharedReader{
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
 		created: info.Created, identity: c.identity(info), session: rand.Text()[:13],
-		count: s.counter(&o, sharedCounters), meta: newMetaAdder(&s.o.Meta), begun: time.Now(),
+		count: s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()), begun: time.Now(),
 		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
 		d: newDeliveries(), owned: make(map[string]bool), changed: make(chan struct{}), room: make(chan struct{}),
 	}, nil
@@ -141,7 +143,7 @@ func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
 	for i, m := range used {
 		list[i] = &m.content
 	}
-	r.meta.add(b, list)
+	addMeta(r.meta, b, list)
 	for _, m := range used {
 		// not guarded by mu: no other goroutine reads these fields
 		m.subject, m.header, m.data, m.at = "", nil, nil, time.Time{}
@@ -150,12 +152,13 @@ func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
 }
 
 func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*message, err error) {
-	var linger <-chan time.Time
 	var from *run
-	for {
+	err = readers.Collect(ctx, b, r.o.Linger, func() (bool, <-chan struct{}, error) {
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		some, of := r.d.fill(b, from)
-		changed, err := r.changed, r.err
+		used, from = append(used, some...), of
+		err := r.err
 		if err == nil && r.o.Once && r.caughtUp && r.d.empty() {
 			err = io.EOF
 		}
@@ -163,28 +166,12 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 			close(r.room)
 			r.room = make(chan struct{})
 		}
-		r.mu.Unlock()
-		used = append(used, some...)
-		if from == nil && of != nil && r.o.Linger > 0 {
-			timer := time.NewTimer(r.o.Linger)
-			defer timer.Stop()
-			linger = timer.C
+		if err != nil && len(b.Spans) > 0 {
+			return true, r.changed, nil // the next call returns the error
 		}
-		from = of
-		switch {
-		case len(b.Spans) > 0 && (err != nil || b.Full() || linger == nil):
-			return used, nil
-		case len(b.Spans) == 0 && err != nil:
-			return nil, err
-		}
-		select {
-		case <-changed:
-		case <-linger:
-			return used, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+		return b.Full(), r.changed, err
+	})
+	return used, err
 }
 
 // aboveEvery is the minimum time between two acknowledgements of ranges above a watermark by

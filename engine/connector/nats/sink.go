@@ -11,17 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
 // Sink returns the sink's entry in the list of components.
 func Sink() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "nats",
-		Options: func() any { return DefaultSinkOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return NewSink(*o.(*SinkOptions), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "nats", DefaultSinkOptions, NewSink)
 }
 
 // StreamSink publishes to streams. It implements stream.Sink.
@@ -145,7 +141,7 @@ func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 		return stream.Report{}, err
 	}
 	s.host.Count("duplicates", d.duplicates)
-	err := settle(b, kept, d.fates)
+	err := verdict.Group(b, kept, d.fates, judge).Outcome("nats: ")
 	if err == nil {
 		s.host.Count("records_sent", int64(len(kept)))
 		s.host.Count("bytes_sent", d.bytes)

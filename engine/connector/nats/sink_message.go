@@ -2,14 +2,14 @@ package nats
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"strings"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -24,41 +24,29 @@ func (e *badRecordError) Unwrap() error { return e.err }
 
 // messageMaker makes messages. It belongs to one goroutine at a time.
 type messageMaker struct {
+	*messages.Maker
 	o       *SinkOptions
 	subject *expr.Evaluator // nil: a fixed subject
 	id      *expr.Evaluator // nil: the record's id
-	headers []*expr.Evaluator
-	message uint32 // index of the field message in the batch
-	has     bool   // the batch has such a field
 	scratch []byte
 }
 
 func newMessageMaker(o *SinkOptions) *messageMaker {
-	t := &messageMaker{o: o}
-	if o.subject != nil {
-		t.subject = expr.NewEvaluator(o.subject)
+	return &messageMaker{
+		Maker: messages.NewMaker(o.Format, o.headers), o: o,
+		subject: expr.NewEvaluator(o.subject), id: expr.NewEvaluator(o.id),
 	}
-	if o.id != nil {
-		t.id = expr.NewEvaluator(o.id)
-	}
-	for _, h := range o.headers {
-		t.headers = append(t.headers, expr.NewEvaluator(h.value))
-	}
-	return t
 }
 
 func (t *messageMaker) begin(b *stream.Batch) {
-	t.message, t.has = b.FindName(stream.MessageName)
-	for _, e := range append([]*expr.Evaluator{t.subject, t.id}, t.headers...) {
-		if e != nil {
-			e.Begin(b)
-		}
-	}
+	t.Begin(b)
+	t.subject.Begin(b)
+	t.id.Begin(b)
 }
 
 // make makes a message of record i. It shares no memory with the batch.
 func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
-	m := &natsgo.Msg{Subject: string(t.o.Subject), Header: make(natsgo.Header, 1+len(t.headers))}
+	m := &natsgo.Msg{Subject: string(t.o.Subject), Header: make(natsgo.Header, 1+len(t.o.headers))}
 	if t.subject != nil {
 		text, err := t.subject.AppendText(nil, i)
 		if err == nil {
@@ -69,17 +57,12 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 		}
 		m.Subject = string(text)
 	}
-	for k, e := range t.headers {
-		value, err := e.AppendText(nil, i)
-		if err == nil && bytes.ContainsAny(value, "\r\n") {
-			err = fmt.Errorf("the value holds a line end, which no header may")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("headers.%s: %w", t.o.headers[k].name, err)
-		}
-		if value != nil {
-			m.Header[t.o.headers[k].name] = []string{string(value)}
-		}
+	err := t.Headers(i, func(name string, value []byte) error {
+		m.Header[name] = []string{string(value)}
+		return checkHeaderValue(value)
+	})
+	if err != nil {
+		return nil, err
 	}
 	id, err := t.recordID(b, i)
 	if err != nil {
@@ -88,7 +71,7 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 	if id != "" {
 		m.Header[jetstream.MsgIDHeader] = []string{id}
 	}
-	m.Data = t.data(b, i)
+	m.Data = t.Content(i)
 	return m, nil
 }
 
@@ -99,8 +82,8 @@ func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 		return string(t.scratch), nil
 	}
 	text, err := t.id.AppendText(t.scratch[:0], i)
-	if err == nil && strings.ContainsAny(string(text), "\r\n") {
-		err = fmt.Errorf("the value holds a line end, which no header may")
+	if err == nil {
+		err = checkHeaderValue(text)
 	}
 	if err != nil {
 		return "", fmt.Errorf("id: %w", err)
@@ -108,15 +91,10 @@ func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	return string(text), nil
 }
 
-// data returns the data of the message for record i.
-func (t *messageMaker) data(b *stream.Batch, i int) []byte {
-	if t.o.Format == formatJSON {
-		return ndjson.AppendRecord(nil, b, i)
+// checkHeaderValue returns an error for a value that would end its header.
+func checkHeaderValue(value []byte) error {
+	if bytes.ContainsAny(value, "\r\n") {
+		return errors.New("the value holds a line end, which no header may")
 	}
-	if b.Records[i].Parsed && t.has {
-		if f, ok := b.FieldNamed(i, t.message); ok {
-			return bytes.Clone(b.Value(*f))
-		}
-	}
-	return bytes.Clone(b.Text(i))
+	return nil
 }

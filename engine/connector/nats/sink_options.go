@@ -2,18 +2,12 @@ package nats
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
-)
-
-// The formats of a message's data.
-const (
-	formatJSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
-	formatRaw  = "raw"  // the record's text, or its field message if it was parsed and has one
 )
 
 // SinkOptions are the options of the sink.
@@ -27,22 +21,15 @@ type SinkOptions struct {
 
 	subject *expr.Program // nil: a fixed subject
 	id      *expr.Program // nil: the record's id
-	headers []header      // sorted by name
+	headers []expr.Named  // sorted by name
 }
-
-type header struct {
-	name  string
-	value *expr.Program
-}
-
-const maxHeaders = 100
 
 // reservedHeader is the prefix of headers that have a meaning for the server.
 const reservedHeader = "nats-"
 
 // DefaultSinkOptions returns options that send JSON objects.
 func DefaultSinkOptions() *SinkOptions {
-	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON}
+	return &SinkOptions{Connection: defaultConnection(), Format: messages.JSON}
 }
 
 // PreferredBatch implements stream.Preferred.
@@ -64,11 +51,11 @@ func (o *SinkOptions) Validate() error {
 			return &stream.OptionError{Key: "stream", Err: err}
 		}
 	}
-	if !slices.Contains([]string{formatJSON, formatRaw}, o.Format) {
-		return wrong("format", "is %q, want one of %s, %s", o.Format, formatJSON, formatRaw)
+	if err := stream.CheckEnums(o); err != nil {
+		return err
 	}
-	if len(o.Headers) > maxHeaders {
-		return wrong("headers", "has %d names, want at most %d", len(o.Headers), maxHeaders)
+	if err := messages.CheckHeaders(o.Headers); err != nil {
+		return err
 	}
 	for name := range o.Headers {
 		if err := httpaccess.CheckHeader(name, ""); err != nil {
@@ -86,26 +73,16 @@ func (o *SinkOptions) Validate() error {
 func (o *SinkOptions) Shape(in stream.Schema) (stream.Schema, error) { return in, o.compile(in) }
 
 func (o *SinkOptions) compile(in stream.Schema) (err error) {
-	o.subject, o.id, o.headers = nil, nil, nil
-	if checkSubject(string(o.Subject), false) != nil {
-		if o.subject, err = expr.Value(string(o.Subject), in); err != nil {
-			return expr.Option("subject", err)
+	if o.subject = nil; checkSubject(string(o.Subject), false) != nil {
+		if o.subject, err = o.Subject.Compile("subject", in); err != nil {
+			return err
 		}
 	}
-	if o.ID != "" {
-		if o.id, err = expr.Value(string(o.ID), in); err != nil {
-			return expr.Option("id", err)
-		}
+	if o.id, err = o.ID.Compile("id", in); err != nil {
+		return err
 	}
-	for name, text := range o.Headers {
-		value, err := expr.Value(string(text), in)
-		if err != nil {
-			return expr.Option("headers."+name, err)
-		}
-		o.headers = append(o.headers, header{name, value})
-	}
-	slices.SortFunc(o.headers, func(a, b header) int { return strings.Compare(a.name, b.name) })
-	return nil
+	o.headers, err = expr.CompileNamed("headers", o.Headers, in)
+	return err
 }
 
 // target returns the sink's subject or subject expression for messages.

@@ -11,12 +11,7 @@ import (
 
 // Source returns the source's entry in the list of components.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "nats",
-		Options: func() any { return DefaultSourceOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return NewSource(*o.(*SourceOptions), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "nats", DefaultSourceOptions, NewSource)
 }
 
 // StreamSource reads a stream. With a durable consumer it implements stream.AssignedSource.

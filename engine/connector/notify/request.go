@@ -25,14 +25,9 @@ const maxBody = 1 << 20
 type programs struct {
 	url, method, body, key, signer *expr.Program // nil if not an expression or not set
 	schedule                       *expr.Program
-	headers                        []headerProgram
+	headers                        []expr.Named
 	accept, stop                   *expr.Program
 	location, done, failed         *expr.Program // of async
-}
-
-type headerProgram struct {
-	name  string
-	value *expr.Program
 }
 
 // Shape implements stream.Shaper. It compiles the expressions over records.
@@ -51,25 +46,15 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		{"idempotency_key", o.IdempotencyKey, &p.key}, {"sign.key", o.Sign.Key, &p.signer},
 		{"schedule", o.Schedule.Of, &p.schedule},
 	} {
-		if *e.to = nil; e.text == "" {
-			continue
-		}
 		var err error
-		if *e.to, err = expr.Value(string(e.text), in); err != nil {
-			return in, expr.Option(e.key, err)
+		if *e.to, err = e.text.Compile(e.key, in); err != nil {
+			return in, err
 		}
 	}
-	p.headers = nil
-	for name, text := range o.Headers {
-		value, err := expr.Value(string(text), in)
-		if err != nil {
-			return in, expr.Option("headers."+name, err)
-		}
-		p.headers = append(p.headers, headerProgram{name, value})
+	var err error
+	if p.headers, err = expr.CompileNamed("headers", o.Headers, in); err != nil {
+		return in, err
 	}
-	slices.SortFunc(
-		p.headers, func(a, b headerProgram) int { return strings.Compare(a.name, b.name) },
-	)
 	return in, nil
 }
 
@@ -84,24 +69,19 @@ type evaluators struct {
 }
 
 func newEvaluators(o *Options) *evaluators {
-	make := func(p *expr.Program) *expr.Evaluator {
-		if p == nil {
-			return nil
-		}
-		return expr.NewEvaluator(p)
-	}
 	p := &o.programs
 	e := &evaluators{
-		o:      o,
-		url:    make(p.url),
-		method: make(p.method),
-		body:   make(p.body),
-		key:    make(p.key),
-		signer: make(p.signer),
+		o:        o,
+		url:      expr.NewEvaluator(p.url),
+		method:   expr.NewEvaluator(p.method),
+		body:     expr.NewEvaluator(p.body),
+		key:      expr.NewEvaluator(p.key),
+		signer:   expr.NewEvaluator(p.signer),
+		schedule: expr.NewEvaluator(p.schedule),
+		waits:    waitsCache{},
 	}
-	e.schedule, e.waits = make(p.schedule), waitsCache{}
 	for _, h := range p.headers {
-		e.headers = append(e.headers, make(h.value))
+		e.headers = append(e.headers, expr.NewEvaluator(h.Program))
 	}
 	return e
 }
@@ -110,9 +90,7 @@ func newEvaluators(o *Options) *evaluators {
 func (e *evaluators) begin(b *stream.Batch) {
 	all := []*expr.Evaluator{e.url, e.method, e.body, e.key, e.signer, e.schedule}
 	for _, one := range append(all, e.headers...) {
-		if one != nil {
-			one.Begin(b)
-		}
+		one.Begin(b)
 	}
 }
 
@@ -197,7 +175,7 @@ func (e *evaluators) header(i int) (string, error) {
 	}
 	values := make(map[string]string, len(e.headers))
 	for n, one := range e.headers {
-		name := e.o.programs.headers[n].name
+		name := e.o.programs.headers[n].Name
 		value, err := e.value("headers."+name, one, i, "")
 		if err != nil {
 			return "", err

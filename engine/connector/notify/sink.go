@@ -162,7 +162,7 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 			refused[i] = &refusal{err}
 			continue
 		}
-		if n > 0 && sameOrigin(b, kept[n-1], i) {
+		if n > 0 && stream.SameOrigin(b.Records, kept[n-1], i) {
 			row.Weight = 0
 		}
 		rows = append(rows, row)
@@ -187,10 +187,6 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-func sameOrigin(b *stream.Batch, i, j int) bool {
-	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
-}
-
 // split separates the refused records from the others, which the engine delivers again. If one
 // record of an origin is refused, all its records are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
@@ -199,7 +195,7 @@ func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	var bad, rest []int
 	for at := 0; at < len(kept); {
 		end, isBad := at, false
-		for ; end < len(kept) && sameOrigin(b, kept[at], kept[end]); end++ {
+		for ; end < len(kept) && stream.SameOrigin(b.Records, kept[at], kept[end]); end++ {
 			if err := refused[kept[end]]; err != nil {
 				isBad = true
 				reasons[string(b.AppendRecordID(nil, kept[end]))] = err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -65,23 +64,18 @@ func end(call grpc.ServerStream) context.CancelCauseFunc {
 	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
 }
 
-var (
-	errDeadline = errors.New("the deadline has passed")
-	errFull     = errors.New("the source is full")
-	errSlow     = errors.New("the message came too slowly")
-)
+var errSlow = errors.New("the message came too slowly")
 
 // export handles one request.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
-		s.host.Count("requests_unauthorized", 1)
 		return status.Error(codes.Unauthenticated,
 			"the token is missing or wrong; send the header authorization: Bearer TOKEN")
 	}
-	ctx, cancel := context.WithTimeoutCause(call.Context(), s.o.Deadline, errDeadline)
+	ctx, cancel := s.WithDeadline(call.Context())
 	defer cancel()
-	room, err := s.reserve(ctx)
+	room, err := s.Admit(ctx, int64(s.o.MaxMessage)) // the largest message
 	if err != nil {
 		return s.busy(codes.ResourceExhausted, err)
 	}
@@ -105,26 +99,12 @@ func (s *Server) export(call grpc.ServerStream) error {
 
 // authorized reports whether the client has a valid token, or the source requires none.
 func (s *Server) authorized(ctx context.Context) bool {
-	if s.ring.Empty() {
+	if !s.HasTokens() {
 		return true
 	}
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(values) != 1 {
-		return false
-	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "bearer") && !strings.EqualFold(scheme, "apikey") {
-		return false
-	}
-	_, ok := s.ring.Holder(strings.TrimSpace(token))
+	header := strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), ",")
+	_, ok := s.Client(header)
 	return ok
-}
-
-// reserve waits for room for the largest message. It waits at most half of the deadline.
-func (s *Server) reserve(ctx context.Context) (*intake.Reservation, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
-	defer cancel()
-	return s.Reserve(ctx, int64(s.o.MaxMessage))
 }
 
 // receive reads the message of a call. If the client is too slow, the call ends with the status
@@ -189,17 +169,14 @@ func (s *Server) deliver(
 	if err != nil {
 		return fmt.Errorf("nothing was taken: %w", err)
 	}
-	err = sub.Wait(ctx)
+	unknown, err := s.Await(ctx, sub, size)
 	switch {
-	case err == nil:
-		s.pace.Settled(size, time.Now())
-		return nil
-	case sub.Withdraw():
-		s.host.Count("requests_withdrawn", 1)
+	case unknown:
+		return fmt.Errorf("the outcome is unknown, records may be delivered twice: %w", err)
+	case err != nil:
 		return fmt.Errorf("nothing was taken: %w", err)
 	}
-	s.host.Count("requests_unknown", 1)
-	return fmt.Errorf("the outcome is unknown, records may be delivered twice: %w", err)
+	return nil
 }
 
 // busy returns a status that makes clients repeat the request after a wait.
@@ -208,9 +185,8 @@ func (s *Server) busy(code codes.Code, err error) error {
 	if errors.Is(err, intake.ErrDraining) {
 		code = codes.Unavailable
 	}
-	after := s.pace.RetryAfter(s.Held(), time.Now())
 	st, detailed := status.New(code, err.Error()).WithDetails(
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(s.RetryAfter())})
 	if detailed != nil {
 		return status.Error(code, err.Error())
 	}

@@ -21,33 +21,25 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // for compressed requests
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/engine/kit/push"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
 // Source returns the component otlp.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "otlp",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "otlp", DefaultOptions, New)
 }
 
 // Server is the source.
 type Server struct {
-	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer after it
-	o      Options
-	host   stream.Host
-	ring   *listen.Keyring
-	pace   intake.Pace
-	reads  *readLimit
-	bound  chan net.Addr // buffer of 1
+	*push.Server
+	o     Options
+	host  stream.Host
+	reads *readLimit
+	bound chan net.Addr // buffer of 1
 }
 
 // New returns a source. Its port is not open yet.
@@ -55,33 +47,16 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
-		Name: "otlp " + o.Listen, MaxBytes: int64(o.Memory), Objects: true, Refuse: true,
-	}, h)
-	if err != nil {
+	s := &Server{o: o, host: h, reads: newReadLimit(o.ReadTime), bound: make(chan net.Addr, 1)}
+	var err error
+	in := intake.Options{Name: "otlp " + o.Listen, Objects: true}
+	if s.Server, err = push.NewServer(&s.o.ServerOptions, in, h); err != nil {
 		return nil, err
 	}
-	s := &Server{
-		Intake: waiting, routes: routes, o: o, host: h, ring: listen.NewKeyring(o.Token, o.Tokens),
-		reads: newReadLimit(o.ReadTime), bound: make(chan net.Addr, 1),
-	}
-	for _, name := range []string{
-		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy",
-		"requests_withdrawn", "requests_unknown", "records_refused",
-	} {
-		h.Count(name, 0)
-	}
+	h.Count("records_refused", 0)
 	h.Go("otlp/listen", s.serve)
 	h.Go("otlp/slow", s.reads.run)
 	return s, nil
-}
-
-// Open implements stream.Source.
-func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	if o.Once {
-		return nil, listen.ErrOnce
-	}
-	return s.routes.Open(ctx, o)
 }
 
 // Bound returns a channel that receives the address when the port is open.

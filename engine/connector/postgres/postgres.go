@@ -80,12 +80,7 @@ func checkURL(text string) error {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "postgres",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "postgres", DefaultOptions, New)
 }
 
 type connections = sqlspan.Connections[*conn]

@@ -43,12 +43,7 @@ func (o *Options) Validate() error {
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.SinkRole,
-		Name:    "sqlite",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SinkRole, "sqlite", DefaultOptions, New)
 }
 
 // inFlight is the maximum number of batches in flight. It suffices to write one transaction while

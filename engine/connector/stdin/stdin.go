@@ -48,12 +48,8 @@ func Source() stream.Component { return From(os.Stdin) }
 // the reader. An instance gets the bytes that the previous one has read but not taken.
 func From(r io.Reader) stream.Component {
 	in := &input{reader: r, chunks: make(chan chunk)}
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "stdin",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return newSource(*o.(*Options), in, h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "stdin", DefaultOptions,
+		func(o Options, h stream.Host) (*source, error) { return newSource(o, in, h) })
 }
 
 // readSize is the size of a read.

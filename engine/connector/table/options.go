@@ -44,12 +44,7 @@ const (
 
 // Source returns the component for the registry.
 func Source() stream.Component {
-	return stream.Component{
-		Role:    stream.SourceRole,
-		Name:    "table",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.SourceRole, "table", DefaultOptions, New)
 }
 
 // DefaultOptions returns the default options, without a database.

@@ -78,7 +78,7 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	defer s.mu.Unlock()
 	s.progress.Settle(it.Value.span)
 	if s.done++; s.done%10 == 0 {
-		watermark, above := s.progress.Mark()
+		watermark, above := s.progress.Progress()
 		s.w.save(mark{watermark, above})
 	}
 }

@@ -75,7 +75,7 @@ func (f *file) checkPure(t *testing.T, n ast.Node) {
 
 // starts are the places where a goroutine may begin.
 func mayStart(f *file) bool {
-	return f.test || f.dir == "supervise" || f.path == "flow/lanes.go" ||
+	return f.test || f.dir == "supervise" || f.path == "flow/goroutines.go" ||
 		f.path == "retry/hedge.go" ||
 		f.under("engine/connector/connectortest", "stream/streamtest", "vfs/vfstest", "examples",
 			"engine/examples", "bench")
@@ -89,7 +89,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s:%d: goroutines start in supervise, flow/lanes.go and "+
+				t.Errorf("%s:%d: goroutines start in supervise, flow/goroutines.go and "+
 					"retry/hedge.go only", f.path, f.line(n.Pos()))
 			case *ast.SelectorExpr:
 				if pkg, name, ok := f.selector(n); ok && name == "AfterFunc" &&

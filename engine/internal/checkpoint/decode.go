@@ -133,7 +133,7 @@ func (c *cursor) mark(known int, id, name string) markOp {
 		}
 	}
 	if flags&flagNote != 0 {
-		m.Note = c.string("")
+		m.Metadata = c.string("")
 	}
 	return op
 }

@@ -174,7 +174,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	if len(m.Above) > 0 {
 		flags |= flagAbove
 	}
-	if m.Note != "" {
+	if m.Metadata != "" {
 		flags |= flagNote
 	}
 	if m.Waiting {
@@ -198,7 +198,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 		}
 	}
 	if flags&flagNote != 0 {
-		dst = appendString(dst, "", m.Note)
+		dst = appendString(dst, "", m.Metadata)
 	}
 	return dst
 }

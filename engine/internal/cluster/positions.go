@@ -144,7 +144,7 @@ func (p *Positions) encode(marks map[string]stream.Mark) ([]byte, error) {
 func valueOf(m stream.Mark) markValue {
 	v := markValue{
 		Part: m.Part.ID, Name: m.Part.Name, Num: m.Watermark.Num, Key: []byte(m.Watermark.Key),
-		Finished: m.Finished, Note: []byte(m.Note),
+		Finished: m.Finished, Note: []byte(m.Metadata),
 	}
 	for _, r := range m.Above {
 		v.Above = append(v.Above, rangeValue{
@@ -160,7 +160,7 @@ func (v *routeValue) positions() map[string]stream.Mark {
 		out := stream.Mark{
 			Part:      stream.Partition{ID: m.Part, Name: m.Name},
 			Watermark: stream.Position{Num: m.Num, Key: string(m.Key)},
-			Finished:  m.Finished, Note: string(m.Note),
+			Finished:  m.Finished, Metadata: string(m.Note),
 		}
 		for _, r := range m.Above {
 			out.Above = append(out.Above, stream.Range{

@@ -132,10 +132,17 @@ pipelines:
 			done++
 		}
 	}
+	late := func() int64 {
+		return number(a.target("events_copy"),
+			`SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
+	}
+	if n >= 10 { // a program that is killed often may never get near enough to the end
+		f := startFollowing(t, config)
+		f.wait(t, time.Minute, func() bool { return late() > 0 })
+		f.kill(t)
+	}
 	w.stop()
 	once(t, config)
-	late := number(a.target("events_copy"),
-		`SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
 	parts := number(a.target("events_copy"),
 		`SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT `+
 			`LIKE '%~late'`)
@@ -145,12 +152,12 @@ pipelines:
 	}
 	checkCopies(t, a, w)
 	if w.added.Load() == 0 || w.changed.Load() == 0 || w.deleted.Load() == 0 || parts == 0 ||
-		late == 0 && n >= 10 {
+		late() == 0 && n >= 10 {
 		t.Error("the writers did not do what the test is about")
 	}
 	t.Logf("%d kills, %d restarts of the server; %d rows added, %d changes, %d deleted; "+
 		"%d events in %d partitions were found late",
-		n, restarts, w.added.Load(), w.changed.Load(), w.deleted.Load(), late, parts)
+		n, restarts, w.added.Load(), w.changed.Load(), w.deleted.Load(), late(), parts)
 }
 
 // checkCopies compares the targets with the sources by key, count and content.
@@ -196,41 +203,18 @@ func checkCopies(t *testing.T, a arena, w *writers) {
 	}
 }
 
-// killFollowing starts the program and kills it after it has delivered something. It returns false
-// if nothing was delivered within a bound.
+// killFollowing starts the program, waits for some rows, and kills it. It returns false if nothing
+// was delivered within a bound.
 func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart bool) bool {
 	t.Helper()
-	bin, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errs bytes.Buffer
-	cmd := exec.Command(bin, "run", config)
-	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	f := startFollowing(t, config)
 	delivered := func() int64 {
 		return number(a.target("events_copy"), "SELECT count(*) FROM events_copy")
 	}
 	begun := delivered()
 	more := func() { // waits for some more rows
 		want := delivered() + 1 + int64(rnd.IntN(150))
-		poll := time.NewTicker(5 * time.Millisecond)
-		defer poll.Stop()
-		bound := time.NewTimer(10 * time.Second)
-		defer bound.Stop()
-		for delivered() < want {
-			select {
-			case err := <-ended:
-				t.Fatalf("the program ended by itself: %v\n%s", err, errs.String())
-			case <-bound.C:
-				return
-			case <-poll.C:
-			}
-		}
+		f.wait(t, 10*time.Second, func() bool { return delivered() >= want })
 	}
 	more()
 	if restart {
@@ -239,11 +223,56 @@ func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart
 			more()
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+	f.kill(t)
+	return delivered() > begun
+}
+
+// following is a running program that follows the tables.
+type following struct {
+	cmd   *exec.Cmd
+	errs  bytes.Buffer
+	ended chan error
+}
+
+func startFollowing(t *testing.T, config string) *following {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
 		t.Fatal(err)
 	}
-	<-ended
-	return delivered() > begun
+	f := &following{cmd: exec.Command(bin, "run", config), ended: make(chan error, 1)}
+	f.cmd.Stderr = &f.errs
+	if err := f.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { f.ended <- f.cmd.Wait() }()
+	return f
+}
+
+// wait waits until ok returns true, for at most a bound.
+func (f *following) wait(t *testing.T, most time.Duration, ok func() bool) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	bound := time.NewTimer(most)
+	defer bound.Stop()
+	for !ok() {
+		select {
+		case err := <-f.ended:
+			t.Fatalf("the program ended by itself: %v\n%s", err, f.errs.String())
+		case <-bound.C:
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+func (f *following) kill(t *testing.T) {
+	t.Helper()
+	if err := f.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-f.ended
 }
 
 // writers change the tables until they are stopped.

@@ -51,7 +51,7 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	c.tapSink(it.Value, func(x *tap.Sample) {
 		x.Outcome, x.Worker, x.Attempt = "delivered", s.Lane, s.Attempts
-		if s.Buried {
+		if s.DeadLettered {
 			x.Outcome = "dead"
 		}
 	})

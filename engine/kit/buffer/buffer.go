@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -76,7 +77,7 @@ type Buffer struct {
 type progress struct {
 	committed int64 // durable watermark
 	known     bool  // committed is set
-	cuts      []int64
+	cuts      readers.Cuts
 	draining  bool
 }
 
@@ -322,7 +323,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 				}
 			}
 			reader.(stream.SettledReader).Settled(settled)
-			reader.(stream.PartitionTracker).Forget() // the next copy of the keys omits them
+			reader.(stream.PartitionTracker).Deleted() // the next copy of the keys omits them
 			if failed := b.copyKeys(ctx); failed != nil {
 				return failed
 			}

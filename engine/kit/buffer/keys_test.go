@@ -76,7 +76,7 @@ func (p *process) offer(t *testing.T, id string, r intake.Records) *intake.Submi
 // readAll reads everything that is stored and returns ids and texts of the records.
 func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 	t.Helper()
-	for r.b().stored() > 0 && r.reader.(*reader).at < positionOf(r.b().stored()+1, 0) {
+	for r.b().stored() > 0 && r.reader.(*reader).At < positionOf(r.b().stored()+1, 0) {
 		b := stream.NewBatch(stream.BatchLimits{Bytes: 100 << 10, Records: 7})
 		if err := r.reader.Read(t.Context(), b); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -21,10 +22,9 @@ type reader struct {
 	gone    []string // partitions of other buffers, until Forget; guarded by b.mu
 	objects intake.Objects
 
-	at      int64          // position behind the last record read
-	above   []stream.Range // settled ranges above at
-	current *envelope      // the envelope that contains the position at; nil until it is loaded
-	before  *envelope      // the predecessor of current, if it was read
+	readers.Cursor
+	current *envelope // the envelope that contains the position At; nil until it is loaded
+	before  *envelope // the predecessor of current, if it was read
 }
 
 var (
@@ -65,7 +65,7 @@ func (b *Buffer) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 			const text = "%s: the route has settled data up to envelope %d, but the store ends at %d: it lost data"
 			return nil, fmt.Errorf(text, b.name, number-1, b.last)
 		}
-		r.at, r.above = max(r.at, mark.Watermark.Num), slices.Clone(mark.Above)
+		r.At, r.Above = max(r.At, mark.Watermark.Num), slices.Clone(mark.Above)
 		p.committed = max(p.committed, mark.Watermark.Num)
 	}
 	p.known = true
@@ -78,38 +78,25 @@ func (b *Buffer) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
-	at, above := r.at, r.above
-	var timeout <-chan time.Time
-	for {
+	before := r.Cursor
+	err := readers.Collect(ctx, batch, r.linger, func() (bool, <-chan struct{}, error) {
 		ended, changed := r.ended()
 		if ended && len(batch.Spans) == 0 {
-			return io.EOF
+			return false, nil, io.EOF
 		}
 		full, err := r.fill(ctx, batch)
-		if ctx.Err() != nil {
-			r.at, r.above, r.current, r.before = at, above, nil, nil // the batch is dropped
-			return context.Cause(ctx)
+		if err != nil && len(batch.Spans) > 0 {
+			return true, changed, nil // the next call meets the error again
 		}
-		some := len(batch.Spans) > 0
-		switch {
-		case full, some && r.linger <= 0, some && err != nil, some && ended:
-			r.finish(batch)
-			return nil
-		case err != nil:
-			return err
-		case some && timeout == nil:
-			timer := time.NewTimer(r.linger)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			r.finish(batch)
-			return nil
-		case <-ctx.Done():
-		}
+		return full || ended, changed, err
+	})
+	switch {
+	case err == nil:
+		r.finish(batch)
+	case ctx.Err() != nil:
+		r.Cursor, r.current, r.before = before, nil, nil // the batch is dropped
 	}
+	return err
 }
 
 // ended reports whether this route is draining and gets no more data. If all routes drain, the
@@ -125,10 +112,7 @@ func (r *reader) ended() (bool, <-chan struct{}) {
 // after a restart.
 func (r *reader) finish(batch *stream.Batch) {
 	r.b.mu.Lock()
-	p := r.p
-	if n := len(p.cuts); n == 0 || p.cuts[n-1] < r.at {
-		p.cuts = append(p.cuts, r.at)
-	}
+	r.p.cuts.Add(r.At)
 	r.b.mu.Unlock()
 	if r.b.objects && batch.Origins > 0 {
 		r.objects.Set(batch)
@@ -138,36 +122,36 @@ func (r *reader) finish(batch *stream.Batch) {
 // fill appends stored records to the batch. full reports whether the batch has to end.
 func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err error) {
 	for !batch.Full() {
-		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
+		if r.IsSettled() {
 			if len(batch.Spans) > 0 {
 				return true, nil
 			}
-			r.at, r.current = max(r.at, r.above[0].To.Num), nil
-			r.above = r.above[1:]
+			r.Skip()
+			r.current = nil
 			continue
 		}
 		border := r.border()
-		number, offset := placeOf(r.at)
+		number, offset := placeOf(r.At)
 		if number > r.b.stored() {
 			return false, nil
 		}
-		if start := r.b.start(); r.at < start { // settled and deleted before this route existed
+		if start := r.b.start(); r.At < start { // settled and deleted before this route existed
 			if len(batch.Spans) == 0 { // an empty span advances the route's progress
-				r.cover(batch, min(border, start))
+				r.Cover(batch, &r.b.part, min(border, start))
 			}
 			return true, nil
 		}
 		if isSkipped(r.b.skips, number) {
 			r.b.host.Count("buffer_skipped", 1)
 			r.b.host.Log().Error("envelope skipped by an operator's decision", "number", number)
-			r.cover(batch, min(border, positionOf(number+1, 0)))
+			r.Cover(batch, &r.b.part, min(border, positionOf(number+1, 0)))
 			r.current, r.before = nil, nil
 		} else if err := r.load(ctx, number); err != nil {
 			return false, err
 		} else {
 			r.take(batch, offset, border)
 		}
-		if r.at == border {
+		if r.At == border {
 			return true, nil
 		}
 	}
@@ -188,18 +172,11 @@ func (b *Buffer) start() int64 {
 	return positionOf(b.first, 0)
 }
 
-// border returns the next position after r.at at which a batch has to end.
+// border returns the next position after r.At at which a batch has to end.
 func (r *reader) border() int64 {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	border := int64(1<<63 - 1)
-	if n, _ := slices.BinarySearch(r.p.cuts, r.at+1); n < len(r.p.cuts) {
-		border = r.p.cuts[n]
-	}
-	if len(r.above) > 0 {
-		border = min(border, r.above[0].From.Num)
-	}
-	return border
+	return r.Border(r.p.cuts)
 }
 
 // corruptError means that a route has stopped at a missing or corrupt envelope.
@@ -262,7 +239,7 @@ func (r *reader) take(batch *stream.Batch, offset int, border int64) {
 	if offset == len(e.data) {
 		r.before, r.current = e, nil
 	}
-	r.cover(batch, e.after(offset))
+	r.Cover(batch, &r.b.part, e.after(offset))
 	if len(e.keys) > 0 {
 		span := &batch.Spans[0]
 		span.Identities = e.identities(span.Identities, begin, offset)
@@ -277,17 +254,6 @@ func (e *envelope) after(end int) int64 {
 	return positionOf(e.number, end)
 }
 
-// cover extends the batch's span to the position to, and moves the reader there.
-func (r *reader) cover(batch *stream.Batch, to int64) {
-	if len(batch.Spans) == 0 {
-		from := stream.Position{Num: r.at}
-		batch.Spans = append(batch.Spans, stream.Span{Part: &r.b.part, Range: stream.Range{From: from}})
-	}
-	span := &batch.Spans[0]
-	span.To.Num, span.Bytes = to, len(batch.Data)
-	r.at = to
-}
-
 // Commit implements stream.Reader. Envelopes are deleted only according to this durable progress.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	b := r.b
@@ -296,8 +262,7 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	for i := range marks {
 		if marks[i].Part.ID == b.part.ID && marks[i].Watermark.Num > r.p.committed {
 			r.p.committed = marks[i].Watermark.Num
-			n, _ := slices.BinarySearch(r.p.cuts, r.p.committed+1)
-			r.p.cuts = slices.Delete(r.p.cuts, 0, n)
+			r.p.cuts.Trim(r.p.committed)
 		}
 	}
 	return nil
@@ -330,11 +295,11 @@ func (b *Buffer) allDraining() bool {
 	return some
 }
 
-// Note implements stream.PartitionTracker.
-func (r *reader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker.
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of other buffers.
-func (r *reader) Forget() []string {
+// Deleted implements stream.PartitionTracker. It returns the partitions of other buffers.
+func (r *reader) Deleted() []string {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	gone := r.gone

@@ -36,8 +36,11 @@ type slot struct {
 	hint  uint32 // position of the field in the previous record
 }
 
-// NewEvaluator returns an evaluator of p.
+// NewEvaluator returns an evaluator of p, or nil if p is nil.
 func NewEvaluator(p *Program) *Evaluator {
+	if p == nil {
+		return nil
+	}
 	e := &Evaluator{program: p, env: map[string]any{}, vm: vm.VM{MemoryBudget: MemoryBudget}}
 	for _, n := range p.names {
 		e.slots = append(e.slots, slot{name: n})
@@ -46,8 +49,11 @@ func NewEvaluator(p *Program) *Evaluator {
 }
 
 // Begin sets the evaluator to a batch, whose Records are filled. It must be called again after
-// Names has grown.
+// Names has grown. A nil evaluator does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
+	if e == nil {
+		return
+	}
 	e.batch, e.written = b, false
 	for s := range e.slots {
 		e.slots[s].index, e.slots[s].have = b.FindName(e.slots[s].name)

@@ -35,12 +35,6 @@ const (
 	MemoryBudget = 100_000 // elements that one evaluation may allocate in arrays and maps
 )
 
-// Text is an expression in the options of a component.
-type Text string
-
-// Expression marks the text for the config reader: ` #` inside it does not begin a comment.
-func (*Text) Expression() {}
-
 // Error is a mistake in an expression.
 type Error struct {
 	Message string
@@ -51,14 +45,6 @@ type Error struct {
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
-
-// Option returns err as the error of an option. key is "" for an option that consists of one text.
-func Option(key string, err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
-	}
-	return &stream.OptionError{Key: key, Err: err}
-}
 
 // Program is a compiled expression.
 type Program struct {

@@ -25,12 +25,38 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 			if f.entry == nil || f.state == awaiting || f.by(r) != nil || !n.holds(f, e, m) {
 				continue
 			}
-			if _, other := r.resume(f.entry.text); !other {
-				n.rename(f, e)
-				r.begin(f, e)
-				break
+			if _, other := r.resume(f.entry.text); other {
+				continue
 			}
+			if !isOf(c.ids.idOf(e), f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
+				if isProvisional(f) {
+					n.withdraw(f, e)
+				}
+				continue
+			}
+			n.rename(f, e)
+			r.begin(f, e)
+			break
 		}
+	}
+}
+
+// isProvisional reports whether f got its id while no route's progress was known, and nothing was
+// read of it.
+func isProvisional(f *file) bool {
+	return f.all(func(cur *cursor) bool {
+		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
+	})
+}
+
+// withdraw takes its provisional id from f, which may be a restored copy of e's file. e awaits its
+// successor, and f is identified again, as if no listing had come before the route.
+func (n *identifier) withdraw(f *file, e *Entry) {
+	c := n.c
+	c.release(f)
+	f.held = c.now() + c.o.Growing.CopyWait
+	if e.file == nil && !e.liesAt(func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
+		c.rotation.awaitStored(e, "a file of an earlier run is gone")
 	}
 }
 
@@ -39,15 +65,14 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := c.ids.idOf(e)
 	same := isOf(id, f.info)
-	successor := c.rotation.isKin(f, m.Part.Name) && c.copies.mayInherit(f, &file{label: m.Part.Name})
-	if !same && !successor || !c.handles.look(f) {
+	if !same && !c.rotation.isRelated(f, m.Part.Name) || !c.handles.refresh(f) {
 		return false
 	}
 	head, err := f.readHead(c.head[:])
 	if err != nil || same && !id.Match(f.seen(head, false)) || f.holds(highest(m)) < highest(m) {
 		return false
 	}
-	p := proofOf(m)
+	p := fingerprintOf(m)
 	if p.At == 0 {
 		return same
 	}
@@ -63,7 +88,7 @@ func (n *identifier) rename(f *file, e *Entry) {
 	if !isOf(c.ids.idOf(e), f.info) {
 		c.ids.move(e, f.seen(nil, false), f.name)
 	}
-	if !f.all(func(cur *cursor) bool { return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry }) {
+	if !isProvisional(f) {
 		return
 	}
 	old := f.entry
@@ -71,9 +96,9 @@ func (n *identifier) rename(f *file, e *Entry) {
 	for _, cur := range f.cursors {
 		c.ids.unref(old, cur.r, false)
 		cur.r.notes.end(old.text)
-		cur.entry, cur.note = e, cur.r.notes.begin(e.text, cur.note.proof)
+		cur.entry, cur.note = e, cur.r.notes.begin(e.text, cur.note.fingerprint)
 		cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
 		c.ids.ref(e)
 	}
-	c.ids.settle(e, f.info)
+	c.ids.resolvePlace(e, f.info)
 }

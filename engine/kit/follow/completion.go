@@ -1,6 +1,10 @@
 package follow
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
 
 // completions are the files that all routes have read to their ends, with progress that is not
 // dropped yet. A route keeps its progress until every other route has saved that it is done.
@@ -57,6 +61,10 @@ func (d *completions) add(c *Catalogue, f *file) {
 			all = append(all, progressOf{r, id})
 		}
 	}
+	// a restarted route may have read the end of the file once more
+	*d = slices.DeleteFunc(*d, func(old completion) bool {
+		return slices.ContainsFunc(old, func(p progressOf) bool { return slices.Contains(all, p) })
+	})
 	*d = append(*d, all)
 }
 
@@ -70,15 +78,22 @@ func (d *completions) withdraw(cur *cursor) {
 	delete(cur.r.done, cur.part.ID)
 }
 
-// rejoin makes a route's next reader drop the progress that its previous one had completed. It
-// reports whether partition id is affected.
-func (d completions) rejoin(r *Reader, id string) bool {
+// rejoin makes a route's next reader take over the completed progress m of its previous one. It
+// reports whether the new reader is done with the partition. It is not if the file can be read
+// again and the end of it was never saved.
+func (d completions) rejoin(r *Reader, m stream.Mark) bool {
+	id := m.Part.ID
 	for _, all := range d {
 		for i, p := range all {
-			if p.id == id && p.r.o.Route == r.o.Route && p.r.attendance == absent {
-				all[i].r = r
-				return true
+			if p.id != id || p.r.o.Route != r.o.Route || p.r.attendance != absent {
+				continue
 			}
+			all[i].r = r
+			done := m.Finished || r.c.ids.isOver(id)
+			r.c.ids.mu.Lock()
+			defer r.c.ids.mu.Unlock()
+			r.done[id] = done
+			return done
 		}
 	}
 	return false
@@ -97,7 +112,7 @@ func (d *completions) drop() {
 			p.r.c.ids.mu.Lock()
 			delete(p.r.done, p.id)
 			p.r.c.ids.mu.Unlock()
-			p.r.forgets.now(p.id)
+			p.r.forgets.add(p.id)
 		}
 		return true
 	})

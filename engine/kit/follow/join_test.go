@@ -1,7 +1,9 @@
 package follow_test
 
 import (
+	"context"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +29,7 @@ func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 				stop(t, a, b)
 				for id, m := range a.marks {
 					if !how.noted {
-						m.Note = ""
+						m.Metadata = ""
 						a.marks[id] = m
 					}
 				}
@@ -113,16 +115,59 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 		wantLines(t, d, a2, b2)
 		turns(t, 1, 2*time.Second, a2, b2)
 		for _, r := range []*route{a2, b2} {
-			if r.marks = a.marks; len(r.Forget()) != 1 {
+			if r.marks = a.marks; len(r.Deleted()) != 1 {
 				t.Error("a route keeps progress of a file that both have read")
 			}
 		}
 	})
 }
 
+// TestRestartedRouteIsNotDone checks that a route that restarts before it has saved the end of a
+// deleted file reads that end again, and that both routes keep their progress of the file until
+// then.
+func TestRestartedRouteIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := twoRoutes(t, follow.Growing{})
+		s := d.set(follow.Growing{})
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a, b := openRoute(s, "a", nil), openRoute(s, "b", nil)
+		d.put(t, "a.log", three[:12])
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", three[12:])
+		d.delete(t, "a.log")
+		undelivered, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		for undelivered.Err() == nil {
+			_ = b.Read(undelivered, stream.NewBatch(stream.BatchLimits{})) // its batches are lost
+		}
+		turns(t, 1, 40*time.Second, a)
+		stop(t, b)
+		b2 := openRoute(s, "b", b.marks)
+		turns(t, 1, 2*time.Second, a)
+		if ids := a.Deleted(); len(ids) > 0 {
+			t.Errorf("a route drops the progress %q that another route still needs", ids)
+		}
+		turns(t, 2, 40*time.Second, b2, a)
+		b.lines = append(b.lines, b2.lines...)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		if a, b := a.Deleted(), b2.Deleted(); len(a) != 1 || !slices.Equal(a, b) {
+			t.Errorf("the routes drop the progress %q and %q of a file that both have read", a, b)
+		}
+		stop(t, a, b2)
+	})
+}
+
+// openRoute opens a route with a name and stored marks.
+func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
+	o := knows(stored)
+	o.Route = name
+	return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+}
+
 // forget drops the partitions that the reader reports as deleted.
 func (r *route) forget() {
-	for _, id := range r.Forget() {
+	for _, id := range r.Deleted() {
 		delete(r.marks, id)
 	}
 }
@@ -170,14 +215,9 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 		d.put(t, "a.log.1", three)
 		d.routes = []string{"a", "b"}
 		s := d.set(follow.Growing{})
-		open := func(name string, marks map[string]stream.Mark) *route {
-			o := knows(marks)
-			o.Route = name
-			return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-		}
-		a2 := open("a", a.marks)
+		a2 := openRoute(s, "a", a.marks)
 		turns(t, 1, 2*time.Second, a2) // longer than the first listing waits
-		b2 := open("b", b.marks)
+		b2 := openRoute(s, "b", b.marks)
 		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
 		a2.want(t, d)
@@ -198,17 +238,12 @@ func TestFirstListingWaitsForAllRoutes(t *testing.T) {
 			stop(t, a, b)
 			d.routes = []string{"a", "b"}
 			s := d.set(follow.Growing{})
-			open := func(name string, marks map[string]stream.Mark) *route {
-				o := knows(marks)
-				o.Route = name
-				return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-			}
-			a2 := open("a", nil)
+			a2 := openRoute(s, "a", nil)
 			turns(t, 1, late, a2)
 			if read := len(a2.lines) > 0; read == same {
 				t.Errorf("the first route has read %q after %v", a2.lines, late)
 			}
-			b2 := open("b", b.marks)
+			b2 := openRoute(s, "b", b.marks)
 			defer stop(t, a2, b2)
 			turns(t, 5, time.Second, a2, b2)
 			a2.want(t, d, "1 one", "2 two", "3 three")
@@ -245,10 +280,10 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// TestRestingFileIsMovedWhileARouteRestarts checks that the copy of a resting file is recognised if
+// TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
 // the file is copied and deleted while a route restarts. The deleted file is awaited as soon as it
 // cannot be compared with the copy.
-func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
+func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
 		s := d.set(follow.Growing{})
@@ -264,4 +299,42 @@ func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
 		wantLines(t, d, a2, b3)
 		d.wantNoLoss(t)
 	})
+}
+
+// TestRestoredFileIsListedBeforeTheRoutesOpen checks that a file restored under its old name is not
+// delivered again if the source lists it before any route has opened, so that no progress is known.
+// Its modification time shows the copy, and is set before or after the routes open.
+func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
+	for name, early := range map[string]bool{"time set before": true, "time set after": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.remove(t, "a.log")
+				d.put(t, "a.log", three)
+				d.routes = []string{"a", "b"}
+				s := d.set(follow.Growing{})
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- s.Run(ctx) }()
+				time.Sleep(10 * time.Second)
+				if early {
+					d.age(t, "a.log")
+				}
+				a2, b2 := openRoute(s, "a", a.marks), openRoute(s, "b", b.marks)
+				turns(t, 2, time.Second, a2, b2)
+				if !early {
+					d.age(t, "a.log")
+				}
+				turns(t, 2, 2*time.Second, a2, b2)
+				d.put(t, "a.log", "4 four\n")
+				turns(t, 10, time.Second, a2, b2)
+				wantLines(t, d, a2, b2, "4 four")
+				stop(t, a2, b2)
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -43,15 +43,6 @@ type Sink struct {
 	scratch sync.Pool
 }
 
-// Component returns the description of a sink over HTTP.
-func Component[O any](name string, options func() *O,
-	create func(O, stream.Host) (*Sink, error)) stream.Component {
-	return stream.Component{
-		Role: stream.SinkRole, Name: name, Options: func() any { return options() },
-		New: func(o any, h stream.Host) (any, error) { return create(*o.(*O), h) },
-	}
-}
-
 // New returns a sink that has opened no connection.
 func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 	if err := o.Check(); err != nil {
@@ -110,7 +101,7 @@ func (s *Sink) Close() error {
 // compression, an unchanged batch is sent from its own bytes instead. Records that cannot be
 // encoded are dead-lettered.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
-	return s.encode(dst, b, b.Bury)
+	return s.encode(dst, b, b.DeadLetter)
 }
 
 func (s *Sink) encode(dst []byte, b *stream.Batch, refuse func(int, error)) ([]byte, error) {

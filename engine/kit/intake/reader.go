@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -15,7 +16,7 @@ import (
 type progress struct {
 	settled  // in the partition of the intake
 	requests requests
-	cuts     []int64 // ends of batches: a restarted route ends batches there again
+	cuts     readers.Cuts
 	draining bool
 }
 
@@ -85,14 +86,13 @@ type reader struct {
 	gone     []string // partitions of earlier instances, until Forget; guarded by in.mu
 	objects  Objects
 
-	at      int64          // place after the last record read
-	main    int64          // position in the partition of the intake
-	passed  []stream.Range // ranges of that partition that were settled when the reader was opened
-	above   []stream.Range // settled places above at
-	known   int64          // above has the ranges of all submissions below this place
-	ends    []int32        // ends of the records in the batch, once one of them is odd
-	odd     bool
-	awaited bool // a sender waits for data in the batch
+	readers.Cursor                // in places
+	main           int64          // position in the partition of the intake
+	passed         []stream.Range // ranges of that partition that were settled when the reader was opened
+	known          int64          // Above has the ranges of all submissions below this place
+	ends           []int32        // ends of the records in the batch, once one of them is odd
+	odd            bool
+	awaited        bool // a sender waits for data in the batch
 }
 
 var (
@@ -135,60 +135,35 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	}
 	p.draining = false
 	r.progress = p
-	r.at = i.end
+	r.At = i.end
 	if len(i.log) > 0 {
-		r.at = i.log[0].from
+		r.At = i.log[0].from
 	}
-	r.known = r.at
+	r.known = r.At
 	i.checkDraining()
 	return r, nil
 }
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
-	at, main, passed, above, known := r.at, r.main, r.passed, r.above, r.known
+	cursor, main, passed, known := r.Cursor, r.main, r.passed, r.known
 	r.ends, r.odd, r.awaited = r.ends[:0], false, false
-	var timeout <-chan time.Time
-	for {
-		if ctx.Err() != nil {
-			// The batch is dropped.
-			r.in.mu.Lock()
-			r.at, r.main, r.passed, r.above, r.known = at, main, passed, above, known
-			r.in.mu.Unlock()
-			return context.Cause(ctx)
-		}
-		full, ended, changed := r.fill(b)
-		switch {
-		case full, len(b.Spans) > 0 && (r.linger <= 0 || r.awaited):
-			r.finish(b)
-			return nil
-		case ended:
-			if len(b.Spans) > 0 {
-				r.finish(b)
-			}
-			return io.EOF
-		case len(b.Spans) > 0 && timeout == nil:
-			timer := time.NewTimer(r.linger)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			r.finish(b)
-			return nil
-		case <-ctx.Done():
-		}
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) { return r.fill(b) })
+	switch {
+	case err != nil && err != io.EOF:
+		r.in.mu.Lock()
+		defer r.in.mu.Unlock()
+		r.Cursor, r.main, r.passed, r.known = cursor, main, passed, known // the batch is dropped
+	case len(b.Spans) > 0:
+		r.finish(b)
 	}
+	return err
 }
 
 // finish ends the batch: it records the cut, and adds the fields of records that are objects.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
-	p := r.progress
-	if n := len(p.cuts); n == 0 || p.cuts[n-1] < r.at {
-		p.cuts = append(p.cuts, r.at)
-	}
+	r.progress.cuts.Add(r.At)
 	r.in.mu.Unlock()
 	if b.Origins == 0 {
 		return
@@ -213,41 +188,43 @@ func (r *reader) finish(b *stream.Batch) {
 	}
 }
 
-// fill appends available data to b. full reports whether b is complete, ended whether no data will
-// follow.
-func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
+// fill appends available data to b. full reports whether b is complete. The error is io.EOF if no
+// data will follow.
+func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for !b.Full() {
-		s := i.next(r.at)
+		s := i.next(r.At)
 		if s == nil {
-			r.at = i.end // all routes have settled the data after the last submission in the log
+			r.At = i.end // all routes have settled the data after the last submission in the log
 			break
 		}
 		r.learn(s)
-		r.at = max(r.at, s.from) // all routes have settled the data in between
-		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
+		r.At = max(r.At, s.from) // all routes have settled the data in between
+		if r.IsSettled() {
 			if len(b.Spans) > 0 {
-				return true, false, i.changed
+				return true, i.changed, nil
 			}
 			r.skip(s)
 			continue
 		}
-		border := r.border()
-		if from := s.position(r.at); s.part == &i.part && from > r.main {
+		border := r.Border(r.progress.cuts)
+		if from := s.position(r.At); s.part == &i.part && from > r.main {
 			if len(b.Spans) > 0 || r.follow(b, from) {
-				return true, false, i.changed
+				return true, i.changed, nil
 			}
 		}
 		r.take(b, s, border)
 		r.awaited = r.awaited || s.awaited
-		if r.at == border {
-			return true, false, i.changed
+		if r.At == border {
+			return true, i.changed, nil
 		}
 	}
-	more := r.at < i.end || len(i.queue) > 0
-	return len(b.Spans) > 0 && b.Full(), !more && r.isLast(), i.changed
+	if more := r.At < i.end || len(i.queue) > 0; !more && r.isLast() {
+		return false, nil, io.EOF
+	}
+	return b.Full() || r.awaited, i.changed, nil
 }
 
 // isLast reports whether this route gets no more data. Data that producers have not submitted yet
@@ -292,14 +269,14 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn adds the settled ranges of s to above, once.
+// learn adds the settled ranges of s to Above, once.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
 	}
 	r.known = s.to()
 	if ranges := r.progress.of(s).in(s); len(ranges) > 0 {
-		r.above = append(r.above, ranges...)
+		r.Above = append(r.Above, ranges...)
 		r.in.release() // an earlier run may have settled all of s
 	}
 }
@@ -324,37 +301,24 @@ func (r *reader) follow(b *stream.Batch, to int64) bool {
 	return true
 }
 
-// border returns the next place after r.at at which a batch has to end.
-func (r *reader) border() int64 {
-	border := int64(1<<63 - 1)
-	if n, _ := slices.BinarySearch(r.progress.cuts, r.at+1); n < len(r.progress.cuts) {
-		border = r.progress.cuts[n]
-	}
-	if len(r.above) > 0 {
-		border = min(border, r.above[0].From.Num)
-	}
-	return border
-}
-
 // skip moves past a settled range of s.
 func (r *reader) skip(s *Submission) {
-	r.at = max(r.at, r.above[0].To.Num)
-	r.above = r.above[1:]
+	r.Skip()
 	if s.part == &r.in.part {
-		r.main = s.position(r.at)
+		r.main = s.position(r.At)
 	}
 }
 
 // cover extends the last span of the batch by n bytes of s, and moves past them.
 func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
-	from := stream.Position{Num: s.position(r.at)}
+	from := stream.Position{Num: s.position(r.At)}
 	if k := len(b.Spans); k == 0 || b.Spans[k-1].Part != s.part {
 		b.Spans = append(b.Spans, stream.Span{Part: s.part, Range: stream.Range{From: from}})
 	}
 	span := &b.Spans[len(b.Spans)-1]
 	span.To.Num = from.Num + int64(n)
 	span.Bytes += n
-	r.at += int64(n)
+	r.At += int64(n)
 	if s.part == &r.in.part {
 		r.main = span.To.Num
 	}
@@ -363,7 +327,7 @@ func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 // take appends records of s to b, until b is full or the border is reached.
 func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	data := s.records.data
-	start := int(r.at - s.from)
+	start := int(r.At - s.from)
 	stop := int(min(int64(len(data)), border-s.from))
 	size := len(b.Data)
 	if s.records.odd {
@@ -420,12 +384,12 @@ func cut(lines []byte, size, records int) (end, count int) {
 	return end, count
 }
 
-// Left implements stream.Estimator.
-func (r *reader) Left() int64 {
+// Remaining implements stream.Estimator.
+func (r *reader) Remaining() int64 {
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	left := i.end - r.at
+	left := i.end - r.At
 	for _, s := range i.queue {
 		left += int64(s.records.Size())
 	}
@@ -462,13 +426,13 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Note implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
+// Metadata implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
 // again.
-func (r *reader) Note(stream.Mark) string { return "" }
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
 // requests with outcomes that need not be kept.
-func (r *reader) Forget() []string {
+func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
 	o := &r.in.o
@@ -518,7 +482,6 @@ func (i *Intake) release() {
 		start = kept[0].from
 	}
 	for _, p := range present {
-		n, _ := slices.BinarySearch(p.cuts, start+1)
-		p.cuts = slices.Delete(p.cuts, 0, n)
+		p.cuts.Trim(start)
 	}
 }

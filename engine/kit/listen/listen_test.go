@@ -97,6 +97,16 @@ func TestTokens(t *testing.T) {
 			t.Errorf("Holder(%q) = %q, %v", token, name, ok)
 		}
 	}
+	for header, want := range map[string]string{
+		"Bearer secret-a": "alpha", "apikey  secret-b ": "beta",
+		"Basic bm9ib2R5OnNlY3JldC1i": "beta", // its password is secret-b
+		"":                           "", "Bearer": "", "Basic secret-a": "", "Digest secret-a": "",
+		"Basic c2VjcmV0LWE=": "", // no colon
+	} {
+		if name, ok := k.Authorize(header); name != want || ok != (want != "") {
+			t.Errorf("Authorize(%q) = %q, %v", header, name, ok)
+		}
+	}
 	if !listen.NewKeyring("", nil).Empty() || k.Empty() {
 		t.Error("Empty is wrong")
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
-	"github.com/penstock-io/penstock/stream"
 )
 
 // Framer cuts the bytes of one connection into records. After an error of Frame the connection is
@@ -28,20 +27,22 @@ type Framer interface {
 // handshakeTime bounds the time until the first byte of a TLS connection.
 const handshakeTime = 10 * time.Second
 
-// Pump hands the records of a connection to the intake until the connection ends, is idle for too
+// pump hands the records of a connection to the intake until the connection ends, is idle for too
 // long, or the intake drains. A full intake stops the reads, which applies backpressure to the
-// sender.
-func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Framer,
-	idle time.Duration, h stream.Host) {
+// sender. pump calls evict(true) when the connection may be closed to accept another one, and
+// evict(false) when it may not.
+func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
+	h, peer := s.Host, peerOf(c)
+	f := s.Framer(peer)
 	h.Count("connections", 1)
 	first := s.TLS != nil
 	for {
-		wait := idle
+		wait := s.IdleTime
 		if first {
 			wait = handshakeTime
 		}
 		first = false
-		s.SetReadDeadline(c, time.Now().Add(wait))
+		s.setReadDeadline(c, time.Now().Add(wait))
 		evict(f.Pending() == 0)
 		n, err := c.Read(f.Space())
 		evict(false)
@@ -52,7 +53,7 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		switch {
 		case wrong != nil:
 			h.Count("connections_malformed", 1)
-			h.Log().Warn("connection closed: malformed data", "peer", peerOf(c), "error",
+			h.Log().Warn("connection closed: malformed data", "peer", peer, "error",
 				wrong)
 			return
 		case err == nil:
@@ -62,7 +63,7 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		default:
 			if rest := f.Pending(); rest > 0 {
 				h.Count("bytes_discarded", int64(rest))
-				h.Log().Warn("connection closed inside a record", "peer", peerOf(c),
+				h.Log().Warn("connection closed inside a record", "peer", peer,
 					"bytes", rest, "error", err)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {
@@ -73,7 +74,7 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 	}
 }
 
-// peerOf returns the address of the other side without its port.
+// peerOf returns the address of the other side without its port; "" if it has none.
 func peerOf(c net.Conn) string {
 	if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); err == nil {
 		return host
@@ -81,10 +82,7 @@ func peerOf(c net.Conn) string {
 	return ""
 }
 
-// Peer returns the address of the other side without its port; "" if it has none.
-func Peer(c net.Conn) string { return peerOf(c) }
-
-// Counters are the names of the counters of [Streams.Pump] and [Datagrams].
+// Counters are the names of the counters of [Streams] and [Datagrams].
 var Counters = []string{
 	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded",
 	"datagrams_failed", "datagrams_dropped",

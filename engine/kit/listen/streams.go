@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -14,20 +13,20 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Streams accepts connections and calls Serve for each on a separate goroutine.
+// Streams accepts connections and hands their records to an intake.
 type Streams struct {
 	Network, Address string
 	Connections      int
-	TLS              *tls.Config // nil for none
+	IdleTime         time.Duration // until an idle connection is closed
+	TLS              *tls.Config   // nil for none
 	Intake           *intake.Intake
-	Log              *slog.Logger
-	// Serve reads a connection until its end. While the intake drains, reads fail with
-	// [os.ErrDeadlineExceeded]. Serve calls evict(true) when the connection may be closed to accept
-	// another one, and evict(false) when it may not.
-	Serve func(ctx context.Context, c net.Conn, evict func(bool))
+	Host             stream.Host
+	// Framer returns the framer of a connection from a peer.
+	Framer func(peer string) Framer
 	// Bound, if not nil, is called with the address once the socket is open.
 	Bound func(net.Addr)
 
@@ -47,7 +46,7 @@ func (s *Streams) Run(ctx context.Context) error {
 	if s.Bound != nil {
 		s.Bound(inner.Addr())
 	}
-	s.Log.Info("listening", "network", s.Network, "address", inner.Addr().String(), "tls",
+	s.Host.Log().Info("listening", "network", s.Network, "address", inner.Addr().String(), "tls",
 		s.TLS != nil)
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	group.Go("accept", func(ctx context.Context) error { return s.accept(ctx, group, limited) })
@@ -114,7 +113,7 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 			return nil
 		}
 		if err != nil {
-			s.Log.Warn("connection not accepted; retrying", "error", err)
+			s.Host.Log().Warn("connection not accepted; retrying", "error", err)
 			timer := time.NewTimer(acceptPause)
 			select {
 			case <-timer.C:
@@ -131,7 +130,7 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 		s.add(c)
 		group.Go("connection", func(ctx context.Context) error {
 			defer s.remove(c)
-			s.Serve(ctx, c, limited.SetIdle)
+			s.pump(ctx, c, limited.SetIdle)
 			return nil
 		})
 	}
@@ -157,8 +156,8 @@ func (s *Streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// SetReadDeadline sets the deadline of the next read, unless the intake drains.
-func (s *Streams) SetReadDeadline(c net.Conn, t time.Time) {
+// setReadDeadline sets the deadline of the next read, unless the intake drains.
+func (s *Streams) setReadDeadline(c net.Conn, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drain {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	nethttp "net/http"
+	"strings"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -50,6 +52,22 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 		k.names, k.hashes = append(k.names, name), append(k.hashes, sha256.Sum256([]byte(value)))
 	}
 	return k
+}
+
+// Authorize returns the name of the holder whose token a header Authorization has: as Bearer TOKEN,
+// as ApiKey TOKEN, or as the password of Basic.
+func (k *Keyring) Authorize(header string) (name string, ok bool) {
+	scheme, token, _ := strings.Cut(header, " ")
+	switch strings.ToLower(scheme) {
+	case "bearer", "apikey":
+		return k.Holder(strings.TrimSpace(token))
+	case "basic":
+		r := nethttp.Request{Header: nethttp.Header{"Authorization": {header}}}
+		if _, token, ok = r.BasicAuth(); ok {
+			return k.Holder(token)
+		}
+	}
+	return "", false
 }
 
 // Empty reports whether there is no token.

@@ -66,7 +66,7 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 			return nil, fmt.Errorf("the ledger's rows of partition %s were changed by hand: %w",
 				id, err)
 		}
-		m.Watermark, m.Above = l.Mark()
+		m.Watermark, m.Above = l.Progress()
 		out = append(out, *m)
 	}
 	return out, nil

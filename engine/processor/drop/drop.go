@@ -114,7 +114,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 			b.SetFields(i, b.OpenFields(i))
 		}
 		if err := p.drop(b, i); err != nil {
-			b.Bury(i, fmt.Errorf("drop: %w", err))
+			b.DeadLetter(i, fmt.Errorf("drop: %w", err))
 		}
 	}
 	b.Parsed()

@@ -25,12 +25,7 @@ import (
 
 // Component returns the component for the registry.
 func Component() stream.Component {
-	return stream.Component{
-		Role:    stream.ProcessorRole,
-		Name:    "exec",
-		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
-	}
+	return stream.NewComponent(stream.ProcessorRole, "exec", DefaultOptions, New)
 }
 
 // mayKill is the number of children that a record may kill before it is dead-lettered.
@@ -249,7 +244,7 @@ func apply(b *stream.Batch, all []*state) {
 			i = index[s.index]
 		}
 		if s.reason != nil {
-			b.Bury(i, s.reason)
+			b.DeadLetter(i, s.reason)
 			continue
 		}
 		if len(s.results) == 0 {

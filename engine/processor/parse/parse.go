@@ -256,6 +256,6 @@ func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	case "drop":
 		b.Drop(i)
 	default:
-		b.Bury(i, bad.err(p.options.Format))
+		b.DeadLetter(i, bad.err(p.options.Format))
 	}
 }

@@ -192,10 +192,10 @@ func (r *familyRun) see(e *control.Event, do []control.Command) {
 		if at, ok := r.failed[c.Seq][c.Lane]; ok && e.Now < at+badRetry {
 			r.early++
 		}
-		if c.Why == control.Apart {
+		if c.Reason == control.SuspectAttempt {
 			r.apart[c.Seq] = true
 		}
-		if c.Why == control.Probe {
+		if c.Reason == control.Probe {
 			r.probes++
 		}
 		r.attempts[c.Seq]++

@@ -29,7 +29,7 @@ func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares what is behind it")
+	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares a bottleneck")
 }
 
 // TestLanesThatShare checks that a server shared by all workers is detected for any service

@@ -40,7 +40,7 @@ func observed(t testing.TB, s *scenario.Scenario, spec *flowsim.Spec, seed uint6
 					continue
 				}
 				n.byWorker[c.Lane]++
-				if c.Why == control.Twin {
+				if c.Reason == control.HedgeAttempt {
 					n.hedged++
 				}
 			}

@@ -70,12 +70,12 @@ func crash(seed uint64) (settled int, again [3]int, err error) {
 		return 0, again, err
 	}
 	var done []uint64
-	mark, above := l.Mark()
+	mark, above := l.Progress()
 	saved := time.Duration(0)
 	_, err = Run(s, spec, Options{Seed: seed, Trace: func(e *control.Event, do []control.Command) {
 		if e.Now >= saved+checkpointEvery {
 			saved = e.Now
-			mark, above = l.Mark()
+			mark, above = l.Progress()
 		}
 		if e.Kind == control.Offer {
 			if openErr := l.Open(ledger.Range{From: at(e.Seq - 1), To: at(e.Seq)}); openErr != nil && err == nil {

@@ -49,7 +49,7 @@ type sender struct {
 	got     float64         // distinct cost after all senders have joined
 	windows []Sent          // by lane, for algorithms that are notified of attempts
 	atLane  []int           // in flight per lane, for windows
-	refused []control.Event // pending responses to Bisect and Bury
+	refused []control.Event // pending responses to Bisect and DeadLetter
 }
 
 // plan adds a batch that can be sent from now on.
@@ -123,8 +123,8 @@ func (x *sim) step(d *sender, e control.Event) {
 		case control.Bisect:
 			// items here cannot be cut
 			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq})
-		case control.Bury:
-			d.refused = append(d.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
+		case control.DeadLetter:
+			d.refused = append(d.refused, control.Event{Kind: control.DeadLettered, Seq: c.Seq})
 		}
 	}
 	for len(d.refused) > 0 {

@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// letterWriter writes dead letters.
+type letterWriter struct {
+	*core
+	store    *deadletter.Store        // set by prepare
+	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
+	sink     stream.DeadLetterSink    // nil if dead letters are only in the store
+
+	by       sync.Mutex                // guards refusers
+	refusers map[*stream.Batch]refuser // by batch whose last attempt failed
+}
+
+// refuser identifies the worker that refused a batch, or failed it last.
+type refuser struct {
+	worker   string
+	attempts int
+}
+
+// refused records the worker that refused batches, or failed them last.
+func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
+	r.by.Lock()
+	defer r.by.Unlock()
+	for _, b := range batches {
+		r.refusers[b] = by
+	}
+}
+
+// takeRefuser returns and removes the refuser of a batch.
+func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
+	r.by.Lock()
+	defer r.by.Unlock()
+	by := r.refusers[b]
+	delete(r.refusers, b)
+	return by
+}
+
+// writeRefused writes the kept records of a refused batch as dead letters. It runs on a goroutine
+// of the sender. It returns when the letters are durable and their spans are stored in the sink's
+// ledger, if it has one; otherwise they would be repeated after a crash.
+func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
+	refusal error) error {
+	if ctx.Err() != nil { // the guard may have stopped the route: write no more letters
+		return context.Cause(ctx)
+	}
+	b := it.Value
+	b.Split()
+	by := r.takeRefuser(b)
+	own, _ := errors.AsType[*stream.RefusedError](refusal)
+	reason := func(i int) error {
+		if own != nil {
+			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
+				return reason
+			}
+		}
+		return refusal
+	}
+	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+		return reason(i), b.Records[i].State == stream.Kept
+	})
+	if err != nil || r.ledgered == nil {
+		return err
+	}
+	if r.sink == nil {
+		return r.storeSpans(ctx, b.Spans, func(ctx context.Context) error {
+			return r.ledgered.Store(ctx, b.Spans)
+		})
+	}
+	dead := deadCopy(b, reason)
+	defer dead.Release()
+	return r.storeSpans(ctx, b.Spans, func(ctx context.Context) error {
+		return r.sink.StoreDead(ctx, dead)
+	})
+}
+
+// deadCopy returns a copy of b in which the kept records are dead. The caller releases it.
+func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
+	dead := b.Cut(0, len(b.Records))
+	for i := range dead.Records {
+		if dead.Records[i].State == stream.Kept {
+			dead.DeadLetter(i, reason(i))
+		}
+	}
+	return dead
+}
+
+// storeBackoff paces the attempts to store the spans of dead letters in the sink.
+var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+
+// storeSpans calls store until it succeeds, or the spans belong to another owner.
+func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
+	store func(context.Context) error) error {
+	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
+	o.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFailed {
+			r.host.log.Warn("the sink could not store the spans of dead letters; retrying",
+				"again_in", e.Wait, "error", e.Err)
+		}
+	}
+	return retry.Do(ctx, func(ctx context.Context) error {
+		err := store(ctx)
+		if err != nil && r.assigned.stale(spans) {
+			return nil // the next owner reads the records
+		}
+		r.assigned.fenced(err)
+		return err
+	}, o)
+}
+
+// writeMarkedDead writes records that processors or the reader dead-lettered, before the batch is
+// sent.
+func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
+	if b.Untouched() {
+		return nil
+	}
+	return r.writeLetters(ctx, b, refuser{}, func(i int) (error, bool) {
+		return b.Reason(i), b.Records[i].State == stream.Dead
+	})
+}
+
+func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by refuser,
+	which func(i int) (error, bool)) error {
+	var letters []deadletter.Letter
+	for i := range b.Records {
+		reason, dead := which(i)
+		if !dead {
+			continue
+		}
+		rec := &b.Records[i]
+		part := b.Spans[rec.Span].Part
+		text, detail := fmt.Sprint(reason), ""
+		if g, ok := errors.AsType[stream.Grouped](reason); ok {
+			text, detail = g.Group()
+		}
+		letters = append(letters, deadletter.Letter{
+			ID: string(b.AppendRecordID(nil, i)), Reason: stream.MaskURLs(text), Detail: stream.MaskURLs(detail),
+			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
+			Attempts: by.attempts, Worker: by.worker,
+		})
+	}
+	if len(letters) == 0 {
+		return nil
+	}
+	if err := r.store.Append(ctx, letters); err != nil {
+		return err
+	}
+	r.failures.countDeadLetters(letters, r.store.Path())
+	return nil
+}

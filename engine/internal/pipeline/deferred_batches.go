@@ -1,0 +1,485 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/waiting"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/ledger"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// waits holds the batches of a route that wait long for a retry. A store of its own keeps their
+// positions; their data is released, and the source reads it again when they are due. It implements
+// flow.WaitStore.
+//
+// A range whose wait is durable in the store counts as settled in the ledger, so that the
+// checkpoint passes over it. The mark then has Waiting set. The source is told only the progress up
+// to the first waiting range, and does not finish the partition.
+//
+// Without a store every batch waits in memory. There is none for sinks that keep an order or have a
+// resume token in the checkpoint, for sources that cannot read ranges, and for pipelines that a
+// cluster shares.
+type waits struct {
+	*core
+	letters *letterWriter
+	saver   *saver
+	reader  *reader
+	sender  *sender
+	boot    string // id of this run of the operating system; "" if unknown
+
+	dir     vfs.Dir
+	store   *waiting.Store // nil if batches wait in memory
+	ranges  stream.RangeReader
+	changed chan struct{} // semaphore of one: there are changes to save soon
+
+	lost    sync.Mutex // guards missing
+	missing map[stream.Range]*missing
+}
+
+// missing is a range without data in the source.
+type missing struct {
+	since time.Time
+	state backoff.State
+}
+
+// open opens the store if the route's batches may wait there.
+func (w *waits) open(p *pipe) error {
+	if p.sharing.on { // the next owner may be on another machine
+		return nil
+	}
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.memory.layered() &&
+		w.cfg.Flow.Order != "partition"
+	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
+	if err != nil {
+		return err
+	}
+	exists, err := waiting.Exists(dir)
+	if err == nil {
+		err = w.check(exists, p.state.name)
+	}
+	if err == nil && !able && !exists {
+		return dir.Close()
+	}
+	if err == nil {
+		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
+	}
+	if err != nil {
+		return noRestart(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
+	}
+	w.dir = dir
+	if w.saver.resumed != nil {
+		w.dropSettled()
+	}
+	n, records, size := w.store.Held()
+	if n == 0 && !able {
+		err := w.close()
+		w.store = nil
+		return err
+	}
+	if !able {
+		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
+			"now, in which they have no place: "+
+			"deliver them with the former configuration, or accept that they are lost and remove "+
+			"that directory", records, dir.Path()))
+	}
+	if n > 0 {
+		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.books.readAgain(records, size)
+	w.books.waiting = w.store
+	return nil
+}
+
+// check returns an error if the checkpoint has passed over waiting batches and there is no store.
+func (w *waits) check(exists bool, state string) error {
+	if exists {
+		return nil
+	}
+	for m := range w.saver.memory.marks() {
+		if m.Waiting {
+			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
+				"%q has some: put it back, or accept that "+
+				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
+		}
+	}
+	return nil
+}
+
+// dropSettled drops the ranges that are in a sink's ledger.
+func (w *waits) dropSettled() {
+	for _, m := range w.saver.resumed.all() {
+		for _, r := range w.store.Ranges(m.Part.ID) {
+			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
+			for _, s := range settled {
+				if s.From.Compare(r.From) < 0 {
+					s.From = r.From
+				}
+				if s.To.Compare(r.To) > 0 {
+					s.To = r.To
+				}
+				if s.From.Compare(s.To) < 0 {
+					w.store.Settled(m.Part.ID, s, 0)
+				}
+			}
+		}
+	}
+}
+
+// begin stores the route's reader.
+func (w *waits) begin(reader stream.Reader) error {
+	if w.store == nil {
+		return nil
+	}
+	w.ranges, _ = reader.(stream.RangeReader)
+	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
+		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
+			"them again: deliver them with the former "+
+			"configuration, or accept that they are lost and remove that directory", records, w.dir.Path()))
+	}
+	return nil
+}
+
+// resume adds waiting ranges to a mark, so that the reader skips them.
+func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
+	if w == nil || w.store == nil {
+		return m, known
+	}
+	for _, r := range w.store.Ranges(m.Part.ID) {
+		m.Waiting = true
+		if r.To.Compare(m.Watermark) <= 0 {
+			continue
+		}
+		if r.From.Compare(m.Watermark) < 0 {
+			r.From = m.Watermark
+		}
+		m.Above, known = append(m.Above, r), true
+	}
+	if known && len(m.Above) > 1 {
+		m.Above = ledger.Join(m.Above)
+	}
+	return m, known
+}
+
+// limit returns m without waiting ranges, for the source and the sink's ledger.
+func (w *waits) limit(m stream.Mark) stream.Mark {
+	if w.store == nil {
+		return m
+	}
+	if at, ok := w.store.First(m.Part.ID); ok {
+		if at.Compare(m.Watermark) < 0 {
+			m.Watermark = at
+		}
+		m.Above = nil
+	}
+	return m
+}
+
+// options returns the sender's wait store, or nil if there is none.
+func (w *waits) options() flow.WaitStore[*stream.Batch] {
+	if w.store == nil {
+		return nil
+	}
+	return w
+}
+
+// rangesOf returns the ranges of a batch, or false if the batch cannot be read again from ranges.
+func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
+	if w.ranges == nil || !stream.CanReadAgain(b) {
+		return nil, false
+	}
+	var out []waiting.Range
+	off := 0
+	counts := spanCounts(b)
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		text := b.Data[off : off+s.Bytes]
+		if len(b.Records) > 0 {
+			text = nil // a piece has no bytes of its own
+		} else {
+			off += s.Bytes
+		}
+		if s.From == s.To {
+			continue
+		}
+		if !w.ranges.CanReadRanges(s.Part.ID) {
+			return nil, false
+		}
+		records := int64(bytes.Count(text, newline))
+		if len(b.Records) > 0 {
+			records = counts[i]
+		}
+		if n := len(out); n > 0 && out[n-1].Part.ID == s.Part.ID && out[n-1].Range.To == s.From {
+			out[n-1].Range.To = s.To
+			out[n-1].Records += records
+			out[n-1].Bytes += int64(s.Bytes)
+			continue
+		}
+		out = append(out, waiting.Range{Part: *s.Part, Range: s.Range, Records: records, Bytes: int64(s.Bytes)})
+	}
+	if len(out) == 1 {
+		out[0].Records = int64(b.Origins)
+	}
+	return out, len(out) > 0
+}
+
+var newline = []byte{'\n'}
+
+// spanCounts counts the source records of each span of a batch that is split.
+func spanCounts(b *stream.Batch) []int64 {
+	if len(b.Records) == 0 {
+		return nil
+	}
+	counts := make([]int64, len(b.Spans))
+	for i := range b.Records {
+		r := &b.Records[i]
+		if i == 0 || b.Records[i-1].Span != r.Span || b.Records[i-1].Origin != r.Origin {
+			counts[r.Span]++
+		}
+	}
+	return counts
+}
+
+// Note implements flow.WaitStore.
+func (w *waits) Note(it flow.Item[*stream.Batch], wait flow.Wait) {
+	if ranges, ok := w.rangesOf(it.Value); ok {
+		w.store.Note(ranges, wait)
+		w.wake()
+	}
+}
+
+// Take implements flow.WaitStore.
+func (w *waits) Take(it flow.Item[*stream.Batch], wait flow.Wait) bool {
+	ranges, ok := w.rangesOf(it.Value)
+	if ok {
+		w.store.Hold(ranges, wait)
+		w.wake()
+	}
+	return ok
+}
+
+func (w *waits) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // a wakeup is already pending
+	}
+}
+
+// Held implements flow.WaitStore.
+func (w *waits) Held() (n int, cost float64, bytes int64) {
+	ranges, records, size := w.store.Held()
+	return int(ranges), float64(records), size
+}
+
+// settled records that no range of b waits any more.
+func (w *waits) settled(b *stream.Batch) {
+	if w.store == nil {
+		return
+	}
+	counts := spanCounts(b)
+	for i := range b.Spans {
+		if s := &b.Spans[i]; s.From != s.To {
+			records := int64(b.Origins)
+			if counts != nil {
+				records = counts[i]
+			}
+			w.store.Settled(s.Part.ID, s.Range, records)
+		}
+	}
+}
+
+// save writes changes, safe against kill -9.
+func (w *waits) save() error {
+	if w.store == nil {
+		return nil
+	}
+	return w.failed(w.store.Save())
+}
+
+// sync makes changes durable, and passes ranges that no longer wait to the ledger.
+func (w *waits) sync() error {
+	if w.store == nil {
+		return nil
+	}
+	handed, err := w.store.Sync()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range handed {
+		w.books.handOver(&handed[i].Part, handed[i].Range)
+	}
+	return w.failed(err)
+}
+
+func (w *waits) failed(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case w.store.Failed() != nil:
+		return fmt.Errorf("batches that wait: %w", err)
+	}
+	return &laterError{fmt.Errorf("batches that wait: %w", err)}
+}
+
+// stop ends Next. Batches that still wait are left to the next start.
+func (w *waits) stop() {
+	if w.store != nil {
+		w.store.Stop()
+	}
+}
+
+func (w *waits) close() error {
+	if w == nil || w.store == nil {
+		return nil
+	}
+	return errors.Join(w.store.Close(), w.dir.Close())
+}
+
+// Next implements flow.WaitStore: it reads the next batch that is due again and has it processed.
+func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History, error) {
+	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
+	for {
+		ranges, history, err := w.store.Next(ctx, suspect, int64(limits.Records), int64(limits.Bytes))
+		if err != nil {
+			return flow.Item[*stream.Batch]{}, history, err
+		}
+		b, err := w.read(ctx, ranges, limits)
+		if err == nil {
+			err = w.process(ctx, b)
+		}
+		switch {
+		case ctx.Err() != nil:
+			w.store.Hold(ranges, flow.Wait{History: history})
+			return flow.Item[*stream.Batch]{}, history, context.Cause(ctx)
+		case err != nil:
+			if err := w.postpone(ranges, history, err); err != nil {
+				return flow.Item[*stream.Batch]{}, history, err
+			}
+			continue
+		case w.sender.nothingToSend(b):
+			w.sender.settleUnsent(b)
+			continue
+		}
+		return w.sender.item(b, nil), history, nil
+	}
+}
+
+// read reads the ranges of a batch again.
+func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.BatchLimits) (*stream.Batch, error) {
+	var records, size int64
+	places := make([]stream.Range, 0, len(ranges))
+	for i := range ranges {
+		records += ranges[i].Records
+		size += ranges[i].Bytes
+		places = append(places, ranges[i].Range)
+	}
+	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records, int(records))+1
+	b := w.reader.pool.Get(limits)
+	err := w.reader.budget.acquire(ctx, b)
+	if err == nil {
+		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, places)
+		b.Time = time.Now()
+		w.reader.budget.correct(b)
+	}
+	if err != nil {
+		b.Release()
+		return nil, err
+	}
+	w.found(ranges)
+	if other := int64(b.Origins) - records; other != 0 { // such as rows changed or deleted in the meantime
+		w.mu.Lock()
+		w.books.counts.readRecords += other
+		w.mu.Unlock()
+	}
+	return b, nil
+}
+
+// process passes a batch that was read again to the route's processors.
+func (w *waits) process(ctx context.Context, b *stream.Batch) error {
+	line := w.reader.line
+	if line == nil {
+		return w.letters.writeMarkedDead(ctx, b)
+	}
+	j := &job{batch: b, done: make(chan struct{})}
+	select {
+	case line.late <- j:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-j.done:
+	case <-ctx.Done(): // a processor may still have it: leave it to the garbage collector
+		return context.Cause(ctx)
+	}
+	if j.err != nil {
+		w.host.stop(j.err)
+		return j.err
+	}
+	return nil
+}
+
+const (
+	// missingFor is the time for which data must be missing, and the reader idle, before the data
+	// counts as deleted.
+	missingFor = 10 * time.Second
+	// missingMost bounds the missing ranges that are tracked.
+	missingMost = 1 << 16
+)
+
+var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
+
+// postpone delays ranges that could not be read, or gives them up.
+func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
+	gone := errors.Is(cause, stream.ErrRangeGone)
+	w.lost.Lock()
+	m := w.missing[ranges[0].Range]
+	if m == nil {
+		m = &missing{since: time.Now()}
+		if w.missing == nil || len(w.missing) >= missingMost {
+			w.missing = make(map[stream.Range]*missing)
+		}
+		w.missing[ranges[0].Range] = m
+	}
+	wait, next, _ := missingBackoff.Next(m.state, nil)
+	m.state = next
+	since := time.Since(m.since)
+	w.lost.Unlock()
+	if errors.Is(cause, stream.ErrRangeMissing) && since >= missingFor {
+		gone = w.reader.idle() >= missingFor
+	}
+	if !gone {
+		if times, due := w.failures.recordFailure("waiting", firstLine(cause)); due {
+			w.host.log.Warn("a waiting batch could not be read again; retrying",
+				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
+		}
+		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
+		return nil
+	}
+	w.found(ranges)
+	var records int64
+	for i := range ranges {
+		records += ranges[i].Records
+		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
+	}
+	w.host.log.Error("records lost: their data was deleted while they waited for a retry",
+		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
+	w.host.Count("waiting_lost", records)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.books.abandon(ranges)
+}
+
+// found records that ranges are no longer missing.
+func (w *waits) found(ranges []waiting.Range) {
+	w.lost.Lock()
+	defer w.lost.Unlock()
+	delete(w.missing, ranges[0].Range)
+}

@@ -1,0 +1,179 @@
+package pipeline
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// layeredStore is one route's part of the checkpoint.
+//
+// It has two layers if the sink acknowledges data before it is durable (`fsync: interval`), because
+// the kernel may write the checkpoint to disk before the sink's data:
+//
+//	layer  saved                     valid                        covers
+//	upper  often                     until the system restarts    kill -9
+//	lower  after the sink has synced always                       power loss
+//
+// The upper layer is never behind the lower one. Each is a route of its own in the store; the name
+// of the upper one ends in the boot id. See docs/adr/0004-two-layers-of-checkpoint.md.
+type layeredStore struct {
+	store positionStore
+	lower string
+	upper string        // "" if there is one layer
+	pause time.Duration // the pause after a small write
+
+	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
+	pendingPlaces map[string]string
+}
+
+// newMemory returns the layered store of a route. It has one layer if boot is "" (unknown).
+//
+// An earlier instance that ended before its sink had synced leaves progress in the upper layer
+// only. This instance copies it to the lower layer after its first sync. Otherwise the lower layer
+// would never get the progress of partitions without new data.
+func newMemory(store positionStore, key string, lazy bool, boot string) *layeredStore {
+	m := &layeredStore{store: store, lower: key, pause: writePause}
+	if lazy && boot != "" {
+		m.upper = key + checkpoint.BootMark + boot
+		m.pendingMarks = make(map[string]stream.Mark)
+		m.pendingPlaces = make(map[string]string)
+		m.queueMissing()
+	}
+	return m
+}
+
+// queueMissing schedules progress of the upper layer for the lower one, if the lower one lacks it.
+func (m *layeredStore) queueMissing() {
+	for mark := range m.store.Marks(m.upper) {
+		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
+			m.pendingMarks[mark.Part.ID] = mark
+		}
+	}
+	below := m.store.Places(m.lower)
+	for lane, place := range m.store.Places(m.upper) {
+		if below[lane] != place {
+			m.pendingPlaces[lane] = place
+		}
+	}
+}
+
+func sameMark(a, b stream.Mark) bool {
+	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting &&
+		a.Metadata == b.Metadata && slices.Equal(a.Above, b.Above)
+}
+
+// failed reports whether saving is impossible until the log is opened again.
+func (m *layeredStore) failed() bool { return m.store.Failed() != nil }
+
+func (m *layeredStore) layered() bool { return m.upper != "" }
+
+// forgetOtherBoots drops upper layers of earlier boots, which are no longer valid.
+func (m *layeredStore) forgetOtherBoots() error {
+	for _, route := range m.store.Routes() {
+		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
+			continue
+		}
+		var ids []string
+		for mark := range m.store.Marks(route) {
+			ids = append(ids, mark.Part.ID)
+		}
+		if err := m.store.Forget(route, ids); err != nil {
+			return err
+		}
+		places := m.store.Places(route)
+		for lane := range places {
+			places[lane] = "" // forgets it
+		}
+		if err := m.store.Append(route, nil, places); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes marks and places as one entry, safe against kill -9.
+func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
+	if !m.layered() {
+		return m.store.Append(m.lower, marks, places)
+	}
+	for _, mark := range marks {
+		m.pendingMarks[mark.Part.ID] = mark
+	}
+	maps.Copy(m.pendingPlaces, places)
+	return m.store.Append(m.upper, marks, places)
+}
+
+// synced makes all saved progress safe against a power loss. The sink has synced before.
+func (m *layeredStore) synced() error {
+	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
+		marks := make([]stream.Mark, 0, len(m.pendingMarks))
+		for _, mark := range m.pendingMarks {
+			marks = append(marks, mark)
+		}
+		if err := m.store.Append(m.lower, marks, m.pendingPlaces); err != nil {
+			return err
+		}
+		clear(m.pendingMarks)
+		clear(m.pendingPlaces)
+	}
+	return m.store.Sync()
+}
+
+func (m *layeredStore) mark(id string) (stream.Mark, bool) {
+	if m.layered() {
+		if mark, ok := m.store.Mark(m.upper, id); ok {
+			return mark, true
+		}
+	}
+	return m.store.Mark(m.lower, id)
+}
+
+func (m *layeredStore) marks() iter.Seq[stream.Mark] {
+	return func(yield func(stream.Mark) bool) {
+		upper := make(map[string]bool)
+		if m.layered() {
+			for mark := range m.store.Marks(m.upper) {
+				upper[mark.Part.ID] = true
+				if !yield(mark) {
+					return
+				}
+			}
+		}
+		for mark := range m.store.Marks(m.lower) {
+			if !upper[mark.Part.ID] && !yield(mark) {
+				return
+			}
+		}
+	}
+}
+
+// unknownRoutes returns the lanes with other names that have a resume token in either layer, each with the
+// token that removes it.
+func (m *layeredStore) unknownRoutes(name string) map[string]string {
+	strays := make(map[string]string)
+	for _, layer := range []string{m.lower, m.upper} {
+		for lane := range m.store.Places(layer) {
+			if lane != name {
+				strays[lane] = ""
+			}
+		}
+	}
+	return strays
+}
+
+// resumeTokens returns the resume tokens of the upper layer, if it has any: the lower layer may still
+// have tokens that the upper one has dropped.
+func (m *layeredStore) resumeTokens() map[string]string {
+	if m.layered() {
+		if places := m.store.Places(m.upper); len(places) > 0 {
+			return places
+		}
+	}
+	return m.store.Places(m.lower)
+}

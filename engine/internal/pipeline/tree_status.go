@@ -1,0 +1,54 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// treeStatus returns the tree for the admin pages. Workers appear in it with their state and reason from
+// routes.
+func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
+	root := childStatus(e.Tree(), now)
+	for i := range routes {
+		r := &routes[i]
+		sender := root.Find(r.Pipeline, r.Name, senderName)
+		if sender == nil {
+			continue
+		}
+		workers := make(map[string]*status.Worker, len(r.Workers))
+		for k := range r.Workers {
+			workers[r.Workers[k].Name] = &r.Workers[k]
+		}
+		for k := range sender.Children {
+			c := &sender.Children[k]
+			w := workers[c.Name]
+			if w == nil {
+				continue
+			}
+			if c.State = w.State; c.State != "NORMAL" {
+				c.Reason = w.Reason
+			}
+		}
+	}
+	return root
+}
+
+func childStatus(s supervise.Status, now time.Time) *status.Child {
+	c := &status.Child{
+		Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1,
+		Reason: stream.MaskURLs(s.Err), Since: s.Since.UTC(),
+	}
+	if !s.Since.IsZero() {
+		c.Seconds = max(0, now.Sub(s.Since).Seconds())
+	}
+	if !s.Next.IsZero() {
+		c.Next = max(0, s.Next.Sub(now).Seconds())
+	}
+	for _, below := range s.Children {
+		c.Children = append(c.Children, *childStatus(below, now))
+	}
+	return c
+}

@@ -1,0 +1,57 @@
+package pipeline
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+)
+
+// reportUnknownState logs state of routes that are not in the config. It also logs each route that starts
+// from the beginning beside such state, because it may have been renamed. A replay, whose config
+// has a single route, reports nothing.
+func (e *Engine) reportUnknownState(store *checkpoint.Store) {
+	var configured, fresh, strays []string
+	for _, p := range e.pipelines() {
+		if p.cfg.Source.Component.Name == replaySource {
+			return
+		}
+		for _, s := range p.routes() {
+			configured = append(configured, s.key)
+			if !hasState(store, s.key) {
+				fresh = append(fresh, s.key)
+			}
+		}
+	}
+	for _, kept := range store.Routes() {
+		key, _, _ := strings.Cut(kept, checkpoint.BootMark)
+		if !slices.Contains(configured, key) && !slices.Contains(strays, key) && hasState(store, key) {
+			strays = append(strays, key)
+		}
+	}
+	if len(strays) == 0 {
+		return
+	}
+	e.o.Log.Warn("the state directory has checkpoints of routes that are not in the config",
+		"state", e.cfg.State, "routes", strays)
+	for _, key := range fresh {
+		e.o.Log.Warn("route starts from the beginning; if it was renamed, give it its old name "+
+			"to resume", "route", key, "others", strays)
+	}
+}
+
+// hasState reports whether the checkpoint holds anything of a route, in either layer.
+func hasState(store *checkpoint.Store, key string) bool {
+	for _, kept := range store.Routes() {
+		if route, _, _ := strings.Cut(kept, checkpoint.BootMark); route != key {
+			continue
+		}
+		for range store.Marks(kept) {
+			return true
+		}
+		if len(store.Places(kept)) > 0 {
+			return true
+		}
+	}
+	return false
+}

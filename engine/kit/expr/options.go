@@ -1,0 +1,56 @@
+package expr
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Text is an expression in the options of a component.
+type Text string
+
+// Expression marks the text for the config reader: ` #` inside it does not begin a comment.
+func (*Text) Expression() {}
+
+// Compile compiles the value expression of the option key, over records of the schema in. The
+// program of an empty text is nil.
+func (t Text) Compile(key string, in stream.Schema) (*Program, error) {
+	if t == "" {
+		return nil, nil
+	}
+	p, err := Value(string(t), in)
+	if err != nil {
+		return nil, Option(key, err)
+	}
+	return p, nil
+}
+
+// Named is the program of a name, such as that of a header.
+type Named struct {
+	Name    string
+	Program *Program
+}
+
+// CompileNamed compiles the value expressions of the option key, over records of the schema in. It
+// sorts them by name.
+func CompileNamed(key string, texts map[string]Text, in stream.Schema) (list []Named, err error) {
+	for name, text := range texts {
+		p, err := Value(string(text), in)
+		if err != nil {
+			return nil, Option(key+"."+name, err)
+		}
+		list = append(list, Named{name, p})
+	}
+	slices.SortFunc(list, func(a, b Named) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// Option returns err as the error of an option. key is "" for an option that consists of one text.
+func Option(key string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
+	}
+	return &stream.OptionError{Key: key, Err: err}
+}

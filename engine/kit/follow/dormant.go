@@ -1,0 +1,316 @@
+package follow
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// dormant follows the files that every route has delivered completely, with stored progress. These
+// are finished files, with finished: keep, and growing files that are not held open. A dormant file
+// is only listed until it is changed, renamed or deleted, or until a possible copy of it appears.
+// Then it is recognised by its progress, as after a restart.
+type dormant struct {
+	c           *Catalogue
+	table       dormantTable
+	reactivated []fileid.Key // dormant files that were changed since the last listing
+}
+
+// see reports whether a listed file is dormant and unchanged. A changed one is recognised
+// as after a restart.
+func (z *dormant) see(s Sight, info stat) bool {
+	c := z.c
+	if !c.o.Keep && !c.strategy.grows() {
+		return false
+	}
+	d := z.table.get(keyOf(info))
+	if d == nil {
+		return c.table.scans == c.lister.first && z.isDormantAlready(s, info)
+	}
+	switch {
+	case d.birth != info.Birth && c.strategy.grows():
+		z.awaitSuccessor(d)
+		return false
+	case d.birth != info.Birth, d.size != info.Size, d.modTime != info.ModTime:
+		z.reactivate(d)
+		return false
+	case c.strategy.grows() && d.label != s.Label:
+		// it was renamed, or this is a hard link to it: that is known at the end of the listing
+		return false
+	}
+	d.scan = c.table.scans
+	return true
+}
+
+// isDormantAlready makes a completely delivered file of an earlier run a dormant file at once, and
+// reports whether it did.
+func (z *dormant) isDormantAlready(s Sight, info stat) bool {
+	c := z.c
+	e := c.identify.recallable(info)
+	if e == nil || e.file != nil {
+		return false
+	}
+	for _, m := range c.identify.marks(e) {
+		if grows := c.strategy.grows(); grows && (m.mark.Finished || m.mark.Part.Name != s.Label) ||
+			!grows && !m.mark.Finished {
+			return false
+		}
+	}
+	text := e.text
+	c.ids.noteDormant(e)
+	c.ids.drop(e)
+	for _, r := range c.readers {
+		delete(r.forgets.stored, text)
+	}
+	z.add(s.Dir, s.Name, s.Label, text, info)
+	return true
+}
+
+func (z *dormant) add(dir Dir, name, label, text string, info stat) {
+	d := dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
+		birth: info.Birth, scan: z.c.table.scans}
+	if z.c.strategy.grows() {
+		d.dir, d.label, d.name = dir, label, len(name)
+	}
+	z.table.put(d)
+}
+
+// reactivate recreates the identity of a dormant file. It returns nil if no route has stored
+// progress of it.
+func (z *dormant) reactivate(d *dormantFile) *Entry {
+	c, text, key, was := z.c, d.text, d.key, *d
+	z.table.remove(key)
+	var e *Entry
+	for _, r := range c.readers {
+		m, ok := r.resume(text)
+		if !ok {
+			continue
+		}
+		m.Part.ID = text
+		if given, now, ok := c.placeOf(m); ok {
+			e = c.ids.store(given, now, text, m.Part.Name)
+			r.forgets.stored[text] = true
+		}
+	}
+	if e == nil {
+		c.ids.reserve(&was)
+	}
+	z.reactivated = append(z.reactivated, key)
+	return e
+}
+
+// awaitSuccessor waits for the successor of a dormant file that was deleted.
+func (z *dormant) awaitSuccessor(d *dormantFile) {
+	if e := z.reactivate(d); e != nil {
+		z.c.rotation.awaitStored(e, "its name is gone and it was not held open")
+	}
+}
+
+// missed calls awaitSuccessor for dormant files that are not listed. It recognises changed dormant
+// files before any other file, because a new file may be a copy of one of them.
+func (z *dormant) missed() {
+	c := z.c
+	z.table.each(func(d *dormantFile) bool {
+		if d.scan != c.table.scans {
+			z.awaitSuccessor(d)
+		}
+		return true
+	})
+	var again []*file
+	for _, key := range z.reactivated {
+		if f := c.table.byKey[key]; f != nil {
+			again = append(again, f)
+		}
+	}
+	z.reactivated = nil
+	c.identify.recogniseAll(again)
+}
+
+// followAgain turns a dormant file back into a followed file.
+func (z *dormant) followAgain(d *dormantFile) {
+	c, label, key := z.c, d.label, d.key
+	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
+		return
+	}
+	now := c.now()
+	f := &file{
+		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
+		scan: d.scan, firstScan: d.scan,
+		info:       stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1},
+		foundEmpty: true,
+	}
+	z.reactivate(d)
+	c.table.byLabel[label], c.table.byKey[key] = f, f
+	c.identify.recogniseAll([]*file{f})
+}
+
+// reactivateRelated calls followAgain for dormant files with names that the name of a new file may
+// be derived from.
+func (z *dormant) reactivateRelated(label string) {
+	base := path.Base(label)
+	var related []dormantFile
+	for n := len(base); n > 0 && z.table.len() > 0; n-- {
+		related = z.table.ofStem(related, base[:n], maxRelated)
+	}
+	for i := range related {
+		z.followAgain(&related[i])
+	}
+}
+
+// joined reactivates the dormant files that a newly joined route has not delivered completely.
+func (z *dormant) joined(r *Reader) {
+	z.table.each(func(d *dormantFile) bool {
+		info := stat{Size: d.size, ModTime: d.modTime}
+		if r.isWhole(d.text, info) {
+			return true
+		}
+		if z.c.strategy.grows() {
+			z.followAgain(d)
+		} else {
+			z.reactivate(d) // the next listing meets it
+		}
+		return true
+	})
+	z.reactivated = nil
+}
+
+// forget drops the dormant file with an id.
+func (z *dormant) forget(id string) {
+	z.table.each(func(d *dormantFile) bool {
+		if d.text == id {
+			z.c.ids.reserve(d)
+			z.table.remove(d.key)
+			return false
+		}
+		return true
+	})
+}
+
+// retire makes dormant files of the completely delivered ones with progress stored by all routes.
+func (z *dormant) retire() {
+	if z.c.strategy.grows() {
+		z.retireIdle()
+		return
+	}
+	c := z.c
+	for _, r := range c.readers {
+		for _, id := range r.takeFinished() {
+			e := c.ids.get(id)
+			if e == nil || e.file == nil {
+				continue
+			}
+			f := e.file
+			if cur := f.by(r); cur != nil && cur.entry == e {
+				cur.storedFinished = true
+			}
+			isStored := func(cur *cursor) bool {
+				return cur.storedFinished && cur.sealed && !cur.changed() && cur.entry == e
+			}
+			if f.entry == e && c.table.has(f) && f.all(isStored) && c.ids.phaseOf(e) == known {
+				z.retireFile(f)
+			}
+		}
+	}
+}
+
+// takeFinished returns the partitions that are stored as finished since the last call.
+func (r *Reader) takeFinished() []string {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	list := r.newlyFinished
+	r.newlyFinished = nil
+	return list
+}
+
+// takeFresh reports whether the route has stored progress since the last call.
+func (r *Reader) takeFresh() bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	fresh := r.fresh
+	r.fresh = false
+	return fresh
+}
+
+func (z *dormant) retireFile(f *file) {
+	c, text := z.c, f.entry.text
+	c.handles.close(f)
+	f.dropView()
+	c.table.remove(f)
+	for _, cur := range f.cursors {
+		cur.r.notes.end(text)
+		delete(cur.r.forgets.stored, text)
+	}
+	z.add(f.dir, f.name, f.label, text, f.info)
+	z.table.get(keyOf(f.info)).scan = f.scan
+	c.ids.noteDormant(f.entry)
+	c.release(f)
+}
+
+// retireIdle looks, after each save, at the growing files that were closed to make room for others.
+func (z *dormant) retireIdle() {
+	c := z.c
+	saved := false
+	for _, r := range c.readers {
+		saved = r.takeFresh() || saved
+		if r.attendance == absent {
+			return
+		}
+	}
+	if t := &c.rotation; !saved || len(t.awaiting)+len(t.missing) > 0 || c.now() < c.copies.until {
+		return
+	}
+	kept := c.handles.closedForRoom[:0]
+	for _, f := range c.handles.closedForRoom {
+		switch {
+		case !z.isIdle(f): // it is added again when it is closed again
+		case z.isSaved(f):
+			z.retireFile(f)
+		default:
+			kept = append(kept, f)
+		}
+	}
+	clear(c.handles.closedForRoom[len(kept):])
+	c.handles.closedForRoom = kept
+}
+
+// isIdle reports whether a growing file is listed, closed and completely read.
+func (z *dormant) isIdle(f *file) bool {
+	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 ||
+		f.trouble != nil || f.dir == nil {
+		return false
+	}
+	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f && f.all(func(cur *cursor) bool {
+		return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() && !cur.changed() &&
+			cur.drained == f.info.Size &&
+			cur.entry == f.entry
+	})
+}
+
+// isSaved reports whether every route has stored that all of an idle file was delivered, so that
+// its stat alone identifies it.
+func (z *dormant) isSaved(f *file) bool {
+	e := f.entry
+	for _, r := range z.c.readers {
+		if m, ok := r.resume(e.text); !ok || m.Finished || m.Part.Name != f.label || !r.isWhole(e.text, f.info) {
+			return false
+		}
+	}
+	id := z.c.ids.idOf(e)
+	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
+}
+
+// isHardLink reports whether label is a second name of a dormant file that was listed under its own
+// label, too. If it was not, the file was renamed and is recognised under the new label.
+func (z *dormant) isHardLink(label string, key fileid.Key) bool {
+	d := z.table.get(key)
+	if d == nil {
+		return false
+	}
+	if d.scan == z.c.table.scans {
+		z.c.lister.refuse(label, fmt.Sprintf("it is a hard link to %q, which is read", d.label))
+		return true
+	}
+	z.reactivate(d)
+	return false
+}

@@ -1,0 +1,89 @@
+// Package messages converts between records and the messages of a broker.
+package messages
+
+import (
+	"fmt"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The formats of a message's content.
+const (
+	JSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
+	Raw  = "raw"  // the record's text, or its field message if it was parsed and has one
+)
+
+// MaxHeaders bounds the number of a message's headers that the options can name.
+const MaxHeaders = 100
+
+// CheckHeaders returns an error if the option headers has too many names.
+func CheckHeaders(headers map[string]expr.Text) error {
+	if n := len(headers); n > MaxHeaders {
+		err := fmt.Errorf("has %d names, want at most %d", n, MaxHeaders)
+		return &stream.OptionError{Key: "headers", Err: err}
+	}
+	return nil
+}
+
+// Maker makes the content and the headers of messages. It belongs to one goroutine at a time.
+type Maker struct {
+	format  string
+	headers []expr.Named
+	values  []*expr.Evaluator // of the headers
+	batch   *stream.Batch
+	message uint32 // index of the field message in the batch
+	has     bool   // the batch has such a field
+}
+
+// NewMaker returns a maker of messages in the given format.
+func NewMaker(format string, headers []expr.Named) *Maker {
+	m := &Maker{format: format, headers: headers}
+	for _, h := range headers {
+		m.values = append(m.values, expr.NewEvaluator(h.Program))
+	}
+	return m
+}
+
+// Begin prepares the maker for the records of b.
+func (m *Maker) Begin(b *stream.Batch) {
+	m.batch = b
+	m.message, m.has = b.FindName(stream.MessageName)
+	for _, e := range m.values {
+		e.Begin(b)
+	}
+}
+
+// Headers calls add for each header of record i whose value is not null. add may keep the value.
+func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
+	for k, e := range m.values {
+		name := m.headers[k].Name
+		value, err := e.AppendText(nil, i)
+		if err == nil && value != nil {
+			err = add(name, value)
+		}
+		if err != nil {
+			return fmt.Errorf("headers.%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Content returns the content of the message for record i, which shares no memory with the batch.
+// In format raw, it is nil if the record's field message is null.
+func (m *Maker) Content(i int) []byte {
+	b := m.batch
+	if m.format == JSON {
+		return ndjson.AppendRecord(nil, b, i)
+	}
+	if b.Records[i].Parsed && m.has {
+		if f, ok := b.FieldNamed(i, m.message); ok {
+			if f.Kind == stream.Null {
+				return nil
+			}
+			return append([]byte{}, b.Value(*f)...)
+		}
+	}
+	return append([]byte{}, b.Text(i)...)
+}

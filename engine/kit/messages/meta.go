@@ -1,0 +1,95 @@
+package messages
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Meta lists the fields that the option meta of a source can add to records, in their order in the
+// records. A field with an empty name is not added.
+type Meta []stream.SchemaField
+
+// Check returns an error for a name that cannot be the name of a field.
+func (m Meta) Check() error {
+	wrong := func(format string, args ...any) error {
+		return &stream.OptionError{Key: "meta", Err: fmt.Errorf(format, args...)}
+	}
+	var seen []string
+	for _, f := range m {
+		if f.Name == "" {
+			continue
+		}
+		n, err := fieldname.Parse(f.Name)
+		switch {
+		case err != nil:
+			return wrong("%w", err)
+		case n.Path != nil:
+			return wrong("the name %q has a path; write a plain name, and move the field with rename",
+				f.Name)
+		case f.Name == stream.MessageName || slices.Contains(seen, f.Name):
+			return wrong("the field %q has two meanings; give one another name", f.Name)
+		}
+		seen = append(seen, f.Name)
+	}
+	return nil
+}
+
+// Shape returns the schema of records of the schema in with the fields of m.
+func (m Meta) Shape(in stream.Schema) stream.Schema {
+	out := in.Clone()
+	for _, f := range m {
+		if f.Name != "" {
+			out.Fields = append(out.Fields, f)
+		}
+	}
+	return out
+}
+
+// MetaAdder adds the fields of a [Meta] to the records of batches. It belongs to one goroutine.
+type MetaAdder struct {
+	names   []string       // flat field names; "" for no field
+	last    []stream.Field // of the previous record of the batch
+	any     bool
+	scratch []byte
+}
+
+// NewMetaAdder returns an adder of the fields of m, whose names are valid.
+func NewMetaAdder(m Meta) *MetaAdder {
+	a := &MetaAdder{names: make([]string, len(m)), last: make([]stream.Field, len(m))}
+	for k, f := range m {
+		if f.Name != "" {
+			a.names[k], a.any = fieldname.Lenient(f.Name).Flat, true
+		}
+	}
+	return a
+}
+
+// Enabled reports whether any field has a name.
+func (a *MetaAdder) Enabled() bool { return a.any }
+
+// Add adds the fields to record i of b, and must be called for all records in order, from 0. value
+// appends the value of field k, as numbered in the Meta, to dst. Consecutive records share equal
+// values. No further record may be appended to b.
+func (a *MetaAdder) Add(b *stream.Batch, i int,
+	value func(dst []byte, k int) ([]byte, stream.Kind)) {
+	from := b.OpenFields(i)
+	for k, name := range a.names {
+		if name == "" {
+			continue
+		}
+		text, kind := value(a.scratch[:0], k)
+		a.scratch = text
+		f := &a.last[k]
+		if i == 0 || f.Kind != kind || !bytes.Equal(b.Value(*f), text) {
+			f.Kind = kind
+			f.Off, f.Len = b.AppendData(text)
+		}
+		f.Name = b.Name(name)
+		b.Fields = append(b.Fields, *f)
+	}
+	b.SetFields(i, from)
+}

@@ -1,0 +1,34 @@
+// Package push contains the common parts of sources to which clients push records: their options,
+// and their intake with an optional buffer behind it. [Socket] is a source without
+// acknowledgements. [Server] answers each request when its records are settled.
+package push
+
+import (
+	"context"
+
+	"github.com/penstock-io/penstock/engine/kit/buffer"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// source is the part of a source that routes read. It implements stream.Source.
+type source struct {
+	*intake.Intake
+	routes stream.Source // the intake, or a buffer behind it
+}
+
+func newSource(o *Options, maxRecord stream.Size, io intake.Options,
+	h stream.Host) (source, error) {
+	io.MaxBytes = int64(o.Memory)
+	in, routes, err := buffer.New(o.Ack, o.Buffer, maxRecord, io, h)
+	return source{in, routes}, err
+}
+
+// Open implements stream.Source.
+func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if o.Once {
+		return nil, listen.ErrOnce
+	}
+	return s.routes.Open(ctx, o)
+}

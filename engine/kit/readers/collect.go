@@ -1,0 +1,42 @@
+// Package readers contains the common parts of readers ([stream.Reader]) that wait for data: the
+// wait for a full batch, a position with settled ranges above it, and the ends of earlier batches.
+package readers
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Collect calls fill until the batch is complete. That is when fill reports that b is full, or when
+// b has a span and linger has passed. fill adds available records to b; changed is closed when a
+// further call may add more. An error of fill ends the batch and is returned. At the end of ctx,
+// Collect returns its cause, and the caller drops the batch.
+func Collect(ctx context.Context, b *stream.Batch, linger time.Duration,
+	fill func() (full bool, changed <-chan struct{}, err error)) error {
+	var timeout <-chan time.Time
+	for {
+		full, changed, err := fill()
+		some := len(b.Spans) > 0
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case some && (full || linger <= 0):
+			return nil
+		case some && timeout == nil:
+			timer := time.NewTimer(linger)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

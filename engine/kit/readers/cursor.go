@@ -1,0 +1,77 @@
+//penstock:pure
+
+package readers
+
+import (
+	"math"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Cursor is the place of a reader in one partition.
+type Cursor struct {
+	At    int64          // position behind the last record read
+	Above []stream.Range // settled ranges above At, ascending
+}
+
+// IsSettled reports whether the records behind At are settled.
+func (c *Cursor) IsSettled() bool { return len(c.Above) > 0 && c.Above[0].From.Num <= c.At }
+
+// Skip moves to the end of the settled range at At.
+func (c *Cursor) Skip() {
+	c.At = max(c.At, c.Above[0].To.Num)
+	c.Above = c.Above[1:]
+}
+
+// Border returns the first position behind At at which a batch has to end: a cut or the start of a
+// settled range. It returns [math.MaxInt64] if there is none.
+func (c *Cursor) Border(cuts Cuts) int64 {
+	border := cuts.next(c.At)
+	if len(c.Above) > 0 {
+		border = min(border, c.Above[0].From.Num)
+	}
+	return border
+}
+
+// Cover extends the only span of b, in partition part, to a position, and moves there.
+func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
+	if len(b.Spans) == 0 {
+		from := stream.Position{Num: c.At}
+		b.Spans = append(b.Spans, stream.Span{Part: part, Range: stream.Range{From: from}})
+	}
+	span := &b.Spans[0]
+	span.To.Num, span.Bytes = to, len(b.Data)
+	c.At = to
+}
+
+// Cuts are the ends of a route's batches, ascending. A restarted route ends its batches there
+// again, so that a sink recognizes them.
+type Cuts []int64
+
+// Add adds the end of a batch. An end that is not above all others is ignored.
+func (c *Cuts) Add(at int64) {
+	if n := len(*c); n == 0 || (*c)[n-1] < at {
+		*c = append(*c, at)
+	}
+}
+
+// Has reports whether a batch has ended at the position.
+func (c Cuts) Has(at int64) bool {
+	_, found := slices.BinarySearch(c, at)
+	return found
+}
+
+// Trim removes the ends up to a settled position.
+func (c *Cuts) Trim(settled int64) {
+	n, _ := slices.BinarySearch(*c, settled+1)
+	*c = slices.Delete(*c, 0, n)
+}
+
+// next returns the first cut above the position.
+func (c Cuts) next(at int64) int64 {
+	if n, _ := slices.BinarySearch(c, at+1); n < len(c) {
+		return c[n]
+	}
+	return math.MaxInt64
+}

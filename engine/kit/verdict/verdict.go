@@ -1,0 +1,94 @@
+//penstock:pure
+
+// Package verdict derives the outcome of a delivery from the outcomes of its records, for sinks
+// whose destination answers for each record.
+package verdict
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Verdict classifies the outcome of one record.
+type Verdict uint8
+
+// The verdicts, from best to worst.
+const (
+	Accepted      Verdict = iota
+	Refused               // the destination will never accept the record
+	Again                 // retry the record
+	Full                  // retry the record later
+	Misconfigured         // an operator has to change something first
+)
+
+// Outcome returns the outcome of a whole batch with the verdict v, which is Again or worse.
+func (v Verdict) Outcome(err error) error {
+	switch v {
+	case Full:
+		return &stream.Throttled{Err: err}
+	case Misconfigured:
+		return &stream.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// Groups are the kept records of a batch, grouped by verdict.
+type Groups struct {
+	Batch   *stream.Batch
+	Records [Misconfigured + 1][]int // indexes of the records with each verdict
+	Reasons map[string]error         // of the refused records, by their ids
+	Worst   Verdict
+	Reason  error // the first one with the verdict Worst
+}
+
+// Group groups the kept records of b by the verdicts on their errors. Records made from one source
+// record share the worst of their verdicts.
+func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict) *Groups {
+	g := &Groups{Batch: b, Reasons: make(map[string]error)}
+	for at := 0; at < len(kept); {
+		end, v, err := at, Accepted, error(nil)
+		for ; end < len(kept) && stream.SameOrigin(b.Records, kept[at], kept[end]); end++ {
+			if w := judge(errs[end]); w > v {
+				v, err = w, errs[end]
+			}
+		}
+		g.Records[v] = append(g.Records[v], kept[at:end]...)
+		for k := at; v == Refused && k < end; k++ {
+			g.Reasons[string(b.AppendRecordID(nil, kept[k]))] = err
+		}
+		if v > g.Worst {
+			g.Worst, g.Reason = v, err
+		}
+		at = end
+	}
+	return g
+}
+
+// Outcome returns the outcome of the batch: nil if all records were accepted, an error if all are
+// retried, and otherwise a [stream.Split] into accepted, retried and refused records. The text of
+// the error begins with prefix.
+func (g *Groups) Outcome(prefix string) error {
+	if g.Worst == Accepted {
+		return nil
+	}
+	reason := fmt.Errorf("%s%w", prefix, g.Reason)
+	done, refused := g.Records[Accepted], g.Records[Refused]
+	if len(done)+len(refused) == 0 {
+		return g.Worst.Outcome(reason)
+	}
+	split := &stream.Split{Err: reason}
+	if len(done) > 0 {
+		split.Done = append(split.Done, stream.Piece(g.Batch.Pick(done)))
+	}
+	rest := slices.Concat(g.Records[Again], g.Records[Full], g.Records[Misconfigured])
+	if slices.Sort(rest); len(rest) > 0 {
+		split.Rest = append(split.Rest, stream.Piece(g.Batch.Pick(rest)))
+	}
+	if len(refused) > 0 {
+		split.Refused = append(split.Refused, stream.Piece(g.Batch.Pick(refused)))
+		split.Refusals = []error{&stream.RefusedError{Reasons: g.Reasons}}
+	}
+	return split
+}

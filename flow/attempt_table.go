@@ -1,0 +1,99 @@
+package flow
+
+import "time"
+
+// attemptTable is the set of attempts that have not returned.
+type attemptTable[T any] struct {
+	byID map[uint64]*attempt[T]
+	// list of the attempts with a live context, in the order of their start, which is also the
+	// order of their abandon times
+	first, last *attempt[T]
+	free        []*attempt[T]
+}
+
+// maxFreeAttempts bounds the attempts that are kept for reuse.
+const maxFreeAttempts = 1024
+
+func (f *attemptTable[T]) add(a *attempt[T]) {
+	f.byID[a.ID] = a
+	a.prev = f.last
+	if f.last != nil {
+		f.last.next = a
+	} else {
+		f.first = a
+	}
+	f.last = a
+}
+
+func (f *attemptTable[T]) unlink(a *attempt[T]) {
+	if a.prev != nil {
+		a.prev.next = a.next
+	} else if f.first == a {
+		f.first = a.next
+	}
+	if a.next != nil {
+		a.next.prev = a.prev
+	} else if f.last == a {
+		f.last = a.prev
+	}
+	a.prev, a.next = nil, nil
+}
+
+// cancel ends the context of an attempt that has not returned. Only the first cause counts.
+func (f *attemptTable[T]) cancel(a *attempt[T], cause error) {
+	if a.ended == nil {
+		f.unlink(a)
+		a.ended = cause
+		a.cancel(cause)
+	}
+}
+
+// remove removes an attempt that has returned.
+func (f *attemptTable[T]) remove(a *attempt[T]) {
+	delete(f.byID, a.ID)
+	if a.ended == nil {
+		f.unlink(a)
+	}
+}
+
+// newAttempt returns an empty attempt, reusing memory if there is any.
+func (f *attemptTable[T]) newAttempt() *attempt[T] {
+	n := len(f.free)
+	if n == 0 {
+		return &attempt[T]{}
+	}
+	a := f.free[n-1]
+	f.free = f.free[:n-1]
+	return a
+}
+
+// reuse keeps the memory of a for a later take.
+func (f *attemptTable[T]) reuse(a *attempt[T]) {
+	if len(f.free) < maxFreeAttempts {
+		*a = attempt[T]{}
+		f.free = append(f.free, a)
+	}
+}
+
+// alarm is the loop's one timer. It may fire early, because a later time does not reset it.
+type alarm struct {
+	timer *time.Timer
+	at    time.Duration
+	armed bool
+}
+
+func newAlarm() *alarm {
+	t := time.NewTimer(0)
+	t.Stop()
+	return &alarm{timer: t}
+}
+
+// set makes the alarm fire no later than next.
+func (a *alarm) set(next func() (time.Duration, bool), start time.Time) {
+	at, ok := next()
+	if !ok || a.armed && a.at <= at {
+		return
+	}
+	a.timer.Reset(at - time.Since(start))
+	a.at, a.armed = at, true
+}

@@ -1,0 +1,50 @@
+//penstock:pure
+
+package control
+
+import (
+	"fmt"
+	"time"
+)
+
+// End configures when the machine gives up an item that keeps failing: it is dead-lettered whole,
+// or cut first if Poison.Refuse is true. Only evidence against the item counts (see ADR 17), so no
+// item is given up because of an outage. The zero value means never.
+type End struct {
+	Attempts int // failures that are evidence; 0: any number
+	// time since the first such failure, without time in which no lane was open; 0: no limit
+	Elapsed time.Duration
+}
+
+func (e End) validate() error {
+	if e.Attempts < 0 || e.Elapsed < 0 {
+		return fmt.Errorf("an end after %d attempts or %v: want positive values, or 0 for none", e.Attempts, e.Elapsed)
+	}
+	return nil
+}
+
+// reached reports whether an item with this account must be given up. The caller has just added a
+// failure to the account.
+func (e *End) reached(r *account, uptime time.Duration) bool {
+	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 && uptime-r.since >= e.Elapsed
+}
+
+// itemToGiveUp is an item to give up. It is still the same item if its seq equals seq.
+type itemToGiveUp struct {
+	item *item
+	seq  uint64
+}
+
+// giveUp refuses the items that have reached their end.
+func (s *settlement) giveUp(out []Command) []Command {
+	for _, e := range s.backlog.suspects.toGiveUp {
+		it := e.item
+		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == isPending || it.decision != undecided {
+			continue
+		}
+		out = s.carryOutDecision(it, s.refuseAsPoison(it, out))
+	}
+	clear(s.backlog.suspects.toGiveUp)
+	s.backlog.suspects.toGiveUp = s.backlog.suspects.toGiveUp[:0]
+	return out
+}

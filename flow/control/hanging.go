@@ -1,0 +1,128 @@
+//penstock:pure
+
+package control
+
+import (
+	"slices"
+	"time"
+)
+
+// hanging handles attempts of a lane that hang while later ones are delivered, because bad data
+// fails late or never. They do not wait in the worker's queue. So they do not count as load of the
+// worker, and their timeouts do not narrow the window.
+//
+// If attempts hung recently, later ones give up their places in the window long before they are
+// overdue: when they take longer than nearly all others and were overtaken. If the lane delivers
+// nothing, bad data may have taken all places. Then attempts that were not overtaken also give up
+// their places, but only as many as bad items may occur in a row. Otherwise a worker that hangs
+// would get more and more attempts.
+type hanging struct {
+	// cost of the running attempts that do not count as load of the worker: those above, and those
+	// of suspect items
+	cost          float64
+	n             int        // number of these attempts
+	notOvertaken  []*attempt // overdue, and not overtaken yet
+	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
+	sinceDelivery int        // places given up since the last delivery
+	early         int        // attempts that have given up their places and are not overdue
+}
+
+const (
+	hangingMemory  = 0.99             // decay of recent, for each delivery
+	minHanging     = 0.3              // least value of recent: one in the last 120 deliveries
+	hangingTimes   = 2                // multiple of the expected round trip that counts as long
+	minHangingTime = time.Millisecond // minimum time that counts as long
+)
+
+// isRecent reports whether attempts hung recently.
+func (s *hanging) isRecent() bool { return s.recent >= minHanging }
+
+// exclude records that a runs but does not count as load of the worker.
+func (s *hanging) exclude(a *attempt) {
+	if !a.excluded {
+		a.excluded = true
+		s.n++
+		s.cost += a.cost
+	}
+}
+
+// returned records that a has been answered.
+func (s *hanging) returned(a *attempt) {
+	if i := slices.Index(s.notOvertaken, a); i >= 0 {
+		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)
+	}
+	if !a.excluded {
+		return
+	}
+	if !a.overdue && !a.ofSuspect {
+		s.early--
+	}
+	if s.n--; s.n == 0 {
+		s.cost = 0 // remove the rounding errors of the sum
+	} else {
+		s.cost -= a.cost
+	}
+}
+
+// hangingAfter returns the time that a, which was just sent to a lane with these estimates, may
+// take before it gives up its place.
+func hangingAfter(a *attempt, e *estimator) time.Duration {
+	d := e.overdueSoon()
+	if e.rate > 0 && e.service > 0 {
+		d = min(d, toDuration(hangingTimes*(e.service+a.ahead/e.rate)))
+	}
+	return max(d, minHangingTime)
+}
+
+// overdue records that a is overdue, and whether later attempts have overtaken it.
+func (s *hanging) overdue(a *attempt, overtaken bool) {
+	if a.excluded && !a.ofSuspect {
+		s.early--
+	}
+	if overtaken {
+		s.recent++
+		s.exclude(a)
+	} else {
+		s.notOvertaken = append(s.notOvertaken, a)
+	}
+}
+
+// delivered records a delivery. sent is the latest send time of a delivered attempt. It reports
+// whether the delivery has overtaken overdue attempts, which shows that they do not wait in a
+// queue.
+func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
+	s.sinceDelivery = 0
+	if s.recent *= hangingMemory; late {
+		s.recent = max(0, s.recent-1) // the attempt was only slow
+	}
+	s.notOvertaken = slices.DeleteFunc(s.notOvertaken, func(b *attempt) bool {
+		if b.sent >= sent {
+			return false
+		}
+		overtaken = true
+		s.recent++
+		s.exclude(b)
+		return true
+	})
+	return overtaken
+}
+
+// giveUpPlace makes a, which takes longer than nearly all attempts, give up its place in the
+// window.
+func (t *attempts) giveUpPlace(a *attempt) {
+	l := a.lane
+	if a.excluded || a.ofSuspect {
+		return
+	}
+	if a.sent >= l.onTime.delivered {
+		if l.hanging.sinceDelivery >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
+			return
+		}
+		l.hanging.sinceDelivery++
+	}
+	l.win.ended(a)
+	l.onTime.drop(a)
+	l.hanging.exclude(a)
+	l.hanging.early++
+	t.lanes.refresh(l)
+}

@@ -1,0 +1,85 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// onTimeAttempts is the list of the running attempts of a lane that are not overdue, in the order
+// in which they were sent.
+//
+// An attempt that has run longer than nearly all others, while attempts sent after it have been
+// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. The
+// item is not sent again for that reason. But a window does not grow while its lane has suspects,
+// and suspects do not count as load of the worker.
+type onTimeAttempts struct {
+	first, last  *attempt
+	firstNotLost *attempt      // first attempt that is no suspect; nil: there is none
+	delivered    time.Duration // latest send time of a delivered attempt
+	lost         int
+	lostCost     float64 // of the suspects
+	ofSuspects   int     // attempts of items set apart, which are not in the list
+}
+
+// minLostAge is the minimum age of a suspect, in smoothed round trips.
+const minLostAge = 1.5
+
+func (o *onTimeAttempts) add(a *attempt) {
+	a.listed, a.earlier = true, o.last
+	if o.last != nil {
+		o.last.later = a
+	} else {
+		o.first = a
+	}
+	o.last = a
+	if o.firstNotLost == nil {
+		o.firstNotLost = a
+	}
+}
+
+// drop removes a, which was answered, is overdue or has given up its place.
+func (o *onTimeAttempts) drop(a *attempt) {
+	if !a.listed {
+		return
+	}
+	a.listed = false
+	if a.presumedLost {
+		if o.lost--; o.lost == 0 {
+			o.lostCost = 0 // remove the rounding errors of the sum
+		} else {
+			o.lostCost -= a.cost
+		}
+	}
+	if o.firstNotLost == a {
+		o.firstNotLost = a.later
+	}
+	if a.earlier != nil {
+		a.earlier.later = a.later
+	} else {
+		o.first = a.later
+	}
+	if a.later != nil {
+		a.later.earlier = a.earlier
+	} else {
+		o.last = a.earlier
+	}
+	a.earlier, a.later = nil, nil
+}
+
+// markLost marks overtaken attempts that have run longer than limit as suspects.
+func (o *onTimeAttempts) markLost(now time.Duration, limit time.Duration) {
+	for a := o.firstNotLost; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {
+		a.presumedLost = true
+		o.lost++
+		o.lostCost += a.cost
+		o.firstNotLost = a.later
+	}
+}
+
+// overdueSoon returns the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout
+// without its minimum.
+func (e *estimator) overdueSoon() time.Duration {
+	if e.srtt == 0 {
+		return initialRTO
+	}
+	return toDuration(e.expected(e.mean) * max(e.srtt+4*e.rttvar, minLostAge*e.srtt))
+}

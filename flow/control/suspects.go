@@ -1,0 +1,154 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// suspects holds the suspects: items that fail although their workers deliver others. Each waits as
+// configured by Config.Retry before each attempt, and its attempts take no place in a window.
+//
+// Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
+// more than a quick one. At least one may run if no other item needs the workers. Every other
+// attempt is for the suspect with the least evidence against it, so that a good item set apart by
+// mistake is delivered soon. The others go by due time.
+type suspects struct {
+	waiting       [suspectClasses]heap[*item] // by number of failures
+	n             int
+	allowed       float64 // seconds that attempts of suspects may still take
+	typical       float64 // mean seconds of an attempt
+	running       int
+	leastEvidence bool // the next attempt is for the item with the least evidence
+	toGiveUp      []itemToGiveUp
+	unsettled     int // items set apart that have not settled
+}
+
+const (
+	suspectClasses     = 16
+	suspectShare       = 0.05
+	maxSuspectSeconds  = 10.0 // maximum of allowed, in seconds
+	suspectWeight      = 0.25 // of the newest attempt in typical
+	maxSuspectsPerLane = 2    // attempts of suspects in flight at a lane
+)
+
+func (q *suspects) add(it *item) {
+	it.account.class = uint8(min(it.account.failures, suspectClasses-1))
+	q.waiting[it.account.class].push(it)
+	q.n++
+}
+
+func (q *suspects) remove(it *item) {
+	q.waiting[it.account.class].removeAt(it.at)
+	q.n--
+}
+
+// next returns the earliest due time after now, and false if there is none.
+func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
+	if q.n == 0 {
+		return 0, false
+	}
+	for i := range q.waiting {
+		if s := q.waiting[i].s; len(s) > 0 && s[0].due > now && (!ok || s[0].due < at) {
+			at, ok = s[0].due, true
+		}
+	}
+	return at, ok
+}
+
+// pick returns the suspect that has been due longest, or, if leastEvidence, a due one with the
+// least evidence. It returns nil if none is due.
+func (q *suspects) pick(now time.Duration, fewest bool) (it *item) {
+	for i := range q.waiting {
+		s := q.waiting[i].s
+		if len(s) == 0 || s[0].due > now || it != nil && s[0].due >= it.due {
+			continue
+		}
+		if it = s[0]; fewest {
+			return it
+		}
+	}
+	return it
+}
+
+// affords reports whether the time allowed covers the running attempts of suspects, so that one
+// more may start. If idle, no other item is in flight, and one suspect may always run.
+func (q *suspects) affords(idle bool) bool {
+	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
+}
+
+// spent records the duration of an attempt that has ended. At a lane with a rate limit an attempt
+// costs at least its share of the rate.
+func (q *suspects) spent(a *attempt, now time.Duration) {
+	seconds := (now - a.sent).Seconds()
+	if rate := a.lane.limit.paced(now); rate > 0 {
+		seconds = max(seconds, 1/rate)
+	}
+	if !a.ofSuspect {
+		q.allowed = min(q.allowed+seconds*suspectShare/(1-suspectShare), max(maxSuspectSeconds, 2*q.typical))
+		return
+	}
+	q.running--
+	q.allowed -= seconds
+	q.typical += suspectWeight * (seconds - q.typical)
+}
+
+// waitAsSuspect makes the item wait among the suspects until due.
+func (b *backlog) waitAsSuspect(it *item, due time.Duration) {
+	it.state, it.due = inSuspects, due
+	b.suspects.add(it)
+	b.retrying.add(it)
+	b.retrying.deferred.addWait(b, it)
+}
+
+// sendSuspects starts attempts of suspects, or refuses them if Poison.Refuse is true.
+func (d *dispatcher) sendSuspects(out []Command) []Command {
+	q := &d.backlog.suspects
+	if d.cfg.Poison.Refuse {
+		for i := range q.waiting {
+			for len(q.waiting[i].s) > 0 {
+				it := q.waiting[i].s[0]
+				out = d.settlement.carryOutDecision(it, d.settlement.refuseAsPoison(it, out))
+			}
+		}
+		return out
+	}
+	for q.n > 0 && q.affords(d.lanes.load.n == 0) {
+		it := q.pick(d.now, q.leastEvidence)
+		if it == nil {
+			break
+		}
+		l := d.suspectLane(it)
+		if l == nil {
+			if it = q.pick(d.now, !q.leastEvidence); it == nil {
+				break
+			}
+			if l = d.suspectLane(it); l == nil {
+				break
+			}
+		}
+		q.leastEvidence = !q.leastEvidence
+		d.backlog.leave(it)
+		out = d.attempts.start(it, l, SuspectAttempt, out)
+	}
+	return out
+}
+
+// suspectLane returns the lane for an attempt of a suspect, preferably one that has not failed it.
+// It returns nil if no lane has room.
+func (d *dispatcher) suspectLane(it *item) (best *lane) {
+	only, ok := it.mayStart()
+	if !ok {
+		return nil
+	}
+	for _, l := range d.lanes.up {
+		if !l.open || l.gates.shut(d.now, forSuspect) || l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
+			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
+			continue
+		}
+		if best == nil || it.failedAt(best) && !it.failedAt(l) ||
+			it.failedAt(best) == it.failedAt(l) && (l.onTime.ofSuspects < best.onTime.ofSuspects ||
+				l.onTime.ofSuspects == best.onTime.ofSuspects && l.lastStart < best.lastStart) {
+			best = l
+		}
+	}
+	return best
+}

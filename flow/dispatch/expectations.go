@@ -1,0 +1,106 @@
+//penstock:pure
+
+package dispatch
+
+import (
+	"math"
+	"time"
+)
+
+// expectations caches the expectations of all lanes for an item of one cost. Few lanes change
+// between two items, and most items have equal costs, so a scan is one comparison per lane.
+type expectations struct {
+	notified bool    // Changed is called for every change
+	cost     float64 // of the last item
+	filled   bool    // expect is for that cost
+	// seconds; +Inf if not usable; negative if it fails or is unknown and must be examined
+	expect []float64
+	stale  time.Duration // no free lane is stale before this time
+}
+
+const mustExamine = -1
+
+// Changed implements Follower.
+func (l *leastCompletion) Changed(i int, c []Candidate) {
+	k := &l.cache
+	k.notified = true
+	if i < 0 || !k.filled {
+		k.filled = false
+		return
+	}
+	k.update(i, &c[i])
+}
+
+func (k *expectations) update(i int, c *Candidate) {
+	switch {
+	case !usable(c):
+		k.expect[i] = math.Inf(1)
+		return
+	case !c.Known || c.Failures > 0:
+		k.expect[i] = mustExamine
+	default:
+		k.expect[i] = expectation(c, k.cost)
+	}
+	if c.InFlight == 0 {
+		k.stale = min(k.stale, c.LastStart+max(staleAfter, staleRounds*c.Service))
+	}
+}
+
+// isCached reports whether the expectations for this cost are cached. It fills the cache at the
+// second item of the same cost.
+func (l *leastCompletion) isCached(now time.Duration, cost float64, c []Candidate) bool {
+	k := &l.cache
+	if !k.notified {
+		return false
+	}
+	if cost != k.cost {
+		k.cost, k.filled = cost, false
+		return false
+	}
+	if !k.filled || now > k.stale {
+		if len(k.expect) < len(c) {
+			k.expect = make([]float64, len(c))
+		}
+		k.expect, k.filled, k.stale = k.expect[:len(c)], true, math.MaxInt64
+		for i := range c {
+			k.update(i, &c[i])
+		}
+	}
+	return now <= k.stale
+}
+
+// scanCached is scanLanes with cached expectations, if no lane is stale.
+func (l *leastCompletion) scanCached(now time.Duration, cost float64, c []Candidate) scanResult {
+	s := scanResult{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1,
+		longest: staleAfter}
+	l.failing = l.failing[:0]
+	expect := l.cache.expect
+	for i := s.scan(expect, 0); i < len(expect); i = s.scan(expect, i+1) {
+		if e := expect[i]; e < 0 {
+			l.examine(&s, now, cost, i, c)
+		} else {
+			l.better(&s, i, e, c)
+		}
+	}
+	return s
+}
+
+// scan updates the best lane from i on, up to the first lane that must be examined or is as good as
+// the previous best. It contains no call, because with many lanes it takes most of the time.
+func (s *scanResult) scan(expect []float64, i int) int {
+	best, least, limit := s.best, s.least, s.limit
+	for ; i < len(expect); i++ {
+		e := expect[i]
+		if e > limit {
+			continue
+		}
+		if e < 0 || e-least >= -tie*least {
+			break
+		}
+		best, least, limit = i, e, e*(1+tie)
+	}
+	if best != s.best {
+		s.best, s.equal, s.least, s.limit = best, 1, least, limit
+	}
+	return i
+}

@@ -1,0 +1,224 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// All goroutines of a Sender start in this file: one for the producer, one for Options.DeadLetter,
+// two for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them
+// through their context or channel, and waits for them.
+
+// maxIdleRunners bounds the runners that wait for their next attempt. Further idle runners end.
+const maxIdleRunners = 1024
+
+// lane is the loop's state of a Lane.
+type lane[T any] struct {
+	Lane[T]
+	number  int32
+	up      bool // takes attempts; otherwise the lane only waits for its running ones
+	running int
+	fault   error // of its last attempt, if the outcome was Misconfigured
+	// replacement replaces an Ordered lane that is down, once its running attempts have returned.
+	// So old and new attempts keep one order.
+	replacement *Lane[T]
+}
+
+// attempt is one call of Deliver. The runner owns it while Deliver runs, and the loop otherwise.
+type attempt[T any] struct {
+	Attempt[T]
+	item   *heldItem[T]
+	lane   *lane[T]
+	worker Worker[T] // of the lane when the attempt started
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	runner     *runner[T]
+	exited     bool // the worker called runtime.Goexit, which ended the runner
+	report     Report
+	err        error
+	outcome    control.Outcome
+	returnedAt time.Duration
+
+	ended      error         // the cause with which the loop has ended the context, or nil
+	abandon    time.Duration // when the loop will end the context
+	prev, next *attempt[T]   // in the list of running attempts
+}
+
+// runner delivers one attempt after another.
+type runner[T any] struct {
+	work chan *attempt[T] // holds one: the loop never blocks on an idle runner
+}
+
+// goroutines starts the goroutines of the sender and counts them. The loop owns it.
+type goroutines[T any] struct {
+	running sync.WaitGroup
+	runners map[*runner[T]]struct{} // not ended
+	idle    []*runner[T]
+}
+
+// deliver passes a to the idle runner that was used last, or to a new one. The runner used last may
+// be the one that runs the loop now: it takes a when it has run the loop, without a switch between
+// goroutines.
+func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
+	if n := len(c.idle); n > 0 {
+		r := c.idle[n-1]
+		a.runner = r
+		c.idle[n-1] = nil
+		c.idle = c.idle[:n-1]
+		r.work <- a
+		return
+	}
+	r := &runner[T]{work: make(chan *attempt[T], 1)}
+	if c.runners == nil {
+		c.runners = make(map[*runner[T]]struct{})
+	}
+	c.runners[r] = struct{}{}
+	a.runner = r
+	r.work <- a
+	c.running.Add(1)
+	go c.run(r, l)
+}
+
+// returnRunner takes back a runner after its attempt was handled.
+func (c *goroutines[T]) returnRunner(r *runner[T], ended bool) {
+	switch {
+	case ended:
+		delete(c.runners, r)
+	case len(c.idle) >= maxIdleRunners:
+		delete(c.runners, r)
+		close(r.work)
+	default:
+		c.idle = append(c.idle, r)
+	}
+}
+
+// stop ends the runners after their attempts, and waits until no goroutine is left.
+func (c *goroutines[T]) stop() {
+	for r := range c.runners {
+		close(r.work)
+	}
+	c.runners, c.idle = nil, nil
+	c.running.Wait()
+}
+
+func (c *goroutines[T]) run(r *runner[T], l *loop[T]) {
+	defer c.running.Done()
+	for a := range r.work {
+		a.deliver(l.events)
+		l.runLoop()
+	}
+}
+
+// deliver runs the attempt and reports its result, even if the worker panics or calls
+// runtime.Goexit.
+func (a *attempt[T]) deliver(events *eventQueue[T]) {
+	returned := false
+	defer func() {
+		if !returned {
+			v := recover()
+			a.exited = v == nil // runtime.Goexit: this goroutine is ending
+			a.report, a.err = Report{}, caught(fmt.Sprintf("worker %q", a.lane.Name), v)
+			defer events.wakeRun()
+		}
+		a.cancel(nil)
+		a.outcome = outcomeOf[T](a.err)
+		events.answer(a)
+	}()
+	a.report, a.err = a.worker.Deliver(a.ctx, a.Attempt)
+	returned = true
+}
+
+func caught(where string, v any) *PanicError {
+	return &PanicError{Where: where, Value: v, Stack: debug.Stack()}
+}
+
+// produce starts the goroutine that calls p.Next once per request, until ask is closed or p ends.
+func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
+	c.running.Add(1)
+	go func() {
+		defer c.running.Done()
+		for range l.ask {
+			err := produceOne(l.base, p, l.events)
+			l.runLoop()
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]) (err error) {
+	var it Item[T]
+	returned := false
+	defer func() {
+		if !returned {
+			err = caught("producer", recover())
+			// If p calls runtime.Goexit, this goroutine cannot run the loop; Run must.
+			defer events.wakeRun()
+		}
+		events.putOffer(it, err)
+	}()
+	it, err = p.Next(ctx)
+	returned = true
+	return err
+}
+
+// fetchDeferred starts the goroutine that calls WaitStore.Next once for each request, until ask is
+// closed.
+func (c *goroutines[T]) fetchDeferred(l *loop[T], ask <-chan context.Context, i int) {
+	c.running.Add(1)
+	go func() {
+		defer c.running.Done()
+		for ctx := range ask {
+			fetchOneDeferred(ctx, l, i)
+			l.runLoop()
+		}
+	}()
+}
+
+func fetchOneDeferred[T any](ctx context.Context, l *loop[T], i int) {
+	var r nextResult[T]
+	ok := false
+	defer func() {
+		if !ok {
+			r.err = caught("Options.Waiting", recover())
+			defer l.events.wakeRun()
+		}
+		l.items.deferred.put(i, r)
+	}()
+	r.item, r.history, r.err = l.o.Waiting.Next(ctx, i == 1)
+	ok = true
+}
+
+// writeDeadLetters starts the goroutine that calls Options.DeadLetter for each item of queue.
+func (c *goroutines[T]) writeDeadLetters(queue <-chan *heldItem[T], l *loop[T]) {
+	c.running.Add(1)
+	go func() {
+		defer c.running.Done()
+		for h := range queue {
+			writeDeadLetter(l.base, l.o.DeadLetter, h, l.events)
+			l.runLoop()
+		}
+	}()
+}
+
+func writeDeadLetter[T any](ctx context.Context, store func(context.Context, Item[T], error) error,
+	h *heldItem[T], events *eventQueue[T]) {
+	var err error
+	returned := false
+	defer func() {
+		if !returned {
+			err = caught("Options.DeadLetter", recover())
+			defer events.wakeRun()
+		}
+		events.putDeadLettered(h, err)
+	}()
+	err = store(ctx, h.Item, h.refusal)
+	returned = true
+}

@@ -1,0 +1,202 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// History is the past of a waiting item: its attempts, and the state of its retry policy.
+type History = control.History
+
+// Wait is the wait of an item for its next attempt.
+type Wait struct {
+	After   time.Duration // from now until the attempt is due
+	History History
+}
+
+// WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps
+// across restarts. The Sender counts them towards Control.Waiting. The store keeps its record of an
+// item until the item is settled (Options.Settled), or waits again.
+//
+// All methods but Next are called on the loop, and must not block.
+type WaitStore[T any] interface {
+	// Note records that an item waits, so that a restart need not begin its wait again. The Sender
+	// keeps the item.
+	Note(it Item[T], w Wait)
+	// Take takes over a waiting item, and reports whether it has done so. The Sender then releases
+	// the item. The Sender passes every wait of a second or more to Note first and, a moment later,
+	// to Take.
+	Take(it Item[T], w Wait) bool
+	// Next blocks until an item that Take took over is due, removes it and returns it with its
+	// history. suspect selects either suspects (by their History) or the other items. There may be
+	// one call for each kind at the same time, on separate goroutines. io.EOF means that the Sender
+	// should end without the items that are still held. Any other error stops the Sender. When ctx
+	// is done, Next must soon return its error, and must not remove an item.
+	Next(ctx context.Context, suspect bool) (Item[T], History, error)
+	// Held returns the number of items that were taken over and that Next has not returned yet, and
+	// the sums of their Cost and Bytes.
+	Held() (n int, cost float64, bytes int64)
+}
+
+// numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the
+// others.
+const numReturns = 2
+
+// deferredItems is the loop's state for the items that a WaitStore keeps.
+type deferredItems[T any] struct {
+	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
+	asked  [numReturns]bool
+	ctx    context.Context // of the requests
+	cancel context.CancelFunc
+	n      int  // result of the last Held
+	ended  bool // Next has returned io.EOF
+
+	mu      sync.Mutex // guards results, which the goroutines write
+	results [numReturns]nextResult[T]
+}
+
+// nextResult is the result of WaitStore.Next.
+type nextResult[T any] struct {
+	item    Item[T]
+	history History
+	err     error
+	set     bool
+}
+
+// start starts the goroutines that call WaitStore.Next, and reports the content of the store to the
+// machine.
+func (w *deferredItems[T]) start(l *loop[T]) {
+	if l.o.Waiting == nil {
+		return
+	}
+	for i := range w.ask {
+		w.ask[i] = make(chan context.Context, 1)
+		l.goroutines.fetchDeferred(l, w.ask[i], i)
+	}
+	l.step(w.held(l, 0))
+}
+
+// held returns the event that reports the content of the store to the machine.
+func (w *deferredItems[T]) held(l *loop[T], seq uint64) control.Event {
+	n, cost, bytes := l.o.Waiting.Held()
+	w.n = n
+	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)),
+		Cost: cost, Bytes: bytes}
+}
+
+// take carries out a Defer command, and returns the event with its result.
+func (w *deferredItems[T]) take(l *loop[T], c control.Command) control.Event {
+	h := l.items.bySeq[c.Seq]
+	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
+		e := w.held(l, c.Seq)
+		e.Outcome = control.Rejected
+		return e
+	}
+	l.items.finish(h)
+	l.release(h)
+	return w.held(l, c.Seq)
+}
+
+func (l *loop[T]) waitOf(c control.Command) Wait {
+	return Wait{After: max(0, c.Expect-l.now), History: c.History}
+}
+
+// request requests one item of each kind for which the machine has room.
+func (w *deferredItems[T]) request(l *loop[T]) {
+	if w.n == 0 || w.ended || l.stopping {
+		return
+	}
+	for i := range w.ask {
+		if w.asked[i] || !w.room(l, i) {
+			continue
+		}
+		if w.cancel == nil {
+			w.ctx, w.cancel = context.WithCancel(l.base)
+		}
+		w.asked[i] = true
+		w.ask[i] <- w.ctx
+	}
+}
+
+func (w *deferredItems[T]) room(l *loop[T], i int) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.s.machine.Returns(i == 1)
+}
+
+// put passes a result of WaitStore.Next to the loop. The goroutine that called Next calls it.
+func (w *deferredItems[T]) put(i int, r nextResult[T]) {
+	r.set = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.results[i] = r
+}
+
+// collect handles the items that have come back.
+func (w *deferredItems[T]) collect(l *loop[T]) {
+	if l.o.Waiting == nil {
+		return
+	}
+	w.mu.Lock()
+	back := w.results
+	w.results = [numReturns]nextResult[T]{}
+	w.mu.Unlock()
+	for i := range back {
+		if back[i].set {
+			w.offerAgain(l, i, &back[i])
+		}
+	}
+}
+
+// offerAgain passes an item that has come back to the machine.
+func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
+	w.asked[i] = false
+	switch {
+	case r.err == nil && l.stopping:
+		_, _ = l.items.add(r.item) // releaseAll releases it
+		return
+	case r.err == nil:
+		l.offer(r.item, r.history)
+	case errors.Is(r.err, io.EOF):
+		w.ended = true
+	case l.base.Err() == nil && (w.ctx == nil || w.ctx.Err() == nil):
+		l.stop(fmt.Errorf("flow: items that wait: %w", r.err))
+		return
+	}
+	if !l.stopping {
+		l.step(w.held(l, 0))
+	}
+}
+
+// done reports whether no more items will come back. If the store is empty or has ended, done first
+// cancels the pending requests, and returns false until they have returned: one of them may already
+// have taken an item out.
+func (w *deferredItems[T]) done() bool {
+	if w.n > 0 && !w.ended {
+		return false
+	}
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	return !slices.Contains(w.asked[:], true)
+}
+
+// stop ends the goroutines.
+func (w *deferredItems[T]) stop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+	for i := range w.ask {
+		if w.ask[i] != nil {
+			close(w.ask[i])
+		}
+	}
+}
