@@ -35,7 +35,7 @@ func TestNDJSON(t *testing.T) {
 		"{\"a\":1}\n[1]":     "line 2 is not a JSON object",
 		"{\"a\":01}":         "line 1 is not a JSON object",
 		"{\"a\":\"\xff\"}":   "not UTF-8",
-		"{\"a\":1}{\"b\":2}": "text behind the object",
+		"{\"a\":1}{\"b\":2}": "text after the object",
 	} {
 		s.want(s.post("/in", strings.NewReader(body)), 400, want, before...)
 	}
