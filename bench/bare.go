@@ -15,7 +15,7 @@ import (
 // limitsName is the workload that measures the machine alone, without penstock.
 const limitsName = "limits"
 
-// bareRounds is the number of measurements of each. The median counts.
+// bareRounds is the number of measurements of each limit. The result is their median.
 const bareRounds = 3
 
 // bare is a measurement of the machine alone.
@@ -47,7 +47,8 @@ var bares = []bare{
 	}},
 }
 
-// bareLines measures them and returns a line for each. It skips programs that are not installed.
+// bareLines measures the limits and returns a line for each. It skips programs that are not
+// installed.
 func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 	in, err := e.inputFor(w)
 	if err != nil {
@@ -87,7 +88,7 @@ func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 
 func catPiped(e *env, in load.Input) (measure, error) { return piped(in, "cat", in.Path) }
 
-// zcatPiped unpacks a part of the input: that is slow.
+// zcatPiped unpacks a part of the input, because unpacking is slow.
 func zcatPiped(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, min(in.Bytes, 128*mib))
 	if err != nil {

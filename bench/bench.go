@@ -137,7 +137,7 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios are those that hold on the machine.
+// ratios returns the kept ratios that apply to this machine.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {
@@ -221,7 +221,7 @@ func (e *env) share(left []workload) {
 	}
 }
 
-// part returns the share of the time that a workload gets among others.
+// part returns the weight of a workload when the time is shared among workloads.
 func (w workload) part() float64 {
 	switch {
 	case w.weight > 0:
@@ -232,7 +232,8 @@ func (w workload) part() float64 {
 	return 1
 }
 
-// late reports whether another round, of the length of the last one, would exceed it.
+// late reports whether another round as long as the last one would exceed the time limit of the
+// workload.
 func (e *env) late(round time.Duration) bool {
 	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// The results of -gate, -keep and -check for the same lines.
+// TestJudge checks the results of -gate, -keep and -check for the same lines.
 func TestJudge(t *testing.T) {
 	line := func(workload string, ratio, others float64) result.Line {
 		return result.Line{
@@ -52,8 +52,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The gate over lines as they were printed: of penstock as it was, and of the same behind a script
-// that waits 0.3 s before it starts it.
+// TestJudgeLines runs the gate over recorded lines: those of penstock, and those of penstock
+// started 0.3 s late by a script.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")
@@ -93,7 +93,7 @@ func TestJudgeLines(t *testing.T) {
 	}
 }
 
-// Recent measurements are not repeated if the flags say so.
+// TestUnmeasured checks that -newer leaves out workloads with recent measurements.
 func TestUnmeasured(t *testing.T) {
 	into := filepath.Join(t.TempDir(), "results.jsonl")
 	entry := func(workload string, age time.Duration) result.Entry {
@@ -118,7 +118,7 @@ func TestUnmeasured(t *testing.T) {
 	}
 }
 
-// Each workload of the table has targets, and each name is there once.
+// TestWorkloads checks that each workload has targets and that names are unique.
 func TestWorkloads(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range abouts() {
@@ -136,8 +136,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// Every workload that guards a promise of speed has a ratio in ratios.json: without one, the gate
-// would never measure it.
+// TestRatiosAreKept checks that every workload with a promised speed has a ratio in ratios.json.
+// The gate would not measure it otherwise.
 func TestRatiosAreKept(t *testing.T) {
 	all, err := result.ReadRatios("ratios.json")
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// compressed are the workloads of files that are read decompressed, against the program that does
-// nothing else. The start of a process counts: smaller inputs say more of it than of reading.
+// compressed are the workloads of compressed files, compared with a program that only decompresses.
+// The measurement includes the start of the process, so small inputs would measure mainly the
+// start.
 var compressed = []workload{
 	compressedBy("w1_gzip", "gzip", "zcat", .85),
 	compressedBy("w1_zstd", "zstd", "zstdcat", .85),

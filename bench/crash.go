@@ -87,7 +87,7 @@ func (m *measure) add(r proc.Run) {
 	m.RSSMiB = max(m.RSSMiB, r.RSSMiB)
 }
 
-// killOnce starts the job and kills it; finished: it ended before.
+// killOnce starts the job and kills it. finished reports that the job ended before the kill.
 func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, err error) {
 	before := c.progress()
 	p, err := j.start(!c.live)
@@ -122,7 +122,7 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// replay is the bound of records repeated after a kill, as configured in the jobs.
+// The replay bound limits the records repeated after a kill. The jobs configure it.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20
@@ -179,7 +179,7 @@ func arrived(rec *receiver.Receiver) func() int64 {
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
-// killedLive kills penstock, with nothing set, while it is at the end of a file that is written.
+// killedLive kills penstock with default options while it reads the end of a growing file.
 func killedLive(e *env, _ load.Input) (measure, error) {
 	return writtenMeanwhile.with(e, writtenMeanwhile.kill)
 }

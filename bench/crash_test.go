@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// A job that ends before all kills is restarted with twice the input, a few times. A job that
-// failed, or lost or repeated records, is not.
+// TestLongEnough checks that a job that ends before all kills is repeated with twice the input, a
+// few times. A job that failed, or lost or repeated records, is not repeated.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {

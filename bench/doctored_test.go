@@ -45,7 +45,7 @@ var doctored = []struct {
 	}, 0, 0, "differs from the input"},
 }
 
-// numbered is an input of a few hundred lines, and its lines.
+// numbered returns an input of a few hundred lines, and its lines.
 func numbered(t *testing.T) (*env, load.Input, func() [][]byte) {
 	t.Helper()
 	e, err := newEnv(options{penstock: script(t, "penstock", generated), dir: t.TempDir(),
@@ -64,7 +64,8 @@ func numbered(t *testing.T) (*env, load.Input, func() [][]byte) {
 	return e, in, func() [][]byte { return slices.Collect(bytes.Lines(bytes.Clone(text))) }
 }
 
-// Whatever is lost or comes twice is counted: in a file, in a table, at the receiver.
+// TestDoctoredOutputs checks that lost and repeated records are counted in a file, in a table and
+// at the receiver.
 func TestDoctoredOutputs(t *testing.T) {
 	_, in, lines := numbered(t)
 	for _, c := range doctored {
@@ -134,7 +135,8 @@ func countedAtReceiver(in load.Input, lines [][]byte) (measure, error) {
 	})
 }
 
-// JSON with changed values is not a measurement, although every record is there.
+// TestDoctoredJSON checks that JSON with changed values is not a measurement, although no record is
+// missing.
 func TestDoctoredJSON(t *testing.T) {
 	for _, c := range []struct{ out, wrong string }{
 		{`{"id":"~1~","n":778.4350,"k":1,"dc":"eu-1"}`, ""},
@@ -158,8 +160,8 @@ func TestDoctoredJSON(t *testing.T) {
 	}
 }
 
-// Each of these misses a target: a record that is repeated without a failure, a lost record, and a
-// job that ends before the last kill.
+// TestTargetsOfCounts checks that each of these misses a target: a record repeated without a
+// failure, a lost record, and a job that ends before the last kill.
 func TestTargetsOfCounts(t *testing.T) {
 	for _, w := range workloads {
 		if w.name == limitsName {
@@ -175,8 +177,8 @@ func TestTargetsOfCounts(t *testing.T) {
 	}
 }
 
-// The limit is not always the one that is measured first, and rivals are measured once before it
-// counts, as penstock is.
+// TestOrderOfRounds checks that the order of limit and contenders alternates, and that rivals, like
+// penstock, also run in the warm-up round.
 func TestOrderOfRounds(t *testing.T) {
 	for _, c := range []struct {
 		figures bool

@@ -74,8 +74,8 @@ func (e *env) close() error {
 	return e.cleanUp()
 }
 
-// removals is how often the scratch folder is removed at most: a workload that is being interrupted
-// may yet make files.
+// removals is the maximum number of attempts to remove the scratch folder: an interrupted workload
+// may still create files.
 const removals = 5
 
 func (e *env) cleanUp() (err error) {
@@ -119,7 +119,7 @@ func (e *env) block(kind load.Kind) (*load.Block, error) {
 	return b, err
 }
 
-// timed returns a block of access log lines with a time in their marks.
+// timed returns a block of access log lines whose marks contain a time.
 func (e *env) timed() (*load.Block, error) {
 	if e.live != nil {
 		return e.live, nil
@@ -131,7 +131,7 @@ func (e *env) timed() (*load.Block, error) {
 	return b, err
 }
 
-// input makes a file of numbered lines, once for each kind and size.
+// input returns a file of numbered lines, which it creates once for each kind and size.
 func (e *env) input(kind load.Kind, size int64) (load.Input, error) {
 	name := fmt.Sprintf("%s-%d", kind, size)
 	if in, ok := e.inputs[name]; ok {

@@ -32,8 +32,8 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 	return e.limit(in, limit, to)
 }
 
-// warm writes as much as the input and removes it, so that the pages which a run is about to fill
-// are the machine's own: a hypervisor takes unused memory away, and getting it back costs up to
+// warm writes as many bytes as the input and removes them, so that the machine owns the memory
+// pages of the next run. A hypervisor takes unused memory away, and getting it back costs up to
 // three times as much as the copy.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")
@@ -41,7 +41,7 @@ func (e *env) warm(in load.Input) error {
 	return errors.Join(err, os.Remove(to))
 }
 
-// intoFile runs penstock into a fresh file and holds it against the input.
+// intoFile runs penstock with a new output file and compares the file with the input.
 func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// growing is one question of how cost grows.
+// growing is one measurement of the growth of cost with the input.
 type growing struct {
 	name, title, x, y string
 	steps             []int64
@@ -54,8 +54,8 @@ const (
 	manyBytes = 1e10    // for at least as many bytes, the free disk space is checked first
 )
 
-// Runs of less than steady CPU seconds vary much, because of their start alone. The median of more
-// runs is taken.
+// Runs of less than steady CPU seconds vary much because of their start. For them the median of
+// more runs is taken.
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3

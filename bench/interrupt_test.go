@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// After Ctrl-C while penstock runs, neither the scratch folder nor a process is left, and the
-// errors of the workload with a killed penstock are not reported.
+// TestInterrupted checks that Ctrl-C during a run leaves neither the scratch folder nor a process,
+// and that the errors of the interrupted workload are not reported.
 func TestInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// Invalid flags are reported before anything is measured.
+// TestWrongFlags checks that invalid flags are reported before the first measurement.
 func TestWrongFlags(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -51,7 +51,7 @@ func feedMain(args []string) error {
 const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
 
 // growing returns the source for growing files: tail if this penstock has it, otherwise spool_dir,
-// which reads appended data, too.
+// which also reads appended data.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
@@ -64,7 +64,7 @@ func (e *env) growing() (name, yaml string) {
 // time is that from the writer's start to the last new record.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
-// with makes the job and its receiver, and drives them.
+// with creates the job and its receiver and passes them to drive.
 func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input) (measure,
 	error)) (m measure, err error) {
 	block, err := e.timed()
@@ -151,8 +151,8 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	return m, nil
 }
 
-// arriveAll waits until the writer has ended and everything has arrived, and stops penstock. It
-// returns the measurements of penstock and the time at which all was written.
+// arriveAll waits until the writer has ended and all records have arrived, then stops penstock. It
+// returns the measurements of penstock and the time of the last write.
 func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()

@@ -68,7 +68,7 @@ func cores() string {
 	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"))
 }
 
-// valueOf reads the first "name: value" of a file of the kernel.
+// valueOf returns the first value of name in a kernel file with lines of the form "name: value".
 func valueOf(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

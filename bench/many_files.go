@@ -13,7 +13,7 @@ import (
 // smallFilesCount is the number of files of the workload files.
 var smallFilesCount = quickOrFull{50_000, 100_000}
 
-// smallFiles is the workload of many small files: opening and remembering a file costs more than
+// smallFiles is the workload of many small files. Opening and remembering a file costs more than
 // reading it.
 var smallFiles = []workload{{
 	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop",

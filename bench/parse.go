@@ -38,7 +38,7 @@ func parsing(format, sink string) string {
 		"    sink: " + sink + "\n"
 }
 
-// parsed runs penstock from lines to JSON in a file.
+// parsed runs penstock, which parses lines and writes JSON to a file.
 func (e *env) parsed(in load.Input, format string) (measure, error) {
 	j, err := e.job(in, parsing(format, intoJSON))
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *env) parsed(in load.Input, format string) (measure, error) {
 	return m, nil
 }
 
-// parsedAndPosted is the same with the JSON over HTTP.
+// parsedAndPosted is parsed with the JSON sent over HTTP.
 func parsedAndPosted(e *env, in load.Input) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		urls := rec.Endpoints(4)
@@ -75,7 +75,8 @@ func parsedAndPosted(e *env, in load.Input) (measure, error) {
 	})
 }
 
-// encodedByGo is encoding/json in one goroutine, over a part of the input: it takes its time.
+// encodedByGo measures encoding/json in one goroutine. It uses only a part of the input, because it
+// is slow.
 func encodedByGo(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, in.Bytes/8)
 	if err != nil {
@@ -86,7 +87,7 @@ func encodedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "encoding_json", to)
 }
 
-// matchedByGo is the regular expression alone, over a part of the input.
+// matchedByGo measures the regular expression alone, over a part of the input.
 func matchedByGo(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, in.Bytes/4)
 	if err != nil {
@@ -95,8 +96,8 @@ func matchedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is the number of lines compared with their expected values: all that differ in more
-// than their mark.
+// checkedLines is the number of lines that are compared with their expected values. Later lines
+// repeat them with other marks.
 const checkedLines = 20_000
 
 // changedAsAsked reports whether the output's lines are those of the input with the added member at

@@ -24,7 +24,7 @@ type measure struct {
 func (m measure) mbPerS() float64   { return float64(m.bytes) / 1e6 / m.Seconds }
 func (m measure) cpuPerGB() float64 { return m.CPU / (float64(m.bytes) / 1e9) }
 
-// of makes a measure of a run over an input.
+// of returns the measurements of a run over an input.
 func of(r proc.Run, in load.Input) measure {
 	return measure{Run: r, bytes: in.Bytes, records: in.Records, figures: map[string]float64{}}
 }
@@ -64,7 +64,7 @@ func (e *env) job(in load.Input, config string) (*job, error) {
 
 func (j *job) path(name string) string { return filepath.Join(j.dir, name) }
 
-// start starts penstock; once: it ends by itself.
+// start starts penstock. If once is true, penstock ends at the end of the input.
 func (j *job) start(once bool) (*proc.Process, error) {
 	args := []string{"run", "--json", j.config}
 	if once {

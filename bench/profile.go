@@ -201,7 +201,7 @@ func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds i
 	return errors.Join(err, stopErr)
 }
 
-// filesAhead is how many files may wait in the spool directory.
+// filesAhead is the maximum number of files that wait in the spool directory.
 const filesAhead = 2
 
 // feedUntil puts copies of the input into the spool directory, so that there is always work, until

@@ -55,8 +55,8 @@ else cat <&3 >/dev/null; fi
 exec sleep 60
 `
 
-// A rival given by its path is measured, by the received records, on each workload for which there
-// is a config.
+// TestRivalByPath checks that a rival given by its path is measured, by the received records, on
+// each workload for which it has a config.
 func TestRivalByPath(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -100,8 +100,8 @@ func TestRivalByPath(t *testing.T) {
 	}
 }
 
-// A rival that ends before its time, or that is not there, or of which nobody knows a config, is no
-// measurement.
+// TestRivalThatFails checks that there is no measurement of a rival that ends early, is missing, or
+// has no config.
 func TestRivalThatFails(t *testing.T) {
 	given := rivalFlags{"vector": script(t, "vector", "echo no such option; exit 3\n")}
 	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given,
@@ -131,7 +131,8 @@ func TestRivalThatFails(t *testing.T) {
 	}
 }
 
-// Each rival has a config for each workload that it supports, which names its input and its output.
+// TestConfigs checks that each rival has a config for each workload that it supports, and that the
+// config names input and output.
 func TestConfigs(t *testing.T) {
 	all := strings.Join(rival.Names(), " ")
 	for _, name := range strings.Fields(

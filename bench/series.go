@@ -26,11 +26,11 @@ type series struct {
 	failed map[string]error // rivals that could not do it, tried once
 }
 
-// rivalRounds is how many of the rounds the rivals take part in: they are slower, and their runs
+// rivalRounds is the number of rounds in which rivals take part. They are slower, and their runs
 // differ less.
 const rivalRounds = 3
 
-// warmFrom is how many rounds there have to be for one more before them that does not count.
+// warmFrom is the minimum number of rounds for which an additional warm-up round is run first.
 const warmFrom = 3
 
 func (s *series) run() error {
@@ -166,7 +166,7 @@ func (m measure) said() string {
 	return b.String()
 }
 
-// report makes a line of each contender, and prints it.
+// report returns and prints a line for each contender.
 func (s *series) report() (lines []result.Line) {
 	note := s.e.takeNotes()
 	for _, c := range s.contenders {

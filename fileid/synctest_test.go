@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// TestInABubble checks that identities do not depend on the clock, so they hold in the virtual time
-// of testing/synctest.
-func TestInABubble(t *testing.T) {
+// TestInSynctest checks that identities do not depend on the clock, so they hold in the virtual
+// time of testing/synctest.
+func TestInSynctest(t *testing.T) {
 	file := fileid.File{Dev: 1, Ino: 2, ModTime: 3, Size: 5, Head: []byte("first")}
 	outside := fileid.New(file, nil)
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ func (l *loop[T]) start(h *heldItem[T], c control.Command) {
 	ln := l.lanes.byNumber[c.Lane]
 	a := l.running.newAttempt()
 	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run,
-		Place: c.Place}
+		Index: c.Index}
 	if c.Expect != 0 {
 		a.Expect = l.events.start.Add(c.Expect)
 	}
@@ -68,8 +68,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.running.reuse(a)
 	switch e.Outcome {
 	case control.Delivered:
-		if e.Report.Place != "" && !h.done {
-			h.places = append(h.places, deliveredPlace{e.ID, e.Report.Place})
+		if e.Report.ResumeToken != "" && !h.done {
+			h.tokens = append(h.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
 		}
 		l.put(e)
 	case control.Throttled:
@@ -118,7 +118,7 @@ func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	l.replace(h, all, fatal, func(i int, piece *heldItem[T]) control.Outcome {
 		switch {
 		case i < len(s.Done):
-			piece.places = append(piece.places, deliveredPlace{e.ID, e.Report.Place})
+			piece.tokens = append(piece.tokens, deliveredToken{e.ID, e.Report.ResumeToken})
 			return control.Delivered
 		case i < len(s.Done)+len(s.Rest):
 			return control.Retryable
@@ -161,7 +161,7 @@ func (l *loop[T]) settle(c control.Command) {
 	s := Settlement{Attempts: int(c.Number), Withdrawn: c.Reason == control.Withdrawn}
 	s.DeadLettered = c.Lane < 0 && !s.Withdrawn
 	if c.Lane >= 0 && c.ID != 0 {
-		s.Place = h.place(c.ID)
+		s.ResumeToken = h.token(c.ID)
 		if ln := l.lanes.byNumber[c.Lane]; ln != nil {
 			s.Lane = ln.Name
 		}

@@ -59,10 +59,10 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, attempts must take effect in the order of Place, which counts from 0 within
+	// On Ordered lanes, attempts must take effect in the order of Index, which counts from 0 within
 	// a Run. Run only grows in a Sender. After a failed attempt, all later ones of its Run must
 	// fail, too. When all have returned, the next Run starts with the failed item.
-	Run, Place uint32
+	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue: the worker then counts as BUSY and the
 	// Sender tries another one. The context stays valid until Options.Abandon. Zero means never.
@@ -80,7 +80,7 @@ type Worker[T any] interface {
 	// Deliver returns when the receiver has stored the value. It must not use the value afterwards,
 	// not even in a goroutine of net/http: an implementation that posts the value waits until
 	// net/http has closed the request body. Up to Limits.InFlight goroutines call Deliver at once,
-	// in no particular order (on Ordered lanes, Place gives the order). ctx ends at Options.Abandon
+	// in no particular order (on Ordered lanes, Index gives the order). ctx ends at Options.Abandon
 	// and when the Sender stops; Deliver must then return soon.
 	//
 	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
@@ -116,7 +116,7 @@ type Producer[T any] interface {
 type Settlement struct {
 	Attempts     int    // started
 	Lane         string // that delivered the item; "" if DeadLettered
-	Place        string // Report.Place of the delivering attempt
+	ResumeToken  string // Report.ResumeToken of the delivering attempt
 	DeadLettered bool   // Options.DeadLetter has stored it
 	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Do
 	// not report its Bytes to Sender.Saved.

@@ -15,20 +15,20 @@ type heldItem[T any] struct {
 	done    bool             // settled, or replaced by pieces
 	refusal error            // the last
 	failure error            // the last
-	places  []deliveredPlace // of attempts that delivered it and reported a Place
+	tokens  []deliveredToken // of attempts that delivered it and reported a Place
 }
 
-// deliveredPlace is the Report.Place of an attempt. It is kept because on an Ordered lane the item
-// may settle later than the attempt returns.
-type deliveredPlace struct {
+// deliveredToken is the Report.ResumeToken of an attempt. It is kept because on an Ordered lane the
+// item may settle later than the attempt returns.
+type deliveredToken struct {
 	id    uint64
-	place string
+	token string
 }
 
-func (h *heldItem[T]) place(id uint64) string {
-	for i := range h.places {
-		if h.places[i].id == id {
-			return h.places[i].place
+func (h *heldItem[T]) token(id uint64) string {
+	for i := range h.tokens {
+		if h.tokens[i].id == id {
+			return h.tokens[i].token
 		}
 	}
 	return ""
@@ -59,8 +59,8 @@ func (s *store[T]) add(it Item[T]) (*heldItem[T], error) {
 		h = new(heldItem[T])
 	}
 	s.last++
-	keys, places := h.keys[:0], h.places[:0]
-	*h = heldItem[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys), places: places}
+	keys, tokens := h.keys[:0], h.tokens[:0]
+	*h = heldItem[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys), tokens: tokens}
 	s.bySeq[h.seq] = h
 	s.open++
 	var err error
@@ -87,10 +87,10 @@ func (s *store[T]) finish(h *heldItem[T]) {
 func (s *store[T]) drop(h *heldItem[T]) {
 	delete(s.bySeq, h.seq)
 	s.keys.release(h.keys)
-	clear(h.places)
+	clear(h.tokens)
 	if len(s.free) < maxFreeItems {
-		keys, places := h.keys, h.places
-		*h = heldItem[T]{keys: keys, places: places} // release the item's references
+		keys, tokens := h.keys, h.tokens
+		*h = heldItem[T]{keys: keys, tokens: tokens} // release the item's references
 		s.free = append(s.free, h)
 	}
 }

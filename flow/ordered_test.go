@@ -15,7 +15,7 @@ import (
 )
 
 // appender is the worker of an Ordered lane: its Deliver calls run concurrently and take effect in
-// the order of Place. After a failed attempt, the rest of its Run fails. appender checks the rules
+// the order of Index. After a failed attempt, the rest of its Run fails. appender checks the rules
 // on which a file sink relies.
 type appender struct {
 	t     *testing.T
@@ -61,15 +61,15 @@ func (s *appender) Deliver(ctx context.Context, a Attempt[int]) (Report, error) 
 		s.inside--
 		s.turn.Broadcast()
 	}()
-	for a.Place != s.place {
+	for a.Index != s.place {
 		s.turn.Wait()
 	}
 	s.place++
 	if s.broken = s.broken || err != nil || s.fails(a); s.broken {
-		return Report{}, fmt.Errorf("place %d of run %d is refused", a.Place, a.Run)
+		return Report{}, fmt.Errorf("place %d of run %d is refused", a.Index, a.Run)
 	}
 	s.log = append(s.log, a.Value)
-	return Report{Place: strconv.Itoa(len(s.log))}, nil
+	return Report{ResumeToken: strconv.Itoa(len(s.log))}, nil
 }
 
 // inOrder checks that got has n values, and that the values of each of the keys are in sequence.
@@ -105,7 +105,7 @@ func TestOrderedLane(t *testing.T) {
 					Timeout: 50 * time.Millisecond},
 				Settled: func(it Item[int], s Settlement) {
 					settled = append(settled, it.Value)
-					if s.Place != strconv.Itoa(len(settled)) || s.Lane != "file" {
+					if s.ResumeToken != strconv.Itoa(len(settled)) || s.Lane != "file" {
 						t.Errorf("%d settled as %+v; the file stood at %d after it", it.Value, s,
 							len(settled))
 					}

@@ -63,7 +63,7 @@ func TestSplit(t *testing.T) {
 			if a.Value != "abcd" {
 				return Report{}, nil
 			}
-			return Report{Place: "9"},
+			return Report{ResumeToken: "9"},
 				&Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"),
 					Err: errRefused}
 		})

@@ -60,10 +60,10 @@ type Assignments interface {
 	// owner may deliver its batch a second time, unless the sink has a ledger. Revoke ignores
 	// partitions that are not assigned.
 	Revoke(ctx context.Context, partitionIDs []string)
-	// Lose ends assignments of partitions that the broker has given, or may have given, to another
+	// Lost ends assignments of partitions that the broker has given, or may have given, to another
 	// process. It commits nothing, and cancels running deliveries, including those that an earlier
 	// Revoke left running. It does not block.
-	Lose(partitionIDs []string)
+	Lost(partitionIDs []string)
 }
 
 // RevokeTimeout bounds the wait of a revocation for deliveries in progress. If the broker waits

@@ -23,8 +23,8 @@ type Reread struct {
 // AuditedSink is a [Sink] that can count its contents while a route runs, without changing its
 // data.
 type AuditedSink interface {
-	// Audit connects to the receiver. It is called instead of Open. Only Pipeline, Route and Place
-	// of o are set.
+	// Audit connects to the receiver. It is called instead of Open. Only Pipeline, Route and
+	// ResumeToken of o are set.
 	Audit(ctx context.Context, o SinkOptions) (Audit, error)
 }
 

@@ -167,8 +167,8 @@ func (b *Batch) Drop(i int) {
 	b.changed = true
 }
 
-// Bury dead-letters record i. The dead letter is durable before its span may settle.
-func (b *Batch) Bury(i int, reason error) {
+// DeadLetter dead-letters record i. The dead letter is durable before its span may settle.
+func (b *Batch) DeadLetter(i int, reason error) {
 	b.Records[i].State = Dead
 	b.changed = true
 	if b.reasons == nil {

@@ -102,7 +102,7 @@ func TestCutSharesOriginsAndReasons(t *testing.T) {
 	b.Expand([]int{0, 1, 0, 0})
 	b.Records[2].Off, b.Records[2].Len = b.Records[1].Off, b.Records[1].Len
 	refusal := errors.New("too blue")
-	b.Bury(4, refusal)
+	b.DeadLetter(4, refusal)
 	if got := string(b.AppendRecordID(nil, 2)); got != "f0@4.1" {
 		t.Errorf("the added record's id is %q, want f0@4.1", got)
 	}
@@ -207,7 +207,7 @@ func FuzzPieces(f *testing.F) {
 			case 0:
 				b.Drop(i)
 			case 1:
-				b.Bury(i, errors.New(fmt.Sprint(i)))
+				b.DeadLetter(i, errors.New(fmt.Sprint(i)))
 			}
 		}
 		want := texts(b)
@@ -318,7 +318,7 @@ func TestExpand(t *testing.T) {
 	for n := range 3 {
 		b.Records = append(b.Records, stream.Record{Origin: stream.Position{Num: int64(n + 1)}})
 	}
-	b.Bury(2, errors.New("bad"))
+	b.DeadLetter(2, errors.New("bad"))
 	b.Expand([]int{1, 0, 0})
 	if index := b.Expand([]int{2, 1, 0, 3}); !slices.Equal(index, []int{0, 3, 5, 6}) {
 		t.Errorf("indexes: %v", index)

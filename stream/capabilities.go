@@ -59,13 +59,14 @@ const (
 
 // AppendSink is a [Sink] with one ordered lane that appends, as to a file.
 type AppendSink interface {
-	// StartPlace returns, after Open, the place at which the lane starts, such as the size of an
-	// existing file. If it differs from SinkOptions.Place, it is saved in the checkpoint before the
-	// first Deliver: after a kill, delivered data must not be mistaken for data that existed
-	// before.
-	StartPlace() string
+	// StartToken returns, after Open, the resume token of the position at which the lane starts,
+	// such as the size of an existing file. If it differs from SinkOptions.ResumeToken, it is saved
+	// in the checkpoint before the first Deliver: after a kill, delivered data must not be mistaken
+	// for data that existed before.
+	StartToken() string
 	// Sync makes all delivered data durable (`fsync: interval`), including data of earlier
-	// instances up to SinkOptions.Place. It is called before a partition is finished and at drain.
+	// instances up to SinkOptions.ResumeToken. It is called before a partition is finished and at
+	// drain.
 	Sync(ctx context.Context) error
 }
 
@@ -127,10 +128,10 @@ type Finisher interface {
 
 // Estimator is a [Reader] that knows the amount of remaining data, for progress and remaining time.
 type Estimator interface {
-	// Left returns the number of available bytes that were not read yet. It is called a few times
-	// per second, also while the route does not read. It is safe for concurrent use with all
+	// Remaining returns the number of available bytes that were not read yet. It is called a few
+	// times per second, also while the route does not read. It is safe for concurrent use with all
 	// methods, and must not wait for a running Read.
-	Left() int64
+	Remaining() int64
 }
 
 // InputReader is a [Reader] that can detect changes of its input while it is not reading. A route
@@ -141,22 +142,22 @@ type InputReader interface {
 	Input() (uint64, error)
 }
 
-// MaxNote is the maximum length of a [Mark]'s Note in bytes.
-const MaxNote = 256
+// MaxMetadata is the maximum length of a [Mark]'s Metadata in bytes.
+const MaxMetadata = 256
 
 // PartitionTracker is a [Reader] that recognizes its partitions after a restart and knows which are
 // deleted, so that the state grows with the existing partitions only. Its methods are called by the
 // checkpoint's goroutine, concurrently with Read, and must not wait.
 type PartitionTracker interface {
-	// Note returns metadata to save with m, whose Part and Watermark are set: printable text of at
-	// most MaxNote bytes, such as a hash of the bytes before the watermark, or "". It is called
-	// before m is written. It is also called between two Reads, before a batch of a partition
-	// without a mark goes to a [TransactionalSink].
-	Note(m Mark) string
-	// Forget returns the ids of deleted partitions: none of their data will be handed out again,
+	// Metadata returns metadata to save with m, whose Part and Watermark are set: printable text of
+	// at most MaxMetadata bytes, such as a hash of the bytes before the watermark, or "". It is
+	// called before m is written. It is also called between two Reads, before a batch of a
+	// partition without a mark goes to a [TransactionalSink].
+	Metadata(m Mark) string
+	// Deleted returns the ids of deleted partitions: none of their data will be handed out again,
 	// and later data under their names has other ids. Their marks are deleted when everything read
 	// of them is settled. Each id is returned once.
-	Forget() []string
+	Deleted() []string
 }
 
 // SharedSource is an optional interface of a [Source]: its partitions and positions mean the same

@@ -14,10 +14,10 @@ var ErrTakenOver = errors.New("another process has taken over the ledger")
 // batches stay delivered. If it is returned while the route is still opening, it counts as a
 // failure and the route restarts with backoff.
 type ReopenError struct {
-	// Place is the SinkOptions.Place of the new sink. It replaces the checkpoint's place until a
-	// sink has opened there.
-	Place string
-	Err   error // the reason
+	// ResumeToken is the SinkOptions.ResumeToken of the new sink. It replaces the checkpoint's
+	// token until a sink has opened there.
+	ResumeToken string
+	Err         error // the reason
 }
 
 // Error returns the reason.

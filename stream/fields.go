@@ -88,6 +88,6 @@ func (b *Batch) Refuse(i int, onError string, reason error) {
 	case "drop":
 		b.Drop(i)
 	default:
-		b.Bury(i, reason)
+		b.DeadLetter(i, reason)
 	}
 }

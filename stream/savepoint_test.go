@@ -37,7 +37,7 @@ func TestSavepointCopy(t *testing.T) {
 		b.Expand(extra)
 		b.AppendData([]byte("written"))
 		b.Drop(2)
-		b.Bury(0, errors.New("why"))
+		b.DeadLetter(0, errors.New("why"))
 		b.Payload = append(b.Payload, "payload"...)
 		for i := range b.Fields {
 			b.Fields[i].Off++

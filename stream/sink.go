@@ -30,9 +30,10 @@ func Piece(b *Batch) flow.Item[*Batch] {
 // batch.
 type Processor interface {
 	// Process changes b in place: it sets fields, drops records ([Batch.Drop]), dead-letters them
-	// ([Batch.Bury]) or adds some ([Batch.Expand]). A problem with one record becomes that record's
-	// state; an error ends the route, which restarts after a wait. After a panic the unchanged
-	// batch goes to a new instance; a record that alone has caused three panics is dead-lettered.
+	// ([Batch.DeadLetter]) or adds some ([Batch.Expand]). A problem with one record becomes that
+	// record's state; an error ends the route, which restarts after a wait. After a panic the
+	// unchanged batch goes to a new instance; a record that alone has caused three panics is
+	// dead-lettered.
 	Process(ctx context.Context, b *Batch) error
 }
 
@@ -49,9 +50,9 @@ type Sink interface {
 // SinkOptions are the parameters of Sink.Open.
 type SinkOptions struct {
 	Pipeline, Route string
-	// Place is the last place that an ordered lane reported (Report.Place) in the checkpoint from
-	// which this run resumes, or "" the first time. A file sink truncates to it.
-	Place string
+	// ResumeToken is the last token that an ordered lane reported (Report.ResumeToken) in the
+	// checkpoint from which this run resumes, or "" the first time. A file sink truncates to it.
+	ResumeToken string
 	// Lanes sets the whole list of workers. The sink calls it again when the list changes because
 	// of DNS, restarts or remote nodes. Workers are identified by name: existing names are kept,
 	// new ones added, missing ones drained. It is safe for concurrent use.

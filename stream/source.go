@@ -18,7 +18,7 @@ type Mark struct {
 	// settled
 	Finished bool
 	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
-	Note string
+	Metadata string
 	// some of the data waits for a retry and is stored elsewhere: the partition is not finished
 	Waiting bool
 

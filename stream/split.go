@@ -17,9 +17,9 @@ func (b *Batch) Split() {
 	}
 }
 
-// appendLines appends the lines of span s, whose bytes begin at off, and returns their end. A line's
-// position is the source offset after it. The position of the last line is the span's end, because
-// the reader may have added its line end.
+// appendLines appends the lines of span s, whose bytes begin at off, and returns their end. A
+// line's position is the source offset after it. The position of the last line is the span's end,
+// because the reader may have added its line end.
 func appendLines(b *Batch, s, off uint32) uint32 {
 	span := &b.Spans[s]
 	end := off + uint32(span.Bytes)

@@ -18,8 +18,8 @@ import (
 
 var errFailed = errors.New("failed")
 
-// Every library is called in its fastest form that can be used again and again, each in a loop of
-// its own, so that nothing but the call is timed. The operation of a success does nothing.
+// Every library is called in its fastest reusable form, in a loop of its own, so that only the call
+// is timed. An operation that succeeds does nothing.
 
 // parent is the caller's context: one that never ends, or one that can be cancelled, as programs
 // mostly have.
@@ -130,9 +130,9 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 	}
 }
 
-// ofSethvargo makes its backoff for each call if fresh is set, as a program has to: the waits and
-// the limit of retries are used up by the calls. Without, there is no limit and no wait at all,
-// which shows what its Do costs alone.
+// ofSethvargo creates the backoff for each call if fresh is true, as a program must, because calls
+// use up its waits and its limit of retries. If fresh is false, there is no limit and no wait,
+// which shows the cost of its Do alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

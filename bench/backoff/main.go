@@ -4,8 +4,8 @@
 // The rounds are interleaved: each runs every library once and begins with another one, so that a
 // busy machine slows all alike. For each run it writes a line of Go's benchmark format, which
 // benchstat reads. It prints the time of our library as a share of the fastest other one, by the
-// best round of each, because other processes only ever slow a round down. The medians stand
-// beside. It is a module of its own, so that no other module requires the other libraries.
+// best round of each, because other processes can only slow a round down. It also prints the
+// medians. It is a module of its own, so that no other module requires the other libraries.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-// question is one measurement, with the libraries that are measured.
+// question is one measurement, with the measured libraries.
 type question struct {
 	name, about string
 	target      float64 // of the fastest rival, at most
@@ -29,7 +29,7 @@ type question struct {
 	answers     []answer
 }
 
-// answer is how one library does it. The first of a question is ours.
+// answer is the implementation with one library. The first answer of a question is ours.
 type answer struct {
 	lib   string
 	bench func(*testing.B)
@@ -97,8 +97,8 @@ func run(rounds int, length, out, only string, check bool) (err error) {
 	return nil
 }
 
-// measure runs the rounds of q and prints their figures. It reports whether ours held the target,
-// and a summary line.
+// measure runs the rounds of q and prints their figures. It reports whether our library met the
+// target, and returns a summary line.
 func (q question) measure(lines io.Writer, rounds int) (held bool, summary string) {
 	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
 	for round := range rounds {

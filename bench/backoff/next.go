@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// The settings of all: 100 ms, growing to 10 s, jittered as the library does it. A sequence is
-// reset after steps waits, because otherwise most waits would be at the cap. A sequence of
-// sethvargo cannot be reset without allocating, so it continues: at the cap it is fastest.
+// All libraries wait 100 ms, growing to 10 s, with the jitter of the library. A sequence is reset
+// after steps waits, because otherwise most waits would be at the cap. A sequence of sethvargo
+// cannot be reset without allocating, so it continues: at the cap it is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

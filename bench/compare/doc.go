@@ -1,6 +1,6 @@
 // Package compare holds programs written with Penstock's libraries beside the same programs written
-// with others, for docs/coming-from-go.md. It is a separate module, so that the others enter no
-// other.
+// with others, for docs/coming-from-go.md. It is a separate module, so that no other module
+// requires the other libraries.
 //
 // The declarations of a program begin with ours or theirs and the program's name. TestLines
 // compares their lines.

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the programs into the page")
 
-// program matches the section of a program in the page: a marker, and the text that TestDocument
-// wrote after it.
+// program matches the section of one program in the page: a marker, followed by the text that
+// TestDocument writes.
 var program = regexp.MustCompile("(?s)<!-- program (\\w+) -->\n(?:```diff\n.*?```\n)?")
 
 // TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled
@@ -95,7 +95,7 @@ func text(t *testing.T, files *token.FileSet, d ast.Decl) string {
 	return b.String()
 }
 
-// prefixed returns the lines of text that are not blank, each behind a sign.
+// prefixed returns the non-blank lines of text, each with sign as its prefix.
 func prefixed(sign, text string) string {
 	var b strings.Builder
 	for l := range strings.Lines(text) {

@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 )
 
-// mostLines is how many of our lines stand for one of theirs, at most.
+// mostLines is the maximum ratio of our lines to theirs.
 const mostLines = 1.2
 
 // TestLines prints the lines of each program, without imports, blank lines and comments.

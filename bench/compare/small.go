@@ -69,7 +69,7 @@ func theirsBreaker() (func(context.Context) (user, error), error) {
 	}, nil
 }
 
-// oursRate returns a function that loads a user, 100 a minute.
+// oursRate returns a function that loads a user, at most 100 times per minute.
 func oursRate() (func(context.Context) (user, error), error) {
 	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
 	return func(ctx context.Context) (user, error) {

@@ -26,7 +26,7 @@ type line struct {
 	text   []byte
 }
 
-// lines reads the lines of a file behind a number.
+// lines reads the lines of a file after the given line number.
 func lines(r io.Reader, behind int64) func(context.Context) (line, error) {
 	scanner, n := bufio.NewScanner(r), int64(0)
 	return func(context.Context) (line, error) {
@@ -48,8 +48,8 @@ func post(ctx context.Context, url string, body []byte) (*http.Response, error) 
 	return http.DefaultClient.Do(req)
 }
 
-// oursWorkers posts the lines of a file to five servers, each at its own pace, and resumes where it
-// was.
+// oursWorkers posts the lines of a file to five servers, each at its own pace. After a restart it
+// resumes at the saved position.
 func oursWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	saved, err := checkpoint.Open("progress")
 	if err != nil {

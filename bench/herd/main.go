@@ -1,9 +1,9 @@
-// Command herd lets 10,000 supervised children crash at one moment and counts how they come back:
-// under penstock's Supervisor and, in the same run, under suture v4, both with their defaults.
+// Command herd crashes 10,000 supervised children at one moment and counts their restarts, under
+// penstock's Supervisor and under suture v4, both with their defaults.
 //
 //	make bench-herd
 //
-// Counted are the restarts in each 100 ms from the crash until the last child runs again. The last
+// It counts the restarts in each 100 ms from the crash until the last child runs again. The last
 // line is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}; the exit code is 1 when
 // penstock's is above 3 or a child was not back within 30 s.
 package main

@@ -132,7 +132,7 @@ func (s *server) serve(measured bool) {
 	time.Sleep(network / 2)
 }
 
-// serviceTime draws how long a call takes that begins to be served then.
+// serviceTime draws the service time of a call whose service begins at the given time.
 type serviceTime func(since time.Duration, random *rand.Rand) time.Duration
 
 // result holds the figures of one library at one server.
@@ -141,7 +141,7 @@ type result struct {
 	p99              time.Duration
 }
 
-// run lets the callers of all clients call a server until the time is over.
+// run makes the callers of all clients call a server for the given time.
 func run(t *testing.T, l library, clients int, seed uint64, delay serviceTime) (r result) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -204,7 +204,7 @@ func exponential(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(random.ExpFloat64() * float64(service))
 }
 
-// slowing takes four times as long in every second half minute.
+// slowing has a service time that is four times as long in every second half minute.
 func slowing(since time.Duration, random *rand.Rand) time.Duration {
 	d := exponential(since, random)
 	if since/(30*time.Second)%2 == 1 {

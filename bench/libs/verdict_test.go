@@ -23,8 +23,7 @@ func verdict(t *testing.T, held bool, format string, args ...any) {
 	}
 }
 
-// TestMain prints the summary behind everything else, and appends it to the file named by
-// PENSTOCK_SUMMARY.
+// TestMain prints the summary at the end, and appends it to the file named by PENSTOCK_SUMMARY.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var text string

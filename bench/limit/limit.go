@@ -70,7 +70,7 @@ func count(path string) error {
 	}
 }
 
-// lines splits a file into lines and touches each.
+// lines splits a file into lines and reads the first and last byte of each.
 func lines(path string) error {
 	sum := 0
 	err := eachLine(path, func(line []byte) error {
@@ -83,7 +83,7 @@ func lines(path string) error {
 	return err
 }
 
-// eachLine gives the lines of a file without their ends.
+// eachLine passes each line of a file, without its line end, to do.
 func eachLine(path string, do func(line []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {

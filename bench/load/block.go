@@ -116,7 +116,7 @@ func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	return b.text[begin:b.ends[to-1]]
 }
 
-// put writes n with as many digits as fit.
+// put writes n with leading zeros, in as many digits as room holds.
 func put(room []byte, n uint64) {
 	for i := len(room) - 1; i >= 0; i-- {
 		room[i] = byte('0' + n%10)

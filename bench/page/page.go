@@ -248,7 +248,7 @@ func find(entries []result.Entry, workload, program string) int {
 	})
 }
 
-// run is the number of a run on the page.
+// run returns the number of a run on the page.
 func (v *view) run(r result.Run) int {
 	for i, have := range v.Runs {
 		if same(have, r) {
@@ -259,8 +259,8 @@ func (v *view) run(r result.Run) int {
 	return len(v.Runs)
 }
 
-// compare makes the table of all programs: of each its share of the limit, measured here or else
-// elsewhere.
+// compare fills the table of all programs. A cell has the program's share of the limit, as measured
+// here or, if it was not, on other machines.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {
@@ -323,7 +323,7 @@ func share(entries []result.Entry, workload, program string) string {
 	return ""
 }
 
-// cell is text within a table, of which a bar would end the cell.
+// cell escapes text for a table cell, which a vertical bar would end.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func same(a, b result.Run) bool {
@@ -342,7 +342,7 @@ func versions(r result.Run) string {
 	return strings.Join(all, "; ")
 }
 
-// figureNames are the figures that the page tells, and how.
+// figureNames are the figures on the page, with their formats.
 var figureNames = []struct{ name, format string }{
 	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"},
 	{"redelivered", "%.0f batches sent again"},

@@ -14,7 +14,7 @@ type Stack struct {
 	Value     float64
 }
 
-// node is a function as it was called from those above it.
+// node is a function in the context of its callers.
 type node struct {
 	name  string
 	value float64

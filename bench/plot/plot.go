@@ -218,7 +218,8 @@ func newDecades(points [][2]float64, axis int) decades {
 
 func (d decades) place(v float64) float64 { return (math.Log10(v) - d.low) / (d.high - d.low) }
 
-// ticks are at every power of ten; of an axis of one or two, at 2 and 5 between them, too.
+// ticks returns a tick at every power of ten. An axis of one or two decades also has ticks at 2 and
+// 5 times each power.
 func (d decades) ticks() (all []float64) {
 	if d.high-d.low <= 2 {
 		for e := d.low; e < d.high; e++ {

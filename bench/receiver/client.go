@@ -69,8 +69,8 @@ func (r *Receiver) Stats() (s Stats, err error) {
 // pollEvery is the interval at which Await polls.
 const pollEvery = 50 * time.Millisecond
 
-// Await waits until the receiver has n different records, at most for patience after the last new
-// one, or until gone is closed. It returns the receiver's counts.
+// Await waits until the receiver has n different records, no new record has arrived for patience,
+// or gone is closed. It returns the receiver's counts.
 func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -135,10 +135,10 @@ func places(n int) chan time.Time {
 	return free
 }
 
-// serve takes as long as a request takes, in one of the slots. The request is processed even if
-// the client has disconnected. A request that waits for a slot begins at the scheduled end of the
-// previous one, not when the sleep returned: each sleep is about a millisecond late, which would
-// reduce the rate by some hundredths.
+// serve waits for the service time of a request in one of the slots. The request is processed even
+// if the client has disconnected. A request that waits for a slot begins at the scheduled end of
+// the previous one, not when the sleep returned: each sleep is about a millisecond late, which
+// would reduce the rate by some hundredths.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -155,8 +155,9 @@ func (s *server) serve() {
 	}
 }
 
-// healthy answers for a failing phase: with 503, or in every second one with nothing until the
-// phase ends.
+// healthy reports whether the server is in a healthy phase. In a failing phase it handles the
+// request itself: with a 503 or, in every second failing phase, with a broken connection at the end
+// of the phase.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

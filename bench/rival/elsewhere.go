@@ -10,8 +10,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere are the shares by workload, the quickest setting of each program under which it loses
-// nothing when it is killed, where there is one.
+// Elsewhere holds the shares by workload. Each is for the fastest setting with which the program
+// loses nothing in a kill, if it has one.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},

@@ -92,7 +92,7 @@ func Names() (all []string) {
 	return all
 }
 
-// Configs are the files of a job for the program of that name.
+// Configs returns the config files of a job for the named program.
 func Configs(name string, j Job) map[string]string {
 	for _, p := range programs {
 		if p.Name == name {
@@ -102,10 +102,10 @@ func Configs(name string, j Job) map[string]string {
 	return nil
 }
 
-// Does reports whether there is a config of the program for a workload.
+// Does reports whether the program has a config for a workload.
 func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
 
-// PartOf returns the divisor of a workload's input for the program: it gets one of that many bytes.
+// PartOf returns n if the program gets an n-th of the bytes of a workload's input.
 func (p Program) PartOf(workload string) int64 {
 	if part := p.parts[workload]; part > 0 {
 		return part
@@ -125,7 +125,7 @@ func (p Program) Version() string {
 }
 
 // Run starts the program, waits until done reports true, and ends it. The measured time ends with
-// done. Run gives up if progress, a number that grows, has not changed for patience.
+// done. Run gives up if the result of progress has not changed for patience.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {

@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 			[]string{"missing      rows/main", "@126\n"}},
 		{"table dropped", sql("rows.db", "DROP TABLE t"),
 			"rows/main", exitUnfinished,
-			[]string{"does not exist, and 99 records must be in it"}},
+			[]string{"does not exist, but 99 records must be in it"}},
 		{"ledger behind", sql("rows.db", "UPDATE penstock_marks SET num = 95"),
 			"rows/main", exitUnfinished,
 			[]string{"unknown      rows/main", "after 95 up to ", "undelivered  rows/main",

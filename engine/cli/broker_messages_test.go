@@ -102,10 +102,10 @@ func TestBrokerMessages(t *testing.T) {
 		{run, fmt.Sprintf("state: {nats: {url: %q, bucket: ttl, replicas: 1}}", nats),
 			stream(nats, "stream: ORDERS"), "drop",
 			`bucket "ttl": bucket has a TTL of 1h0m0s, after which progress is lost: use a bucket ` +
-				`without one`},
+				`without a TTL`},
 		{run, fmt.Sprintf("state: {nats: {url: %q, bucket: large, replicas: 3}}", nats),
 			stream(nats, "stream: ORDERS"), "drop",
-			"it cannot be created with replicas: 3: start as many servers as a cluster, or write " +
+			"it cannot be created with replicas: 3: start that many servers as a cluster, or set " +
 				"replicas: 1"},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

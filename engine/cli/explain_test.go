@@ -136,7 +136,7 @@ func TestExplainTrace(t *testing.T) {
 	p := newProgram(newFake(), nil)
 	all := p.try(t, "explain", record)
 	for _, part := range []string{"where the trace ends", "worker",
-		"the limit of the route: the workers: 2 of 2 have as many"} {
+		"the limit of the route: the workers: the windows of 2 of 2"} {
 		if all.code != exitOK || !strings.Contains(all.out, part) {
 			t.Errorf("explain: exit code %d, no %q in\n%s%s", all.code, part, all.out, all.stderr)
 		}
@@ -251,7 +251,7 @@ func TestExplainProcess(t *testing.T) {
 		{[]string{"--worker", "b:1"}, "the route's latest failure: worker b: 500"},
 		{[]string{"--worker", "a:1", "--json"}, `"window_algorithm":"queue"`},
 		{[]string{"--json"},
-			`"held_by":"the workers: 1 of 2 have as many batches in flight as they can bear, and 1 is paused"`},
+			`"held_by":"the workers: the windows of 1 of 2 are full, and 1 is paused"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

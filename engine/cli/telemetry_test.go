@@ -65,7 +65,7 @@ pipelines: {p: {source: {tail: {include: [./logs/*]}}, sink: {file: {path: out.l
 	configure(1)
 	writeFile(t, "logs/c.log", "five\n")
 	ran := realProgram().try(t, "run", "--once", "penstock.yaml")
-	if ran.code != exitOK || strings.Count(ran.stderr, "telemetry not pushed") != 1 {
+	if ran.code != exitOK || strings.Count(ran.stderr, "telemetry push failed") != 1 {
 		t.Errorf("without a receiver: %+v", ran)
 	}
 }

@@ -68,7 +68,7 @@ type File struct {
 // Create creates path with the suffix ".part".
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("manifest %s is a folder; name a file", path)
+		return nil, fmt.Errorf("manifest %s is a directory; give a file", path)
 	}
 	f, err := os.OpenFile(path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

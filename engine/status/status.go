@@ -225,7 +225,8 @@ const (
 func (s *Status) Judge() {
 	s.Why = []string{}
 	if s.Free >= 0 && s.Free < LeastFree {
-		s.Why = append(s.Why, fmt.Sprintf("disk: %d bytes are free where the state lies", s.Free))
+		s.Why = append(s.Why, fmt.Sprintf("disk: %d bytes are free on the file system of the "+
+			"state directory", s.Free))
 	}
 	if s.Cluster != nil {
 		s.Why = append(s.Why, s.Cluster.problems()...)
@@ -243,8 +244,8 @@ func (c *Cluster) problems() (out []string) {
 	for _, l := range c.Leases {
 		silent := time.Duration(l.Silent * float64(time.Second))
 		if silent >= SilentAfter || l.Silent < 0 {
-			why := fmt.Sprintf("cluster: the bucket %q does not answer; "+
-				"shared pipelines do not run here", c.Bucket)
+			why := fmt.Sprintf("cluster: the bucket %q does not respond; shared pipelines do "+
+				"not run here", c.Bucket)
 			if l.Failure != "" {
 				why += ": " + l.Failure
 			}
@@ -260,7 +261,7 @@ func problems(r *Route) (out []string) {
 	case "stopped":
 		return []string{name + ": stopped: " + r.Error}
 	case "restarting":
-		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name,
+		return []string{fmt.Sprintf("%s: has failed and restarts in %v: %s", name,
 			seconds(r.Again), r.Error)}
 	case "draining":
 		return []string{name + ": draining"}

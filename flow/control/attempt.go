@@ -52,7 +52,7 @@ type attempt struct {
 	answered   bool // it is concluded when all earlier attempts of its run have been
 	outcome    Outcome
 	after      time.Duration
-	run, place uint32
+	run, index uint32
 	next       *attempt // in the lane's run
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
@@ -154,7 +154,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	c := Command{Kind: Start, Reason: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		t.addToRun(l, a)
-		c.Run, c.Place = a.run, a.place
+		c.Run, c.Index = a.run, a.index
 	}
 	t.lanes.timer.dirty = l.gates.started(t.now, a) || t.lanes.timer.dirty
 	if t.lanes.shared.shut(t.now, forItem) {

@@ -100,7 +100,7 @@ const (
 // Limits bound a lane in addition to its window.
 type Limits struct {
 	InFlight int  // hard limit of attempts in flight; 0: only the window limits them
-	Ordered  bool // attempts take effect and settle in the order of Attempt.Place within a Run
+	Ordered  bool // attempts take effect and settle in the order of Attempt.Index within a Run
 	// Standby above 0 means that the lane takes items only while the breakers of all lanes with a
 	// lower number are open. It does not work with a dispatch policy that assigns items to lanes,
 	// as hash does.
@@ -125,9 +125,9 @@ type Report struct {
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool
-	// Place is the position of an Ordered lane's receiver after this item (file and length). It is
+	// ResumeToken is the position of an Ordered lane's receiver after this item (file and length). It is
 	// saved in the same checkpoint entry as the item's settle.
-	Place string
+	ResumeToken string
 }
 
 // CommandKind is the kind of a [Command].
@@ -135,7 +135,7 @@ type CommandKind uint8
 
 // The commands.
 const (
-	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
+	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Index, Expect
 	Cancel                        // end the context of attempt ID, which must still be answered
 	// item Seq is settled after Number attempts, delivered by attempt ID at Lane; Lane -1: not
 	// delivered
@@ -173,7 +173,7 @@ type Command struct {
 	Number  uint32
 	Count   uint32 // Bisect, DeadLetter: see Reason
 	Run     uint32 // Ordered lanes
-	Place   uint32 // Ordered lanes: counts from 0 within Run, without gaps
+	Index   uint32 // Ordered lanes: counts from 0 within Run, without gaps
 	// Expect counts from the sender's start. Start: the time from which the attempt is overdue; 0:
 	// never. Wait and Defer: the time at which the next attempt is due.
 	Expect  time.Duration

@@ -47,8 +47,8 @@ type lane struct {
 
 // orderedRun is the run of an Ordered lane.
 type orderedRun struct {
-	num, place uint32   // of the next attempt
-	oldest     *attempt // first of the attempts not yet concluded, in the order of their places
+	num, index uint32   // of the next attempt
+	oldest     *attempt // first of the attempts not yet concluded, in the order of their indexes
 	newest     *attempt
 	// an attempt of the run was not delivered: none starts until all have returned
 	broken bool

@@ -256,7 +256,7 @@ func TestRejectedIsCutThenBuried(t *testing.T) {
 	w.answer(w.only(3), control.Rejected, 0)
 	w.reply(0, 0) // cannot be cut
 	if k := w.kinds(); len(k) != 1 || k[0] != control.DeadLetter {
-		t.Fatalf("got %+v, want Bury", w.out)
+		t.Fatalf("got %+v, want DeadLetter", w.out)
 	}
 	w.reply(0, 0)
 	if c := w.out[0]; c.Kind != control.Settle || c.Lane != -1 || c.Number != 1 {

@@ -241,14 +241,14 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 	}
 	x := &modelTry{id: c.ID, item: it, lane: c.Lane, expect: c.Expect, ordered: l.limits.Ordered,
-		run: c.Run, place: c.Place}
+		run: c.Run, place: c.Index}
 	if x.ordered {
 		if l.out == 0 && c.Run != l.run {
 			l.run, l.next, l.failed = c.Run, 0, false
 		}
-		if c.Run != l.run || c.Place != l.next || l.failed {
+		if c.Run != l.run || c.Index != l.next || l.failed {
 			w.fail("lane %d: run %d place %d, want run %d place %d (failed: %v)", c.Lane, c.Run,
-				c.Place, l.run, l.next, l.failed)
+				c.Index, l.run, l.next, l.failed)
 		}
 		l.next++
 	}

@@ -2,18 +2,18 @@
 
 package control
 
-// maxPlace is the place from which a run of an Ordered lane ends as soon as none of its attempts is
-// running, because a place has 32 bits.
-const maxPlace = 1 << 31
+// maxIndex is the index from which a run of an Ordered lane ends as soon as none of its attempts is
+// running, because an index has 32 bits.
+const maxIndex = 1 << 31
 
 // addToRun appends a to the lane's run.
 func (t *attempts) addToRun(l *lane, a *attempt) {
-	if l.run.num == 0 || l.run.oldest == nil && l.run.place >= maxPlace {
+	if l.run.num == 0 || l.run.oldest == nil && l.run.index >= maxIndex {
 		t.newRun(l)
 	}
 	a.ordered = true
-	a.run, a.place = l.run.num, l.run.place
-	l.run.place++
+	a.run, a.index = l.run.num, l.run.index
+	l.run.index++
 	if l.run.newest == nil {
 		l.run.oldest = a
 	} else {
@@ -57,7 +57,7 @@ func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 // newRun gives l a new run, with a number that no lane has used before.
 func (t *attempts) newRun(l *lane) {
 	t.runs++
-	l.run.num, l.run.place = t.runs, 0
+	l.run.num, l.run.index = t.runs, 0
 }
 
 // returnAfterFailure returns an item to the send buffer that failed only because an earlier one in

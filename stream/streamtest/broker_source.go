@@ -201,7 +201,7 @@ func (r *brokerReader) lose() {
 	r.mu.Unlock()
 	r.awaitAssigned(ids)
 	r.remove(ids)
-	r.o.Assignments.Lose(ids)
+	r.o.Assignments.Lost(ids)
 }
 
 func (r *brokerReader) remove(ids []string) {

@@ -82,7 +82,7 @@ func (o *Options) checkParameters() error {
 // FromEnvironment implements stream.EnvironmentUser.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
 
-const reasonToWait = "a batch would count as delivered before it is stored; leave it out"
+const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
 // ownSettings maps parameters that the sink sets to the reason why settings may not contain them.
 var ownSettings = map[string]string{
@@ -102,7 +102,7 @@ func (t *Insert) Check() error {
 		return err
 	}
 	if t.Table == "" {
-		return httpsink.Wrong("table", "is missing; name the table into which the rows go")
+		return httpsink.Wrong("table", "is missing; name the table for the rows")
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Settings)) {
 		switch reason := ownSettings[strings.ToLower(name)]; {

@@ -104,7 +104,7 @@ func live(t *testing.T, r Receiver, place string) *life {
 	var mu sync.Mutex
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := l.sink.Open(ctx, stream.SinkOptions{Pipeline: "suite", Route: "main", Place: place,
+	err := l.sink.Open(ctx, stream.SinkOptions{Pipeline: "suite", Route: "main", ResumeToken: place,
 		Lanes: func(lanes []stream.Lane) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -131,9 +131,9 @@ func live(t *testing.T, r Receiver, place string) *life {
 		}
 	}
 	if p, ok := l.sink.(stream.AppendSink); ok {
-		l.place = p.StartPlace()
+		l.place = p.StartToken()
 		if place != "" && l.place != place {
-			t.Errorf("StartPlace is %q after Open at %q", l.place, place)
+			t.Errorf("StartToken is %q after Open at %q", l.place, place)
 		}
 	}
 	return l
@@ -223,7 +223,7 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 		a.lane, a.batch = n%len(l.lanes), batches[n]
 		l.ids++
 		at := stream.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run,
-			Place: uint32(n / len(l.lanes))}
+			Index: uint32(n / len(l.lanes))}
 		room[a.lane] <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room[a.lane] }()
@@ -242,8 +242,8 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 	}
 	l.run++
 	for n := range all {
-		if all[n].err == nil && all[n].report.Place != "" {
-			l.place = all[n].report.Place
+		if all[n].err == nil && all[n].report.ResumeToken != "" {
+			l.place = all[n].report.ResumeToken
 		}
 	}
 	return all
@@ -355,7 +355,7 @@ func sinkPieces(t *testing.T, c SinkCase) {
 			case 10:
 				b.Drop(i)
 			case 20:
-				b.Bury(i, errors.New("the suite buried it"))
+				b.DeadLetter(i, errors.New("the suite buried it"))
 			default:
 				want = append(want, textOf(n, i))
 			}

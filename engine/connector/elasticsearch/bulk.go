@@ -30,19 +30,19 @@ type bulkItem struct {
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
-		return nil, errors.New("the answer is none to a bulk request: " +
-			"it has no \"errors\"; is the endpoint's path right?")
+		return nil, errors.New("the response is not a bulk response: it has no \"errors\"; " +
+			"check the endpoint's path")
 	}
 	if len(answer.Items) == 0 && !*answer.Errors {
 		return nil, nil
 	}
 	if len(answer.Items) != n {
-		return nil, fmt.Errorf("the answer has %d items for %d records", len(answer.Items), n)
+		return nil, fmt.Errorf("the response has %d items for %d records", len(answer.Items), n)
 	}
 	errs := make([]error, n)
 	for i, item := range answer.Items {
 		if len(item) != 1 {
-			return nil, fmt.Errorf("item %d of the answer names %d actions", i+1, len(item))
+			return nil, fmt.Errorf("item %d of the response has %d actions, want 1", i+1, len(item))
 		}
 		for _, it := range item {
 			if s := it.Status; s >= 200 && s < 300 || s == 409 && created {
@@ -107,15 +107,16 @@ type itemError struct {
 // Error implements error. It includes the status and the store's error.
 func (e *itemError) Error() string {
 	if e.reason == "" {
-		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.location, e.status)
+		return fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	}
-	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.location, e.status, e.reason)
+	return fmt.Sprintf("%s: an item of the bulk response has status %d: "+
+		"%q", e.location, e.status, e.reason)
 }
 
 // Group implements stream.Grouped. The text of the store's error is a detail, because it names the
 // document.
 func (e *itemError) Group() (reason, detail string) {
-	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.location, e.status)
+	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
 		reason += ": " + kind
 	}

@@ -92,7 +92,7 @@ func (d *Documents) Check() error {
 		return err
 	}
 	if d.Index != "" && d.DataStream != "" {
-		return httpsink.Wrong("data_stream", "index and data_stream exclude each other; keep one")
+		return httpsink.Wrong("data_stream", "index and data_stream exclude each other; remove one")
 	}
 	key, name, isExpression := d.name()
 	switch {
@@ -101,8 +101,8 @@ func (d *Documents) Check() error {
 			"documents of a data stream cannot be overwritten; write action: create")
 	case d.IDField != "" && d.Action == actionCreate:
 		return httpsink.Wrong("id_field",
-			"with action: create a repetition looks like another document of the same id; "+
-				"write action: index")
+			"with action: create a repeated document is refused like a different one with the "+
+				"same id; write action: index")
 	case !isExpression && name != "":
 		if reason := checkName(string(name)); reason != "" {
 			return httpsink.Wrong(key,
@@ -125,7 +125,7 @@ func checkName(name string) string {
 	case strings.ContainsAny(name, `\/*?"<>| ,#:`) || name != strings.ToLower(name):
 		return `is not an index name, which has no capital letters, spaces or any of \/*?"<>|,#:`
 	case strings.ContainsAny(name[:1], "-_+") || name == "." || name == "..":
-		return "is not an index name, which does not begin with -, _ or +"
+		return "is not an index name; it must not begin with -, _ or +"
 	}
 	return ""
 }
@@ -137,7 +137,8 @@ func (d *Documents) CheckKey(o *httpsink.Options) error {
 	}
 	if o.HasAuthorization() {
 		return httpsink.Wrong("api_key",
-			"endpoints, basic, bearer, bearer_file or headers give another authorization; keep one")
+			"endpoints, basic, bearer, bearer_file or headers have another authorization; "+
+				"remove one")
 	}
 	if err := httpaccess.CheckToken(d.APIKey); err != nil {
 		return httpsink.Wrong("api_key", "%w", err)

@@ -97,11 +97,11 @@ func parseAnswer(line []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
 		quoted := child.Quoted(line)
-		return a, fmt.Errorf("its answer %q is not one of the protocol ndjson: %w; "+
-			"all else belongs on standard error", quoted, err)
+		return a, fmt.Errorf("its response %q is not valid in protocol ndjson: %w; write other "+
+			"output to standard error", quoted, err)
 	}
 	if a.After != nil && (math.IsNaN(*a.After) || *a.After < 0) {
-		return a, fmt.Errorf("its answer has retry_after %v; want seconds, 0 or more", *a.After)
+		return a, fmt.Errorf("its response has retry_after %v; want seconds, 0 or more", *a.After)
 	}
 	return a, nil
 }
@@ -188,8 +188,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 }
 
 func unknownRecord(what string, n, of int) error {
-	return fmt.Errorf("its answer %s record %d, which the batch of %d does not have, "+
-		"or which it names twice", what, n, of)
+	return fmt.Errorf("its response %s record %d, which is not in the batch of %d or was "+
+		"already listed", what, n, of)
 }
 
 func or(s, instead string) string {

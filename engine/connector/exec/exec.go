@@ -80,7 +80,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	case Storm:
 		var err error
 		if s.pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
-			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
+			return fmt.Errorf("create a directory for the process ids of bolts: %w", err)
 		}
 		fleet, err := child.NewFleet(child.FleetOptions[*multilang.Bolt]{
 			Name: "children", Names: names, Spec: s.spec, NewSession: s.newBolt(o.Pipeline),

@@ -73,7 +73,7 @@ func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	}
 	if err == nil {
 		if unread {
-			return fmt.Errorf("%s ended with status 0 before it had read the batch to its end",
+			return fmt.Errorf("%s ended with status 0 before it had read the whole batch",
 				l.spec.Command[0])
 		}
 		return nil

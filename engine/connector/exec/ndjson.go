@@ -84,7 +84,7 @@ func (t *session) handleLine(line []byte) error {
 		at = slices.IndexFunc(t.pending, func(q *pendingBatch) bool { return q.id == *a.ID })
 	}
 	if at < 0 || at >= len(t.pending) {
-		return fmt.Errorf("its answer %q is about a batch that it does not have",
+		return fmt.Errorf("its response %q is about a batch that it does not have",
 			child.Quoted(line))
 	}
 	q := t.pending[at]

@@ -75,17 +75,17 @@ func (o *Options) Validate() error {
 		case n.n < 1 || n.n > n.most:
 			wrong(n.key, "%d %s; want 1 to %d", n.n, n.option, n.most)
 		case n.of != "" && n.of != o.Protocol && n.n != n.usual:
-			wrong(n.key, "belongs to protocol %s, and this is %s", n.of, o.Protocol)
+			wrong(n.key, "needs protocol %s, but this is %s", n.of, o.Protocol)
 		}
 	}
 	if o.Format == JSON && o.Protocol != Lines {
-		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+		wrong("format", "needs protocol lines; %s has a fixed format", o.Protocol)
 	}
 	if len(o.Conf) > 0 && o.Protocol != Storm {
-		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
+		wrong("conf", "needs protocol storm, but this is %s", o.Protocol)
 	}
 	if o.Timeout < minTimeout {
-		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout,
+		wrong("timeout", "%v is too short for one heartbeat a second; want %v or more", o.Timeout,
 			minTimeout)
 	}
 	return errors.Join(append(errs, o.Options.Validate())...)

@@ -209,7 +209,7 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 		"ran", time.Since(begun).Round(time.Millisecond))
 	var late *timeoutError
 	if runCtx.Err() != nil && !errors.As(context.Cause(runCtx), &late) {
-		log.Debug("command ended with its source", "error", err)
+		log.Debug("command was ended with its source", "error", err)
 		return nil
 	}
 	if err == nil {

@@ -64,7 +64,7 @@ func (o *SourceOptions) Validate() error {
 	case o.Timeout < 0:
 		wrong("timeout", "is %v, want 0 or more", o.Timeout)
 	case o.Timeout > 0 && o.Every == 0:
-		wrong("timeout", "is %v, but only runs of every are limited", o.Timeout)
+		wrong("timeout", "is %v, but only runs with every have a limit", o.Timeout)
 	case o.Restart != Always && o.Every != 0:
 		wrong("restart", "is %s, but with every the next run is the restart", o.Restart)
 	}

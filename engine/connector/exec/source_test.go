@@ -278,7 +278,7 @@ func TestSourceOptions(t *testing.T) {
 		"command: [ls -l]":          "is one word with a space",
 		"command: [a], format: csv": `there is no "csv"`,
 		"command: [a], every: 1ms":  "exec.every is 1ms, want 100ms to 744h0m0s, or 0",
-		"command: [a], timeout: 1s": "exec.timeout is 1s, but only runs of every are limited",
+		"command: [a], timeout: 1s": "exec.timeout is 1s, but only runs with every have a limit",
 		"command: [a], every: 1m, restart: never":      "exec.restart is never, but with every",
 		"command: [a], max_waiting: 1MiB":              "exec.max_waiting is 1MiB, want 8MiB",
 		"command: [a], max_record: 32MiB":              "exec.max_record is 32MiB, want 1B to",

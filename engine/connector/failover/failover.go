@@ -89,8 +89,8 @@ func (m *member) create() error {
 		kind = "parks deliveries"
 	}
 	if kind != "" {
-		return fmt.Errorf("failover[%d]: sink %s %s, so that positions of two sinks "+
-			"would disagree; use sinks without state, such as http, elasticsearch, loki, kafka or nats",
+		return fmt.Errorf("failover[%d]: sink %s %s, so that positions of two sinks would "+
+			"disagree; use sinks without state, such as http, elasticsearch, loki, kafka or nats",
 			m.order, m.use.Component.Name, kind)
 	}
 	m.sink = sink
@@ -118,7 +118,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	}
 	s.publish()
 	for i, m := range closed {
-		m.host.Log().Warn("a sink of the failover group cannot be opened; retrying",
+		m.host.Log().Warn("cannot open a sink of the failover group; retrying",
 			"error", errs[i])
 		m.host.Go("open", func(ctx context.Context) error { return m.reopen(ctx, o) })
 	}
@@ -127,7 +127,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 
 func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 	o.Lanes = m.replace
-	o.StateDir, o.Place = nil, "" // used only by sinks that New refuses
+	o.StateDir, o.ResumeToken = nil, "" // used only by sinks that New refuses
 	return m.sink.Open(ctx, o)
 }
 

@@ -47,8 +47,8 @@ func (f *fake) Close() error { return nil }
 
 type appending struct{ fake }
 
-// StartPlace implements stream.AppendSink.
-func (*appending) StartPlace() string { return "" }
+// StartToken implements stream.AppendSink.
+func (*appending) StartToken() string { return "" }
 
 // Sync implements stream.AppendSink.
 func (*appending) Sync(context.Context) error { return nil }
@@ -106,9 +106,9 @@ func TestOpen(t *testing.T) {
 func TestRefused(t *testing.T) {
 	h := connectortest.NewHost(t)
 	for want, o := range map[string]*failover.Options{
-		"the number of sinks is 1, want 2 to 16":     options(fake{}),
-		"failover[1]: sink fake appends to a file":   options(fake{}, fake{kind: "appends"}),
-		"is a failover itself; write its sinks into": nested(),
+		"the number of sinks is 1, want 2 to 16":   options(fake{}),
+		"failover[1]: sink fake appends to a file": options(fake{}, fake{kind: "appends"}),
+		"is a failover itself; add its sinks to":   nested(),
 	} {
 		if _, err := failover.New(o, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -36,7 +36,7 @@ func (o *Options) Validate() error {
 	}
 	for i, m := range o.members {
 		if _, nested := m.Options.(*Options); nested {
-			wrong(i, "is a failover itself; write its sinks into this list")
+			wrong(i, "is a failover itself; add its sinks to this list")
 		}
 	}
 	return errors.Join(errs...)

@@ -34,7 +34,7 @@ func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, err
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	return &audit{s: s, dir: dir, place: o.Place, count: count}, nil
+	return &audit{s: s, dir: dir, place: o.ResumeToken, count: count}, nil
 }
 
 // Ledger implements stream.Audit.
@@ -95,8 +95,8 @@ func (a *audit) readFiles(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the file that the checkpoint knows (inode %d) was moved or replaced, "+
-		"so that its records cannot be counted", want.inode)
+	return fmt.Errorf("the file in the checkpoint (inode %d) was moved or replaced, so its "+
+		"records cannot be counted", want.inode)
 }
 
 // readFile reads one file. reached reports whether want is in this file.

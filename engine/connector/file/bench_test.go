@@ -55,7 +55,7 @@ func BenchmarkFile(b *testing.B) {
 						if p >= batches {
 							return io.EOF
 						}
-						a := stream.Attempt{Value: batch, Place: uint32(p)}
+						a := stream.Attempt{Value: batch, Index: uint32(p)}
 						if _, err := lane.Worker.Deliver(context.Background(), a); err != nil {
 							return err
 						}

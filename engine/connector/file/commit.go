@@ -175,7 +175,7 @@ func (l *lane) reserve(f vfs.File, from, end int64) {
 // release frees the space reserved behind the end of f. Bytes there were not acknowledged.
 func release(f vfs.File, length int64) error {
 	if err := f.Truncate(length); err != nil {
-		return fmt.Errorf("give back the room reserved behind byte %d: %w", length, err)
+		return fmt.Errorf("release the space allocated after byte %d: %w", length, err)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (l *lane) syncTo(f vfs.File, upTo int64) error {
 		return nil
 	}
 	if f == nil {
-		return fmt.Errorf("sync file %q: it could not be opened again", l.sink.o.Path)
+		return fmt.Errorf("sync file %q: it could not be reopened", l.sink.o.Path)
 	}
 	l.sink.host.Count("syncs", 1)
 	if err := f.Sync(); err != nil {
@@ -307,9 +307,9 @@ type lostError struct {
 }
 
 func (e *lostError) Error() string {
-	return fmt.Sprintf("sync file %q: %v; the disk may hold bytes %d to %d, "+
-		"which were delivered, or not: look at the disk and at the "+
-		"file's end before the next start (fsync: ack would have delivered them again)", e.path,
+	return fmt.Sprintf("sync file %q: %v; bytes %d to %d count as delivered, but may not be on "+
+		"the disk: check the disk and the end of the file before the next start (fsync: ack "+
+		"would have delivered them again)", e.path,
 		e.err, e.from, e.to)
 }
 

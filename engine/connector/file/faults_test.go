@@ -104,7 +104,7 @@ func testCrashes(t *testing.T, o file.Options) {
 		for done < total {
 			h := streamtest.NewHostOn(t, files)
 			s, lane := open(t, h, o, place)
-			place = s.StartPlace()
+			place = s.StartToken()
 			w := writer{lane: lane}
 			for range 4 {
 				p, err := w.deliver(text(line(done)))
@@ -139,19 +139,19 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	s, lane := open(t, h, o, "")
 	var mu sync.Mutex // guards the variables below
 	places := make([]string, total)
-	done, place := 0, s.StartPlace()
+	done, place := 0, s.StartToken()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 16)
 	for n := range total {
 		room <- struct{}{}
 		wg.Go(func() {
 			report, err := lane.Worker.Deliver(t.Context(),
-				stream.Attempt{Value: text(line(n)), Place: uint32(n)})
+				stream.Attempt{Value: text(line(n)), Index: uint32(n)})
 			if err != nil {
 				t.Errorf("Deliver: %v", err)
 			}
 			mu.Lock()
-			places[n] = report.Place
+			places[n] = report.ResumeToken
 			for done < total && places[done] != "" {
 				place = places[done]
 				done++

@@ -72,8 +72,8 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
-		err := fmt.Errorf("%q is no mode of a file; "+
-			"write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
+		err := fmt.Errorf("%q is not the mode of a file; write three octal digits with 6 or 7 "+
+			"first, such as 0640", o.Mode)
 		return &stream.OptionError{Key: "mode", Err: err}
 	}
 	return o.Rotate.validate()
@@ -119,12 +119,12 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	who := fmt.Sprintf("penstock, pipeline %s, route %s", o.Pipeline, o.Route)
 	if s.lock, err = s.dir.Lock("."+name+".lock", who); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
-			return fmt.Errorf("another route or process writes to it; "+
-				"give each a file of its own: %w", err)
+			return fmt.Errorf("another route or process writes to it; give each a separate "+
+				"file: %w", err)
 		}
 		return err
 	}
-	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0, s.o.mode())
+	file, at, err := openAt(s.dir, name, o.ResumeToken, s.o.Rotate.Bytes > 0, s.o.mode())
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// StartPlace implements stream.AppendSink.
-func (s *Sink) StartPlace() string { return s.start }
+// StartToken implements stream.AppendSink.
+func (s *Sink) StartToken() string { return s.start }
 
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }

@@ -63,7 +63,7 @@ func tryOpen(t testing.TB, h *streamtest.Host, o file.Options,
 	}
 	var lane stream.Lane
 	err = s.Open(t.Context(), stream.SinkOptions{
-		Pipeline: "test", Route: "main", Place: place,
+		Pipeline: "test", Route: "main", ResumeToken: place,
 		Lanes: func(all []stream.Lane) { lane = all[0] },
 	})
 	if err == nil {
@@ -82,7 +82,7 @@ func (w *writer) deliver(b *stream.Batch) (place string, err error) {
 	w.run++
 	report, err := w.lane.Worker.Deliver(context.Background(),
 		stream.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
-	return report.Place, err
+	return report.ResumeToken, err
 }
 
 func rawAt(path string) file.Options {
@@ -131,15 +131,15 @@ func TestFoundFile(t *testing.T) {
 	for range 3 {
 		h := connectortest.NewHost(t)
 		s, lane := open(t, h, rawAt(path), "")
-		start := s.StartPlace()
+		start := s.StartToken()
 		w := writer{lane: lane}
 		if _, err := w.deliver(text("one\n")); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = h.Stop(), s.Close()
 		h = connectortest.NewHost(t)
-		if s, _ = open(t, h, rawAt(path), start); s.StartPlace() != start {
-			t.Errorf("StartPlace %q after Open at %q", s.StartPlace(), start)
+		if s, _ = open(t, h, rawAt(path), start); s.StartToken() != start {
+			t.Errorf("StartToken %q after Open at %q", s.StartToken(), start)
 		}
 		_, _ = h.Stop(), s.Close()
 		if got := read(t, path); got != "found, no line end\n" {
@@ -171,22 +171,22 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: Open gives %v, want an error with %q", name, err, want)
 		}
 	}
-	refuse("a place of a later version", "9 what ever",
-		"this version cannot read; put the file back")
+	refuse("a resume token of a later version", "9 what ever",
+		"this version cannot read; restore the file")
 	if err := os.Truncate(path, 5); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that was cut", place,
-		"it has 5 bytes, and its checkpoint records 11 delivered bytes")
+		"it has 5 bytes, but its checkpoint records 11 delivered bytes")
 	if err := errors.Join(os.Rename(path, path+".1"), os.Truncate(path+".1", 5)); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that is gone", place,
-		"it does not exist, and its checkpoint records 11 bytes; put the file back")
+		"it does not exist, but its checkpoint records 11 bytes; restore the file")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refuse("another file", place, "it was replaced; put the file back")
+	refuse("another file", place, "but its checkpoint records inode")
 	if err := errors.Join(os.Remove(path), os.Symlink(path+".1", path)); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestReplacedWhileWritten(t *testing.T) {
 				}
 			}
 			reopen, ok := errors.AsType[*stream.ReopenError](h.Stop())
-			if !ok || reopen.Place != "" || !strings.Contains(reopen.Error(), "another program") {
+			if !ok || reopen.ResumeToken != "" || !strings.Contains(reopen.Error(), "another program") {
 				t.Fatalf("%s: the sink ended with %v", name, reopen)
 			}
 			if err := s.Close(); err != nil {
@@ -246,7 +246,7 @@ func TestReplacedWhileWritten(t *testing.T) {
 				t.Errorf("%s: there is a hole in the file", name)
 			}
 			h2 := connectortest.NewHost(t)
-			s2, lane2 := open(t, h2, o, reopen.Place)
+			s2, lane2 := open(t, h2, o, reopen.ResumeToken)
 			w2, more := writer{lane: lane2}, ""
 			if err := w2.count(&more); err != nil {
 				t.Errorf("%s: after it was opened again: %v", name, err)
@@ -334,7 +334,7 @@ func TestGroups(t *testing.T) {
 		wg.Go(func() {
 			defer func() { <-room }()
 			if _, err := lane.Worker.Deliver(t.Context(),
-				stream.Attempt{Value: lines(100, 100), Place: n}); err != nil {
+				stream.Attempt{Value: lines(100, 100), Index: n}); err != nil {
 				t.Errorf("Deliver %d: %v", n, err)
 			}
 		})

@@ -89,7 +89,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	if err != nil {
 		return stream.Report{}, err
 	}
-	return stream.Report{Place: d.at.String()}, nil
+	return stream.Report{ResumeToken: d.at.String()}, nil
 }
 
 // bytesOf returns the bytes to write for b: its payload, its own bytes, or, for a piece, its
@@ -119,7 +119,7 @@ func (l *lane) enter(a stream.Attempt, d *delivery) error {
 		return l.over
 	}
 	before := len(l.ready)
-	err := l.order.Arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
+	err := l.order.Arrive(a.Run, a.Index, d, func(d *delivery) { l.ready = append(l.ready, d) })
 	if len(l.ready) > before {
 		wake(l.wakeWriter)
 	}
@@ -141,7 +141,7 @@ func wake(c chan struct{}) {
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.order.Waits(a.Run, a.Place) {
+	if l.order.Waits(a.Run, a.Index) {
 		l.order.Fail(cause, func(d *delivery) { d.done <- cause })
 	}
 }
@@ -233,7 +233,7 @@ func (l *lane) reopen() error {
 		}
 	}
 	if wrong, ok := errors.AsType[*wrongFileError](err); ok {
-		return &stream.ReopenError{Place: at.String(), Err: l.failure(wrong)}
+		return &stream.ReopenError{ResumeToken: at.String(), Err: l.failure(wrong)}
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // that now has the name.
 var (
 	errMoved = errors.New("another program moved or removed the file")
-	errCut   = errors.New("another program cut the file")
+	errCut   = errors.New("another program truncated the file")
 )
 
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
@@ -73,7 +73,7 @@ func (l *lane) detach(reason error) error {
 	l.length, l.reserved = l.settled, false
 	l.mu.Unlock()
 	if f == nil {
-		return &stream.ReopenError{Place: at.String(), Err: l.failure(reason)}
+		return &stream.ReopenError{ResumeToken: at.String(), Err: l.failure(reason)}
 	}
 	err := l.syncTo(f, at.length)
 	if err == nil {
@@ -92,7 +92,7 @@ func cutTo(f vfs.File, length int64) error {
 		return err
 	}
 	if err := f.Truncate(length); err != nil {
-		return fmt.Errorf("truncate to %d bytes, which were delivered: %w", length, err)
+		return fmt.Errorf("truncate to %d bytes, the delivered length: %w", length, err)
 	}
 	return f.Sync()
 }
@@ -123,7 +123,7 @@ func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 			return false, err
 		}
 		if err := errors.Join(resume(f, want, true), f.Close()); err != nil {
-			return false, fmt.Errorf("%s, which the file was renamed to: %w", e.Name, err)
+			return false, fmt.Errorf("%s, the file's new name: %w", e.Name, err)
 		}
 		return true, nil
 	}

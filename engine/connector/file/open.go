@@ -11,8 +11,7 @@ import (
 )
 
 // remedy ends all messages about a file that does not match the checkpoint.
-const remedy = "put the file back as it was; " +
-	"or continue with the file in its current state, which keeps its content: " +
+const remedy = "restore the file; or accept its current state, which keeps its content: " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
 // wrongFileError means that the file does not match the checkpoint.
@@ -36,7 +35,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	if rotates {
 		if err := unrotate(dir, name, want); err != nil {
 			return nil, place{}, fmt.Errorf(
-				"take back a rotation that the checkpoint does not know: %w", err)
+				"undo a rotation that is not in the checkpoint: %w", err)
 		}
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
@@ -46,7 +45,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &wrongFileError{fmt.Sprintf(
-			"it does not exist, and its checkpoint records %d bytes", want.length)}
+			"it does not exist, but its checkpoint records %d bytes", want.length)}
 	} else if err == nil {
 		if err = resume(f, want, true); err == nil {
 			return f, want, nil
@@ -72,13 +71,12 @@ func resume(f vfs.File, want place, durably bool) error {
 	switch found := placeOf(info); {
 	case !found.sameFile(want):
 		return &wrongFileError{fmt.Sprintf(
-			"it is not the file that the checkpoint knows (inode %d, now %d): it was replaced",
+			"it was replaced: its inode is %[2]d, but its checkpoint records inode %[1]d",
 			want.inode, found.inode)}
 	case found.length < want.length:
 		return &wrongFileError{fmt.Sprintf(
-			"it has %d bytes, and its checkpoint records %d delivered bytes: "+
-				"it was cut, or, with "+
-				"fsync: interval, a power loss took its end", found.length, want.length)}
+			"it has %d bytes, but its checkpoint records %d delivered bytes: it was truncated, "+
+				"or, with fsync: interval, a power loss removed its end", found.length, want.length)}
 	case found.length > want.length:
 		if err := f.Truncate(want.length); err != nil {
 			return fmt.Errorf("truncate to %d bytes, the length of its checkpoint: %w",

@@ -50,7 +50,7 @@ func (p place) String() string {
 }
 
 func parsePlace(s string) (place, error) {
-	bad := fmt.Errorf("its checkpoint holds the place %q, which this version cannot read", s)
+	bad := fmt.Errorf("its checkpoint has the resume token %q, which this version cannot read", s)
 	parts := strings.Split(s, " ")
 	if len(parts) != 4 || parts[0] != "1" {
 		return place{}, bad

@@ -38,7 +38,7 @@ func TestRotate(t *testing.T) {
 			h := connectortest.NewHost(t)
 			s, lane := open(t, h, o, "")
 			w := writer{lane: lane}
-			places := []string{s.StartPlace()}
+			places := []string{s.StartToken()}
 			var whole strings.Builder
 			ends := []int{0}
 			for n := range 20 {
@@ -96,7 +96,7 @@ func TestRotateLeavesOthersAlone(t *testing.T) {
 	}
 	h := connectortest.NewHost(t)
 	s, lane := open(t, h, o, "")
-	w, start := writer{lane: lane}, s.StartPlace()
+	w, start := writer{lane: lane}, s.StartToken()
 	for range 3 {
 		if _, err := w.deliver(lines(3, 1000)); err != nil {
 			t.Fatal(err)

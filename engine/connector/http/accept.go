@@ -21,13 +21,14 @@ func (o *Options) checkAccept() (err error) {
 	}
 	if o.Body == ElasticsearchBulk || o.Body == ClickHouse {
 		return httpsink.Wrong("accept",
-			"has no effect: the response to body: %s reports what was accepted; leave it out", o.Body)
+			"has no effect: the response to body: %s reports the accepted records; remove "+
+				"it", o.Body)
 	}
 	if o.accept, err = expr.Condition(string(o.Accept), answerSchema); err != nil {
 		return expr.Option("accept", err)
 	}
 	if o.accept.Meta() {
-		return httpsink.Wrong("accept", "meta is of records; an answer has status and body")
+		return httpsink.Wrong("accept", "meta belongs to records; a response has status and body")
 	}
 	return nil
 }
@@ -76,9 +77,10 @@ type NotAcceptedError struct {
 // Error implements error. It includes the response and the condition.
 func (e *NotAcceptedError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("%s; accept: %s cannot be decided: %v", e.StatusError.Error(), e.Condition, e.Err)
+		return fmt.Sprintf("%s; accept: %s cannot be evaluated: "+
+			"%v", e.StatusError.Error(), e.Condition, e.Err)
 	}
-	return fmt.Sprintf("%s; accept: %s does not hold", e.StatusError.Error(), e.Condition)
+	return fmt.Sprintf("%s; accept: %s is false", e.StatusError.Error(), e.Condition)
 }
 
 // Unwrap returns Err.

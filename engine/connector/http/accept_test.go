@@ -23,14 +23,14 @@ func TestAccept(t *testing.T) {
 		want   string // "" means delivered
 	}{
 		{`status == 202`, "", 202, ""},
-		{`status == 202`, "later", 200, `200 OK: "later"; accept: status == 202 does not hold`},
+		{`status == 202`, "later", 200, `200 OK: "later"; accept: status == 202 is false`},
 		{`status in [200, 404]`, "", 404, ""},
 		{`status == 200 and trim(body) == "success"`, " success\n", 200, ""},
 		{`status == 200 and trim(body) == "success"`, "queued", 200, `200 OK: "queued"; accept: status == 200`},
 		{`fromJSON(body).ok == true`, `{"ok":true}`, 200, ""},
-		{`fromJSON(body).ok == true`, `{"ok":false}`, 200, "does not hold"},
-		{`fromJSON(body).ok == true`, `<html>`, 200, "cannot be decided"},
-		{`fromJSON(body).ok == true`, `<html>`, 502, "cannot be decided"},
+		{`fromJSON(body).ok == true`, `{"ok":false}`, 200, "is false"},
+		{`fromJSON(body).ok == true`, `<html>`, 200, "cannot be evaluated"},
+		{`fromJSON(body).ok == true`, `<html>`, 502, "cannot be evaluated"},
 		{`status == 200`, "", 400, "rejected"},
 		{`status == 200`, "", 401, "misconfigured"},
 		{`status == 200`, "", 429, "throttled"},

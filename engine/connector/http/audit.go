@@ -36,7 +36,7 @@ func (o *Options) checkAudit() error {
 	}
 	if contentTypes[o.Body] == "" && o.Audit.ID == "" {
 		return httpsink.Wrong("audit.id",
-			"is missing: a record of body: %s has no line of its own", o.Body)
+			"is missing: with body: %s, records have no lines of their own", o.Body)
 	}
 	return nil
 }
@@ -95,8 +95,8 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-var errNoLine = errors.New("the value is null, empty or of several lines, " +
-	"so that no line can be the record's")
+var errNoLine = errors.New("the value is null, empty or of several lines, so it cannot identify " +
+	"the record's line")
 
 // expect adds the expected line or lines of one record.
 func (a *audit) expect(b *stream.Batch, i int) error {

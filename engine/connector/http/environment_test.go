@@ -89,7 +89,7 @@ func TestMissingAuthoritiesAreAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{filepath.Join(t.TempDir(),
-		"none.pem"): "no such file", empty: "holds no certificate"} {
+		"none.pem"): "no such file", empty: "has no certificate"} {
 		o.TLS.CA = file
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != "tls.ca" ||

@@ -42,7 +42,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-var errNoKey = errors.New("the value is null or empty, and would tell no records apart")
+var errNoKey = errors.New("the value is null or empty, so it cannot distinguish records")
 
 // keyOf returns the key of a request for b, computed from the values of the expression. For one
 // record, the key is its value. For several records, or if the value is not a valid header, the key

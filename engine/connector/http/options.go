@@ -32,9 +32,9 @@ type Options struct {
 	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
 	Body           string    `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
 	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
-	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
+	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of a response: it is delivered; default: 2xx"`
 
-	Audit AuditOptions `yaml:"audit" doc:"how penstock audit asks the receiver for its records"`
+	Audit AuditOptions `yaml:"audit" doc:"how penstock audit reads the records of the receiver"`
 
 	Elasticsearch elasticsearch.Documents `yaml:"elasticsearch" doc:"former place of the options of the sink elasticsearch"`
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`
@@ -98,7 +98,7 @@ func (o *Options) checkStore() error {
 				return err
 			}
 		case isSet(reflect.ValueOf(s.value), reflect.ValueOf(s.unset)):
-			return httpsink.Wrong(s.key, "belongs to body: %s, and body is %s", s.body, o.Body)
+			return httpsink.Wrong(s.key, "needs body: %s, but body is %s", s.body, o.Body)
 		}
 	}
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))

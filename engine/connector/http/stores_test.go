@@ -155,8 +155,8 @@ func TestBulkAnswers(t *testing.T) {
 			"split refused p@6 p@19 t400; refused p@13 t413",
 		},
 		{`{"errors":true,"items":[` + item(201) + `]}`, "1 items for 3 records"},
-		{`<html>welcome</html>`, "none to a bulk request"},
-		{``, "none to a bulk request"},
+		{`<html>welcome</html>`, "not a bulk response"},
+		{``, "not a bulk response"},
 		{`{"errors":true}`, "0 items for 3 records"},
 	} {
 		endpoint := answering(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {

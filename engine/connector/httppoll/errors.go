@@ -28,13 +28,13 @@ func (e *StatusError) remedy() string {
 	case nethttp.StatusForbidden:
 		return "the credentials do not permit this; check them and the URL"
 	case nethttp.StatusNotModified:
-		return "the request was not conditional; a proxy between may be wrong"
+		return "the request was not conditional; a proxy may have changed it"
 	}
 	switch {
 	case judge(e.Status, true, false) != misconfigured:
 		return ""
 	case e.Cursor && (e.Status == 400 || e.Status == 404 || e.Status == 410 || e.Status == 422):
-		return "the server does not accept the page at which the checkpoint stands; if it has expired, " +
+		return "the server does not accept the page of the checkpoint; if the page has expired, " +
 			"read from the beginning after `penstock checkpoint reset`"
 	case e.Status == nethttp.StatusNotFound || e.Status == nethttp.StatusGone:
 		return "check url"

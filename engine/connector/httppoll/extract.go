@@ -50,7 +50,7 @@ type view struct {
 }
 
 // errFormat marks a response in another format, for example an HTML page of a proxy.
-var errFormat = errors.New("the response is not of its format")
+var errFormat = errors.New("the response does not have the expected format")
 
 // extract returns the records of a response and the token of the next page.
 func (o *Options) extract(r *response, token string) (content, error) {
@@ -101,8 +101,8 @@ func (o *Options) jsonRecords(v *view) ([][]byte, error) {
 	}
 	if len(array) == 0 || array[0] != '[' {
 		if o.records == nil {
-			return nil, errors.New("the response is not an array; name the array of records by " +
-				"`records`, such as body.items")
+			return nil, errors.New("the response is not an array; set `records` to the array of " +
+				"records, such as body.items")
 		}
 		return nil, fmt.Errorf("`records`: %s is not an array", o.Records)
 	}
@@ -207,11 +207,12 @@ func (o *Options) nextToken(v *view) (string, error) {
 func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	u, err := base.Parse(link)
 	if err != nil {
-		return "", errors.New("`next`: the link to the next page is not a URL; for a cursor set `cursor`")
+		return "", errors.New("`next`: the link to the next page is not a URL; for a cursor set " +
+			"`cursor`")
 	}
 	if u.Scheme != o.target.Scheme || !strings.EqualFold(u.Host, o.target.Host) || u.User != nil {
 		return "", fmt.Errorf("`next`: the link to the next page leads to another server, "+
-			"%s://%s; only that of url is requested",
+			"%s://%s; only the server of url is allowed",
 			u.Scheme, u.Host)
 	}
 	return u.RequestURI(), nil

@@ -110,14 +110,15 @@ func (o *Options) checkURL() error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return wrong("url", "has the scheme %q; write http:// or https://", u.Scheme)
 	case u.Hostname() == "":
-		return wrong("url", "names no host; write https://host/path")
+		return wrong("url", "has no host; write https://host/path")
 	case u.Fragment != "":
-		return wrong("url", "has a fragment (#...), which is never sent; leave it out")
+		return wrong("url", "has a fragment (#...), which is never sent; remove it")
 	}
 	o.user = o.Basic
 	if u.User != nil {
 		if o.Basic != nil || o.Bearer != "" || o.BearerFile != "" {
-			return wrong("url", "holds a user, and basic, bearer or bearer_file gives another one; keep one of them")
+			return wrong("url", "has a user, but basic, bearer or bearer_file gives another "+
+				"one; remove one of them")
 		}
 		password, _ := u.User.Password()
 		o.user = &httpaccess.Basic{User: u.User.Username(), Password: password}
@@ -135,30 +136,30 @@ func (o *Options) checkPaging() error {
 	case o.Format != JSON && o.Format != Lines:
 		return wrong("format", "is %q, want %s or %s", o.Format, JSON, Lines)
 	case o.Format == Lines && o.Records != "":
-		return wrong("records", "is of format: json; each line of format: lines is a record")
+		return wrong("records", "needs format: json; with format: lines each line is a record")
 	case o.Offset != "" && o.Next != "":
-		return wrong("offset", "excludes next; keep one of them")
+		return wrong("offset", "excludes next; remove one of them")
 	case o.Offset != "" && o.Cursor != "":
-		return wrong("offset", "excludes cursor; keep one of them")
+		return wrong("offset", "excludes cursor; remove one of them")
 	case o.Offset != "" && o.After != "":
-		return wrong("offset", "excludes after; keep one of them")
+		return wrong("offset", "excludes after; remove one of them")
 	case o.After != "" && o.Next != "":
-		return wrong("after", "excludes next; keep one of them")
+		return wrong("after", "excludes next; remove one of them")
 	case o.After != "" && o.Cursor == "":
-		return wrong("after", "needs cursor: the query parameter that gets its value")
+		return wrong("after", "needs cursor, the query parameter that gets its value")
 	case o.Cursor != "" && o.Next == "" && o.After == "":
-		return wrong("cursor", "needs next, the cursor in a response, such as body.next_cursor; "+
-			"or after, that of a record, such as id")
+		return wrong("cursor", "needs next (the cursor in a response, such as body.next_cursor) "+
+			"or after (the cursor of a record, such as id)")
 	case o.ID != "" && (o.After != "" || o.Offset != ""):
-		return wrong("id", "is for pages that overlap; those of after and offset do not")
+		return wrong("id", "needs next: pages of after and offset do not overlap")
 	case o.Overlap < 1 || o.Overlap > maxOverlap:
 		return wrong("overlap", "is %d, want 1 to %d", o.Overlap, maxOverlap)
 	case o.Overlap != defaultOverlap && o.ID == "":
-		return wrong("overlap", "needs id, by which records are compared")
+		return wrong("overlap", "needs id, which identifies repeated records")
 	}
 	for key, parameter := range map[string]string{"cursor": o.Cursor, "offset": o.Offset} {
 		if parameter != "" && o.target.Query().Has(parameter) {
-			return wrong(key, "%q is also in url; leave it out there", parameter)
+			return wrong(key, "%q is also in url; remove it there", parameter)
 		}
 	}
 	return nil
@@ -202,7 +203,7 @@ func (o *Options) checkAccess() error {
 	for name, value := range o.Headers {
 		err := httpaccess.CheckHeader(name, value)
 		if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
-			err = errors.New("the source sets this header itself; leave it out")
+			err = errors.New("the source sets this header itself; remove it")
 		}
 		if err != nil {
 			return &stream.OptionError{Key: "headers." + name, Err: err}
@@ -215,7 +216,8 @@ func (o *Options) checkAccess() error {
 		return err
 	}
 	if o.TLS != (httpaccess.TLS{}) && o.target.Scheme != "https" {
-		return wrong("tls", "url is not https, so nothing would be encrypted; write https:// or leave tls out")
+		return wrong("tls", "url is not https, so nothing would be encrypted; write https:// or "+
+			"remove tls")
 	}
 	if _, err := o.TLS.Authorities(); err != nil {
 		return &stream.OptionError{Key: "tls.ca", Err: err}
@@ -241,7 +243,7 @@ func (o *Options) compile() (err error) {
 			return err
 		}
 		if *e.program != nil && (*e.program).Meta() {
-			return wrong(e.key, "meta is of records that were read; docs/source-http-poll.md has the names")
+			return wrong(e.key, "meta belongs to records; docs/source-http-poll.md lists the names")
 		}
 	}
 	return nil

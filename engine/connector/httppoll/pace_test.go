@@ -269,7 +269,7 @@ func TestEnds(t *testing.T) {
 			func(o *Options) { o.MaxResponse = 1000 }, "larger than max_response"},
 		{"no array", func(w nethttp.ResponseWriter) {
 			io.WriteString(w, `{"items":[]}`)
-		}, nil, "name the array of records by `records`"},
+		}, nil, "set `records` to the array of records"},
 		{"records elsewhere", func(w nethttp.ResponseWriter) { io.WriteString(w, `{"item":[]}`) },
 			func(o *Options) { o.Records = "body.items" },
 			"`records`: body.items is null or missing; if that means no records, write (body.items) ?? []"},
@@ -278,7 +278,7 @@ func TestEnds(t *testing.T) {
 		{"next no cursor", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1}]`) },
 			func(o *Options) { o.Next, o.Cursor = "last", "c" }, "`next`: last is neither text nor a number"},
 		{"next too long", func(w nethttp.ResponseWriter) { fmt.Fprintf(w, `[{"id":%q}]`, strings.Repeat("x", 2000)) },
-			func(o *Options) { o.Next, o.Cursor = "last.id", "c" }, "`next` has 2000 bytes, want at most 1013"},
+			func(o *Options) { o.Next, o.Cursor = "last.id", "c" }, "`next` has 2000 bytes, but a position holds at most 1013"},
 		{"after missing", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1},{}]`) },
 			func(o *Options) { o.After, o.Cursor = "id", "c" }, "`after`: id is null or missing in record 2"},
 	} {
@@ -337,7 +337,7 @@ func TestExpiredCursor(t *testing.T) {
 		a.handle = func(w nethttp.ResponseWriter, _ *nethttp.Request) bool { w.WriteHeader(410); return true }
 		_, _, err := x.read(time.Minute)
 		if err == nil || !strings.Contains(err.Error(), "410 Gone: the server does not accept "+
-			"the page at which the checkpoint stands") {
+			"the page of the checkpoint") {
 			t.Error(err)
 		}
 	})

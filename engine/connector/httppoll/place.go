@@ -77,7 +77,7 @@ func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
 		b = append(b, d[:]...)
 	}
 	if b = append(b, token...); len(b) > maxKey {
-		return p, fmt.Errorf("`next` has %d bytes, want at most %d, which a position can hold",
+		return p, fmt.Errorf("`next` has %d bytes, but a position holds at most %d",
 			len(token), maxKey-len(b)+len(token))
 	}
 	p.key = string(b)
@@ -96,9 +96,9 @@ func readPlace(m mode, key string) (place, error) {
 		return place{}, errPlace
 	}
 	if mode(b[1]) != m {
-		return place{}, errors.New("the position of the checkpoint has another way to page: " +
-			"restore `cursor`, `after` or `offset`, " +
-			"or read from the beginning after `penstock checkpoint reset`")
+		return place{}, errors.New("the position in the checkpoint has another paging method: " +
+			"restore `cursor`, `after` or `offset`, or read from the beginning after `penstock " +
+			"checkpoint reset`")
 	}
 	p := place{mode: m, base: int64(binary.BigEndian.Uint64(b[2:])), key: key}
 	n, size := binary.Uvarint(b[10:])

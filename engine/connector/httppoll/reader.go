@@ -144,8 +144,9 @@ func (r *reader) fill(b *stream.Batch) error {
 	return nil
 }
 
-var errChanged = errors.New("http_poll: the pages before a delivered record have changed since they were read: " +
-	"a record may be missing or repeated; the feed has to append only, and `id` helps where pages overlap")
+var errChanged = errors.New("http_poll: pages before a delivered record have changed: a record " +
+	"may be missing or repeated; the feed must be append-only, and `id` detects repeated " +
+	"records of overlapping pages")
 
 // index returns the index of the next record in the page.
 func (r *reader) index() int { return int(r.at - r.first) }
@@ -208,7 +209,7 @@ func (r *reader) setFields(b *stream.Batch) {
 	for i := range b.Records {
 		from := len(b.Fields)
 		if err := r.fields.Append(b, i); err != nil {
-			b.Bury(i, err)
+			b.DeadLetter(i, err)
 			continue
 		}
 		// not SetFields, which would mark the unchanged text as changed
@@ -340,8 +341,8 @@ func (r *reader) took(news bool) error {
 	from := r.above[0].From
 	n := from.Num - r.at
 	r.counter(recordsMissing, n)
-	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read "+
-		"before and not delivered, at most %d",
+	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read but "+
+		"not delivered, at most %d",
 		r.s.part.Name, n))
 	handed := r.handedOut
 	err := r.moveTo(from)
@@ -349,8 +350,8 @@ func (r *reader) took(news bool) error {
 	return err
 }
 
-var errIgnored = errors.New("the next page has the same records as the page before: the server ignores " +
-	"the request for it; check the parameter in `cursor` or `offset`, and `next`")
+var errIgnored = errors.New("the next page has the same records as the page before: the server " +
+	"ignores the paging parameter; check `cursor` or `offset`, and `next`")
 
 // patience is the number of requests after which such records count as missing.
 const patience = 3

@@ -69,7 +69,8 @@ func (c *client) current() *nethttp.Client {
 		Transport: transport,
 		CheckRedirect: func(req *nethttp.Request, via []*nethttp.Request) error {
 			if req.URL.Scheme != c.o.target.Scheme || !strings.EqualFold(req.URL.Host, c.o.target.Host) {
-				return &redirectError{fmt.Sprintf("redirects to another server, %s://%s; only that of url is requested",
+				return &redirectError{fmt.Sprintf("redirects to another server, %s://%s; only "+
+					"the server of url is allowed",
 					req.URL.Scheme, req.URL.Host)}
 			}
 			if len(via) >= maxRedirects {

@@ -60,7 +60,7 @@ type entry struct {
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
-		return entry{}, fmt.Errorf("the line is no JSON object: %w", err)
+		return entry{}, fmt.Errorf("the line is not a JSON object: %w", err)
 	}
 	cursor, micros := textOf(all["__CURSOR"]), textOf(all["__REALTIME_TIMESTAMP"])
 	at, err := strconv.ParseInt(micros, 10, 64)

@@ -242,7 +242,7 @@ func (r *reader) setFields(b *stream.Batch) {
 	for i := range b.Records {
 		from := len(b.Fields)
 		if err := r.objects.Append(b, i); err != nil {
-			b.Bury(i, err)
+			b.DeadLetter(i, err)
 			continue
 		}
 		// not SetFields, which would mark the unchanged text as changed

@@ -225,7 +225,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"x":                "no JSON object",
+		"x":                "not a JSON object",
 		`{"MESSAGE":"x"}`:  "no __CURSOR",
 		`{"__CURSOR":"c"}`: `__REALTIME_TIMESTAMP is ""`,
 		start[:13] + strings.Repeat("c", 600) + start[14:] + `"x":"y"}`: "cursor has 60",

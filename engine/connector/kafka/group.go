@@ -159,7 +159,7 @@ func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	}
 	r.mu.Unlock()
 	if err != nil && got != nil {
-		r.o.Assignments.Lose(idsOf(parts))
+		r.o.Assignments.Lost(idsOf(parts))
 	}
 	close(t.done)
 	return got, err
@@ -272,7 +272,7 @@ func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32
 	r.remove(given)
 	if len(ids) > 0 {
 		r.count("sessions_lost", 1)
-		r.o.Assignments.Lose(ids)
+		r.o.Assignments.Lost(ids)
 	}
 }
 

@@ -34,7 +34,7 @@ func (e *slowEngine) Assign(ctx context.Context, offers []stream.PartitionOffer)
 
 func (e *slowEngine) Revoke(context.Context, []string) {}
 
-func (e *slowEngine) Lose(ids []string) { e.lost = append(e.lost, ids...) }
+func (e *slowEngine) Lost(ids []string) { e.lost = append(e.lost, ids...) }
 
 // TestRevokedWhileAssigned checks that a revocation during an assignment cancels the assignment and
 // waits for it. If the engine assigns the partition nevertheless, the partition is revoked, too.

@@ -78,7 +78,7 @@ func (l *Streams) Check() error {
 	}
 	if n := len(l.Labels) + len(l.LabelFields); n > maxLabels {
 		return httpsink.Wrong("label_fields",
-			"%d labels are more than the %d that a stream may have", n, maxLabels)
+			"%d labels exceed the limit of %d for a stream", n, maxLabels)
 	}
 	if err := checkFields("label_fields", l.LabelFields, l.Labels); err != nil {
 		return err
@@ -101,7 +101,8 @@ func checkFields(option string, fields []string, labels map[string]string) error
 	for _, field := range fields {
 		name := labelOf(field)
 		if _, twice := seen[name]; twice || field == "" {
-			return httpsink.Wrong(option, "%q gives the name %q, which is there already", field, name)
+			return httpsink.Wrong(option, "%q gives the label %q, which already "+
+				"exists", field, name)
 		}
 		seen[name] = field
 	}

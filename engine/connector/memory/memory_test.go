@@ -288,11 +288,11 @@ func TestLingerAndEarlierProcesses(t *testing.T) {
 		if took := time.Since(began); !slices.Equal(texts, []string{"one", "two"}) || took != 1600*time.Millisecond {
 			t.Errorf("after %v: %q", took, texts)
 		}
-		if left := r.(stream.Estimator).Left(); left != 0 {
+		if left := r.(stream.Estimator).Remaining(); left != 0 {
 			t.Errorf("Left = %d", left)
 		}
 		f := r.(stream.PartitionTracker)
-		if gone := f.Forget(); !slices.Equal(gone, []string{"memory-OF-A-PROCESS-THAT-IS-GONE"}) || f.Forget() != nil {
+		if gone := f.Deleted(); !slices.Equal(gone, []string{"memory-OF-A-PROCESS-THAT-IS-GONE"}) || f.Deleted() != nil {
 			t.Errorf("Forget = %q", gone)
 		}
 	})

@@ -120,8 +120,8 @@ func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	r.Cover(b, &r.source.part, r.At+int64(len(b.Data)-size))
 }
 
-// Left implements stream.Estimator.
-func (r *reader) Left() int64 {
+// Remaining implements stream.Estimator.
+func (r *reader) Remaining() int64 {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	return r.source.buffer.end - r.At
@@ -142,11 +142,11 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Note implements stream.PartitionTracker. There is no metadata.
-func (r *reader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker. There is no metadata.
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of earlier processes.
-func (r *reader) Forget() []string {
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes.
+func (r *reader) Deleted() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	gone := r.gone

@@ -66,7 +66,7 @@ func parse(text string) (*mysql.Config, error) {
 		return nil, errors.New("it is not an address; write user:password@tcp(host:3306)/database")
 	}
 	if c.DBName == "" {
-		return nil, errors.New("it names no database; write it behind the slash: " +
+		return nil, errors.New("it has no database; append it after the slash: " +
 			"user:password@tcp(host:3306)/database")
 	}
 	return c, nil

@@ -118,7 +118,7 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	}
 	run("DROP TABLE t")
 	run("UNLOCK TABLES")
-	const gone = "the table \"t\" does not exist; it is created again"
+	const gone = "the table \"t\" does not exist; it will be created again"
 	for range lanes {
 		err := <-answers
 		if _, ok := errors.AsType[*stream.Misconfigured](err); ok || err == nil ||
@@ -225,7 +225,7 @@ func TestOptions(t *testing.T) {
 		{"", "url: missing: the database"},
 		{"mysql://root:secret@localhost/test",
 			"it is not an address; write user:password@tcp(host:3306)/database"},
-		{"root:secret@tcp(localhost:3306)/", "it names no database"},
+		{"root:secret@tcp(localhost:3306)/", "it has no database"},
 	} {
 		o := mysql.DefaultOptions()
 		o.URL, o.Table = c.url, "t"

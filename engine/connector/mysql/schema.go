@@ -165,7 +165,8 @@ func (s *Sink) vanished(err error) error {
 	case noSuchTable:
 		if s.names(err) {
 			s.Table.Found(false)
-			return fmt.Errorf("the table %s does not exist; it is created again (%v)", s.name, err)
+			return fmt.Errorf("the table %s does not exist; it will be created again "+
+				"(%v)", s.name, err)
 		}
 	case noSuchColumn:
 		return &stream.Misconfigured{Err: fmt.Errorf(

@@ -353,11 +353,11 @@ func (r *logReader) stop() {
 // Commit implements stream.Reader. The engine keeps the position.
 func (r *logReader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Note implements stream.PartitionTracker.
-func (r *logReader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker.
+func (r *logReader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker.
-func (r *logReader) Forget() (ids []string) {
+// Deleted implements stream.PartitionTracker.
+func (r *logReader) Deleted() (ids []string) {
 	ids, r.gone = r.gone, nil
 	return ids
 }

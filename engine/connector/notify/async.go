@@ -48,7 +48,8 @@ func (a *Async) plan() (p parked.Polling, err error) {
 		return p, nil
 	case a.Done == "":
 		return wrong(
-			"done", "is missing; write the condition on a poll's response that ends the delivery",
+			"done", "is missing; write the condition under which a poll's response ends the "+
+				"delivery",
 		)
 	case a.Max < time.Second || a.Max > maxOperation:
 		return wrong("max", "is %v; write a time between 1s and 30 days", a.Max)
@@ -116,7 +117,7 @@ func (o *Options) resolve(base *url.URL, location string) (string, string, error
 		return "", "", errors.New("is not a URL")
 	}
 	if base.Scheme == "https" && to.Scheme != "https" {
-		return "", "", errors.New("is not https, and the URL of the request is")
+		return "", "", errors.New("is not https, unlike the URL of the request")
 	}
 	u, host, err := o.Allow.Check(to.String())
 	if err != nil {
@@ -182,7 +183,7 @@ func (p *programs) judgePoll(r *response) (verdict, string) {
 		is, err := holds(c.program, r)
 		switch {
 		case err != nil && undecided == "":
-			undecided = fmt.Sprintf("; async.%s cannot be decided: %v", c.key, err)
+			undecided = fmt.Sprintf("; async.%s cannot be evaluated: %v", c.key, err)
 		case is:
 			return c.means, status + "; async." + c.key + " holds"
 		}

@@ -46,7 +46,7 @@ func (p *programs) compileConditions(o *Options) error {
 		if (*c.to).Meta() {
 			return &stream.OptionError{
 				Key: c.key,
-				Err: errors.New("meta is of records; a response has status, headers and body"),
+				Err: errors.New("meta belongs to records; a response has status, headers and body"),
 			}
 		}
 	}
@@ -68,9 +68,9 @@ func (p *programs) judge(r *response) (parked.Event, string) {
 	if p.accept != nil {
 		var err error
 		if accepted, err = holds(p.accept, r); err != nil {
-			reason = fmt.Sprintf("; accept cannot be decided: %v", err)
+			reason = fmt.Sprintf("; accept cannot be evaluated: %v", err)
 		} else if !accepted {
-			reason = "; accept does not hold"
+			reason = "; accept is false"
 		}
 	}
 	status := strings.TrimSpace(strconv.Itoa(r.status) + " " + nethttp.StatusText(r.status))
@@ -83,7 +83,7 @@ func (p *programs) judge(r *response) (parked.Event, string) {
 	if p.stop != nil {
 		stops, err := holds(p.stop, r)
 		if err != nil {
-			reason += fmt.Sprintf("; stop cannot be decided: %v", err)
+			reason += fmt.Sprintf("; stop cannot be evaluated: %v", err)
 		} else if stops {
 			return parked.Stop, status + "; stop holds"
 		}

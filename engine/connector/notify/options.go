@@ -237,7 +237,7 @@ func (o *Options) plan() error {
 	case policy != "" && o.Backoff != "":
 		return &stream.OptionError{
 			Key: "backoff",
-			Err: errors.New("schedule has a policy as well; take one of them out"),
+			Err: errors.New("schedule has a policy as well; remove one of them"),
 		}
 	case o.Backoff != "":
 		key, policy = "backoff", o.Backoff
@@ -264,11 +264,11 @@ func checkHeaderName(name string) string {
 	for _, c := range []byte(name) {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') &&
 			strings.IndexByte(special, c) < 0 {
-			return fmt.Sprintf("the name holds %q, which no header name may", c)
+			return fmt.Sprintf("the name has %q, which is not allowed in a header name", c)
 		}
 	}
 	if slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }) {
-		return "the sink sets this header itself; leave it out"
+		return "the sink sets this header itself; remove it"
 	}
 	return ""
 }

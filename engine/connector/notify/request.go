@@ -154,7 +154,7 @@ func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row,
 			"idempotency_key: has %d bytes; it needs 1 to %d", len(row.Key), maxKey,
 		)
 	case !visible(row.Key):
-		return row, errors.New("idempotency_key: holds bytes that no header may")
+		return row, errors.New("idempotency_key: has bytes that are not allowed in a header")
 	case len(row.Body) > maxBody:
 		return row, fmt.Errorf(
 			"body: has %d bytes, at most %d are possible", len(row.Body), maxBody,
@@ -183,7 +183,7 @@ func (e *evaluators) header(i int) (string, error) {
 		for _, c := range []byte(value) {
 			if c < ' ' && c != '\t' || c == 0x7F {
 				return "", fmt.Errorf(
-					"headers.%s: the value holds the control character %#x", name, c,
+					"headers.%s: the value has the control character %#x", name, c,
 				)
 			}
 		}

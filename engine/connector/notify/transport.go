@@ -52,7 +52,7 @@ func authorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+		return nil, fmt.Errorf("%s has no certificate in PEM", path)
 	}
 	return pool, nil
 }

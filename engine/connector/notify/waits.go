@@ -116,7 +116,7 @@ func jsonWaits(text string) ([]time.Duration, error) {
 	}
 	waits, err := listedWaits(strings.Join(words, " "))
 	if len(waits) != len(items) && err == nil {
-		err = errors.New("holds an item that is not a wait")
+		err = errors.New("has an item that is not a wait")
 	}
 	return append([]time.Duration{}, waits...), err
 }

@@ -143,7 +143,7 @@ func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error 
 func (c *conn) Commit(ctx context.Context) error {
 	tag, err := c.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
-		err = fmt.Errorf("the server answered COMMIT by %s", tag)
+		err = fmt.Errorf("the server responded to COMMIT with %s", tag)
 	}
 	return err
 }

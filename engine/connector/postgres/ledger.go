@@ -166,7 +166,7 @@ func (s *Sink) evict(ctx context.Context, keys []int64) {
 		return nil
 	})
 	if err != nil {
-		s.host.Log().Warn("connections of an earlier process of this route hold its ledger and "+
+		s.host.Log().Warn("connections of an earlier process of this route lock its ledger and "+
 			"cannot be ended", "error", err)
 	}
 }

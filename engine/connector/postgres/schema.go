@@ -121,7 +121,7 @@ func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
 		s.Table.Found(false)
-		return fmt.Errorf("the table %s does not exist; it is created again", s.name)
+		return fmt.Errorf("the table %s does not exist; it will be created again", s.name)
 	}
 	for _, c := range t.Columns {
 		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
@@ -132,7 +132,7 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 				s.name, c.Name)
 			return &stream.Misconfigured{Err: err}
 		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
-			err := fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; "+
+			err := fmt.Errorf("column %q of the table %s is %s, but was %s when this run began; "+
 				"restart penstock",
 				c.Name, s.name, there[i].Decl, want)
 			return &stream.Misconfigured{Err: err}
@@ -151,7 +151,7 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	}
 	if s.o.Mode == sqltable.Upsert && !c.stage {
 		if _, err := c.Exec(ctx, stageSQL(s.name, columns)); err != nil {
-			return fmt.Errorf("making the staging table: %w", err)
+			return fmt.Errorf("create the staging table: %w", err)
 		}
 		c.stage = true
 	}
@@ -164,7 +164,7 @@ func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Co
 	return s.Table.Once(ctx, func() error {
 		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
 		if err != nil && collided(err) {
-			return fmt.Errorf("another process makes the table, too: %v", err)
+			return fmt.Errorf("another process is creating the table, too: %v", err)
 		}
 		if err != nil {
 			return fmt.Errorf("making the table: %w", err)

@@ -147,7 +147,7 @@ func BenchmarkSmallFiles(b *testing.B) {
 		limit := time.Since(start)
 		b.StartTimer()
 		start = time.Now()
-		w := &world{t: b, dir: dir, host: h, store: newStore(), finish: true,
+		w := &fixture{t: b, dir: dir, host: h, store: newStore(), finish: true,
 			pending: make(map[string]stream.Partition)}
 		w.src = h.source(options(dir, nil))
 		if err := w.once(); err != nil {

@@ -64,13 +64,13 @@ func copiedTwice(t *testing.T, dirs []string, identity, flag, finished string, a
 	put(t, dirs[0], "a.log", "a\n")
 	put(t, dirs[0], "b.log", long)
 	put(t, dirs[0], "c.log.gz", pack(t, ".gz", long))
-	w := newWorld(t, dirs[0], files, change)
+	w := newFixture(t, dirs[0], files, change)
 	w.limits.Bytes = 1 << 10
 	w.finish = finished == "keep" // else the process ends before
 	w.open(false)
 	w.pump(5 * time.Second)
 	put(t, dirs[0], "d.log", long) // half of it is read
-	half := newWorld(t, dirs[0], files, change)
+	half := newFixture(t, dirs[0], files, change)
 	half.store, half.limits.Bytes, half.finish = w.store, 1<<10, w.finish
 	w.close()
 	half.open(false)
@@ -85,7 +85,7 @@ func copiedTwice(t *testing.T, dirs []string, identity, flag, finished string, a
 	for i, dir := range dirs[1:] {
 		files.dev = 1000 * uint64(i+1)
 		copyAll(t, dirs[i], dir, flag)
-		next := newWorld(t, dir, files, change)
+		next := newFixture(t, dir, files, change)
 		next.store = store
 		next.open(false)
 		next.pump(5 * time.Second)
@@ -104,7 +104,7 @@ func copiedTwice(t *testing.T, dirs []string, identity, flag, finished string, a
 			t.Fatal(err)
 		}
 		put(t, dirs[2], "a.log", "A\n")
-		last := newWorld(t, dirs[2], files, change)
+		last := newFixture(t, dirs[2], files, change)
 		last.store = store
 		last.open(false)
 		last.pump(5 * time.Second)
@@ -114,7 +114,7 @@ func copiedTwice(t *testing.T, dirs []string, identity, flag, finished string, a
 }
 
 // wantAll compares the delivered texts, in any order.
-func wantAll(t *testing.T, w *world, want []string) {
+func wantAll(t *testing.T, w *fixture, want []string) {
 	t.Helper()
 	short := func(texts []string) (out []string) {
 		for _, text := range texts {

@@ -15,7 +15,7 @@ import (
 )
 
 // faulty runs a test in fake time over a file system with injectable faults.
-func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, m *vfstest.Mem, w *world)) {
+func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, m *vfstest.Mem, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -23,7 +23,7 @@ func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T,
 		if _, err := m.MakeDir("/spool", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		run(t, m, newWorld(t, "/spool", m, change))
+		run(t, m, newFixture(t, "/spool", m, change))
 	})
 }
 
@@ -38,7 +38,7 @@ func plant(t *testing.T, m *vfstest.Mem, name, text string) {
 // while the other files are read.
 func TestUnreadable(t *testing.T) {
 	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpRead} {
-		faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+		faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 			plant(t, m, "/spool/a.log", "a\n")
 			plant(t, m, "/spool/b.log", "b\n")
 			m.Fail(vfstest.Fault{Op: op, Path: "a.log", Lasting: true, Err: syscall.EIO})
@@ -64,7 +64,7 @@ func TestUnreadable(t *testing.T) {
 
 // TestOnceWithUnreadable checks that a run with Once fails if a file could not be read.
 func TestOnceWithUnreadable(t *testing.T) {
-	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 		plant(t, m, "/spool/a.log", "a\n")
 		plant(t, m, "/spool/b.log", "b\n")
 		m.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "a.log", Lasting: true, Err: syscall.EACCES})
@@ -81,7 +81,8 @@ func TestOnceWithUnreadable(t *testing.T) {
 // and the file is finished later.
 func TestRenameRefused(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
-		faulty(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, m *vfstest.Mem, w *world) {
+		change := func(o *spooldir.Options) { o.Finished = finished }
+		faulty(t, change, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 			op := map[string]vfstest.Op{"rename": vfstest.OpRename, "delete": vfstest.OpRemove}[finished]
 			plant(t, m, "/spool/a.log", "a\n")
 			m.Fail(vfstest.Fault{Op: op, Lasting: true, Err: syscall.EACCES})
@@ -105,7 +106,7 @@ func TestRenameRefused(t *testing.T) {
 
 // TestListingFails checks a directory that cannot be listed for a while.
 func TestListingFails(t *testing.T) {
-	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 		w.open(false)
 		defer w.close()
 		m.Fail(vfstest.Fault{Op: vfstest.OpList, Lasting: true, Err: syscall.EIO})
@@ -138,17 +139,17 @@ func TestPowerLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			change := func(o *spooldir.Options) { o.Finished = finished }
-			var first *world
+			var first *fixture
 			crashes := 0
 			for crash := range vfstest.CrashesFrom(t, 1, m, func(m *vfstest.Mem) {
-				first = newWorld(t, "/spool", m, change)
+				first = newFixture(t, "/spool", m, change)
 				first.limits = stream.BatchLimits{Bytes: 1}
 				if err := first.once(); err != nil {
 					t.Error(err)
 				}
 			}) {
 				crashes++
-				again := newWorld(t, "/spool", crash.FS, change)
+				again := newFixture(t, "/spool", crash.FS, change)
 				again.store = first.store.clone()
 				if err := again.once(); err != nil {
 					t.Fatalf("%v: %v", crash, err)

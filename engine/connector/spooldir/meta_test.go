@@ -17,7 +17,7 @@ func TestMeta(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) {
 		o.Recursive = true
 		o.Meta = origin.Options{Offset: "at", Path: filepath.ToSlash(o.Path) + "/{app}/{day}.log"}
-	}, func(t *testing.T, w *world) {
+	}, func(t *testing.T, w *fixture) {
 		put(t, w.dir, "shop/21.log", "one\ntwo\n")
 		var got strings.Builder
 		w.onBatch = func(b *stream.Batch) {
@@ -26,7 +26,7 @@ func TestMeta(t *testing.T) {
 					fmt.Fprintf(&got, "%s=%s ", b.Names[f.Name], b.Value(f))
 				}
 			}
-			b.Data = b.Data[:b.RawBytes()] // world checks the raw bytes
+			b.Data = b.Data[:b.RawBytes()] // fixture checks the raw bytes
 		}
 		if err := w.once(); err != nil {
 			t.Fatal(err)

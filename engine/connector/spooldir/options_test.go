@@ -113,7 +113,7 @@ func TestFinished(t *testing.T) {
 			if o.Finished = tt.finished; tt.finished == "move" {
 				o.MoveTo = moved
 			}
-		}, func(t *testing.T, w *world) {
+		}, func(t *testing.T, w *fixture) {
 			for _, name := range []string{"a.log", "a.log.done", "a.log.done.1", "sub/b.log"} {
 				put(t, w.dir, name, name+"\n")
 			}
@@ -145,7 +145,7 @@ func TestOrderAndChoice(t *testing.T) {
 		{func(o *spooldir.Options) { o.Exclude = []string{"c*", "*.tmp"} }, []string{"a.log", "b.txt"}},
 		{func(o *spooldir.Options) { o.Recursive, o.Include = true, []string{"sub/*"} }, []string{"sub/d.log"}},
 	} {
-		bubble(t, tt.change, func(t *testing.T, w *world) {
+		bubble(t, tt.change, func(t *testing.T, w *fixture) {
 			for i, name := range []string{"c.log", "a.log", "b.txt", "sub/d.log", ".hidden", "x.tmp", "old.log.done"} {
 				path := put(t, w.dir, name, name+"\n")
 				at := time.Unix(1_700_000_000+int64(i), 0)

@@ -40,8 +40,8 @@ func pack(t testing.TB, ext string, texts ...string) string {
 	return b.String()
 }
 
-// packedWorld runs a test over a directory with old files.
-func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]string, run func(w *world)) {
+// packedFixture runs a test over a directory with old files.
+func packedFixture(t *testing.T, change func(*spooldir.Options), files map[string]string, run func(w *fixture)) {
 	t.Helper()
 	dir := t.TempDir()
 	old := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -52,7 +52,7 @@ func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, connectortest.FS(), func(o *spooldir.Options) {
+		w := newFixture(t, dir, connectortest.FS(), func(o *spooldir.Options) {
 			o.Order = "name"
 			if change != nil {
 				change(o)
@@ -65,10 +65,10 @@ func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]
 // TestPackedFiles checks that compressed files are read, share batches, and are finished like
 // others. Their content shows the compression, not their names.
 func TestPackedFiles(t *testing.T) {
-	packedWorld(t, nil, map[string]string{
+	packedFixture(t, nil, map[string]string{
 		"a.gz": pack(t, ".gz", "a1\na2\n", "a3\n"), "b": pack(t, ".zst", "b1\n", "b2"),
 		"c.gz": "plain\n", "d.gz": pack(t, ".gz", ""),
-	}, func(w *world) {
+	}, func(w *fixture) {
 		w.finish = true
 		if err := w.once(); err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestPackedResume(t *testing.T) {
 	text := string(logLines(3 << 20))
 	for _, ext := range []string{".gz", ".zst"} {
 		files := map[string]string{"a" + ext: pack(t, ext, text[:1<<20], text[1<<20:2_000_001], text[2_000_001:])}
-		packedWorld(t, nil, files, func(w *world) {
+		packedFixture(t, nil, files, func(w *fixture) {
 			w.limits, w.finish = stream.BatchLimits{Bytes: 64 << 10, Records: 400}, false
 			if err := w.once(); err != nil {
 				t.Fatal(err)
@@ -121,13 +121,13 @@ func TestPackedResume(t *testing.T) {
 func TestPackedKept(t *testing.T) {
 	text := string(logLines(200_000))
 	files := map[string]string{"a.gz": pack(t, ".gz", text)}
-	packedWorld(t, func(o *spooldir.Options) { o.Finished = "keep" }, files, func(w *world) {
+	packedFixture(t, func(o *spooldir.Options) { o.Finished = "keep" }, files, func(w *fixture) {
 		w.finish = false
 		w.open(true)
 		for w.step(w.t.Context()) == nil {
 		}
 		for id, m := range w.store.marks {
-			m.Note, m.Finished = w.reader.(stream.PartitionTracker).Note(m), true
+			m.Metadata, m.Finished = w.reader.(stream.PartitionTracker).Metadata(m), true
 			w.store.marks[id] = m
 		}
 		w.close()
@@ -173,7 +173,7 @@ func TestPackedBroken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := map[string]string{"a": c.data, "b": pack(t, ".zst", "b1\n")}
-			packedWorld(t, c.change, files, func(w *world) {
+			packedFixture(t, c.change, files, func(w *fixture) {
 				w.finish = true
 				err := w.once()
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"a"`) {
@@ -197,7 +197,7 @@ func TestPackedBroken(t *testing.T) {
 // TestPackedWritten checks that a compressed file that is still written is not read until it is
 // quiet, and is read once.
 func TestPackedWritten(t *testing.T) {
-	packedWorld(t, nil, nil, func(w *world) {
+	packedFixture(t, nil, nil, func(w *fixture) {
 		text := string(logLines(2 << 20))
 		data := pack(t, ".gz", text)
 		w.finish = true

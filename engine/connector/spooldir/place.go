@@ -79,14 +79,14 @@ func (p place) Finished(found func(follow.Sight)) error {
 	return err
 }
 
-// Beside implements follow.Place.
-func (p place) Beside(label string, found func(follow.Sight)) error {
+// Siblings implements follow.Place.
+func (p place) Siblings(label string, found func(follow.Sight)) error {
 	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
 }
 
-// Away implements follow.Rooted.
-func (p place) Away(label string, dev uint64) bool {
-	return follow.AwayBeneath(p.s.dir, path.Dir(label), dev)
+// FolderMissing implements follow.FolderChecker.
+func (p place) FolderMissing(label string, dev uint64) bool {
+	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)
 }
 
 // regular calls found with the regular files of a directory beneath dir.

@@ -15,7 +15,7 @@ import (
 // TestRefused checks that symlinks, FIFOs, sockets and hard links are refused, once each, with a
 // reason. The other files are read.
 func TestRefused(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "a\n")
 		in := func(name string) string { return filepath.Join(w.dir, name) }
 		if err := os.Symlink(path, in("link.log")); err != nil {

@@ -57,7 +57,7 @@ var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {
 func TestRealLogs(t *testing.T) {
 	dir, want := spoolData(t)
 	for _, limits := range someLimits {
-		w := newWorld(t, dir, connectortest.FS(), func(o *spooldir.Options) { o.Finished = "keep" })
+		w := newFixture(t, dir, connectortest.FS(), func(o *spooldir.Options) { o.Finished = "keep" })
 		w.limits = limits
 		records := 0
 		w.onBatch = func(b *stream.Batch) { records += b.Origins }
@@ -210,12 +210,12 @@ func inOrder(pieces map[int64]string) string {
 func TestRangeOfFinishedFile(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.log", "one\ntwo\nthree\n")
-	w := newWorld(t, dir, connectortest.FS(), nil)
+	w := newFixture(t, dir, connectortest.FS(), nil)
 	if err := w.once(); err != nil {
 		t.Fatal(err)
 	}
 	w.wantFiles("a.log.done")
-	next := newWorld(t, dir, connectortest.FS(), nil)
+	next := newFixture(t, dir, connectortest.FS(), nil)
 	next.store = w.store.clone()
 	next.open(false)
 	defer next.close()

@@ -19,7 +19,7 @@ import (
 // TestTwoRoutes checks that two routes read independently under the same ids, and that a file is
 // finished when both have sealed it at its size.
 func TestTwoRoutes(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "one\n")
 		big := put(t, w.dir, "big.log", numberedLines(0, 100))
 		w.finish = false
@@ -59,7 +59,7 @@ func TestTwoRoutes(t *testing.T) {
 			t.Errorf("not finished: %v", w.refused)
 		}
 		w.wantFiles("a.log.done", "big.log.done")
-		for _, x := range []*world{w, &other} {
+		for _, x := range []*fixture{w, &other} {
 			got := x.texts()
 			slices.Sort(got)
 			if want := []string{"a.log: one\ntwo\n", "big.log: " + numberedLines(0, 100)}; !slices.Equal(got, want) {
@@ -70,7 +70,7 @@ func TestTwoRoutes(t *testing.T) {
 }
 
 // finishAllNow calls Finish and checks that it refuses a file with the error want.
-func (w *world) finishAllNow(t *testing.T, want string) {
+func (w *fixture) finishAllNow(t *testing.T, want string) {
 	t.Helper()
 	w.refused, w.finish = nil, true
 	w.finishAll()
@@ -83,7 +83,7 @@ func (w *world) finishAllNow(t *testing.T, want string) {
 // TestOnce checks that a run with Once waits for young files, reads files that appear meanwhile,
 // and leaves a file that is still being written at the end.
 func TestOnce(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")
 		added := false
 		w.onBatch = func(*stream.Batch) {
@@ -98,7 +98,7 @@ func TestOnce(t *testing.T) {
 		w.want("young.log: young, no line end\n", "late.log: late\n")
 		w.wantFiles("late.log.done", "young.log.done")
 	})
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, "0\n")
 		ctx, stop := context.WithCancel(t.Context())
@@ -138,7 +138,7 @@ func TestGrownWhileDown(t *testing.T) {
 				o.MoveTo = moved
 			}
 		}
-		bubble(t, change, func(t *testing.T, w *world) {
+		bubble(t, change, func(t *testing.T, w *fixture) {
 			path := put(t, w.dir, "a.log", "one\n")
 			if err := w.once(); err != nil {
 				t.Fatal(err)

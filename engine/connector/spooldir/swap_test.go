@@ -121,7 +121,7 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 		}
 		want = append(want, "a.log: "+text)
 	}
-	w := newWorld(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
+	w := newFixture(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
 	put(t, dir, "a.log", "0\n")
 	w.finish = false
 	w.open(false)
@@ -183,7 +183,7 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 			<-listed
 		}
 	}
-	w := newWorld(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
+	w := newFixture(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
 	path := put(t, dir, "a.log", "one\n")
 	w.finish = false
 	w.open(false)
@@ -225,7 +225,8 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 // leaves a hidden file. The next process deletes it, or renames it back if it is another file.
 func TestDeletionInterrupted(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
-		bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
+		change := func(o *spooldir.Options) { o.Finished = "delete" }
+		bubble(t, change, func(t *testing.T, w *fixture) {
 			path := put(t, w.dir, "a.log", "a\n")
 			w.finish = false
 			w.open(false)
@@ -267,7 +268,7 @@ func TestNewDeviceNumber(t *testing.T) {
 			change := func(o *spooldir.Options) { o.Finished = finished }
 			put(t, dir, "a.log", "a\n")
 			put(t, dir, "b.log", "b\n")
-			w := newWorld(t, dir, files, change)
+			w := newFixture(t, dir, files, change)
 			w.finish = finished == "keep" // else the process ends before
 			w.open(false)
 			w.pump(5 * time.Second)
@@ -278,7 +279,7 @@ func TestNewDeviceNumber(t *testing.T) {
 				files.dev = 1000 * (by + 1)
 				name := fmt.Sprintf("c%d.log", by)
 				put(t, dir, name, "c\n")
-				again := newWorld(t, dir, files, change)
+				again := newFixture(t, dir, files, change)
 				again.store = w.store
 				again.open(false)
 				again.pump(5 * time.Second)

@@ -182,7 +182,7 @@ func throughSink(b *testing.B, input []*stream.Batch) time.Duration {
 			b.Fatal(err)
 		}
 		if _, err := lane.Worker.Deliver(b.Context(),
-			stream.Attempt{Value: batch, Place: uint32(n)}); err != nil {
+			stream.Attempt{Value: batch, Index: uint32(n)}); err != nil {
 			b.Fatal(err)
 		}
 	}

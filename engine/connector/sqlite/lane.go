@@ -56,7 +56,7 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 		return l.over
 	}
 	before := len(l.ready)
-	err := l.order.Arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
+	err := l.order.Arrive(a.Run, a.Index, d, func(d *delivery) { l.ready = append(l.ready, d) })
 	if len(l.ready) > before {
 		select {
 		case l.wake <- struct{}{}:
@@ -71,7 +71,7 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.order.Waits(a.Run, a.Place) {
+	if l.order.Waits(a.Run, a.Index) {
 		l.failLocked(cause)
 	}
 }

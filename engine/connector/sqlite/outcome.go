@@ -53,7 +53,7 @@ func outcome(err error) error {
 		codes.SQLITE_AUTH, codes.SQLITE_SCHEMA:
 		return &stream.Misconfigured{Err: err}
 	case codes.SQLITE_FULL:
-		return fmt.Errorf("%w: make room on its disk", err)
+		return fmt.Errorf("%w: free space on its disk", err)
 	}
 	return err
 }

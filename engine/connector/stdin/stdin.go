@@ -142,7 +142,7 @@ func (s *source) run(ctx context.Context) error {
 	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
 }
 
-var errInterrupted = errors.New("standard input had not ended: the rest of it was not delivered")
+var errInterrupted = errors.New("standard input had not ended: the rest was not delivered")
 
 // take submits records until the input ends, the routes drain, or ctx is done.
 func (s *source) take(ctx context.Context) {

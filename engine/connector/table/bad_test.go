@@ -123,57 +123,57 @@ var refusals = []struct {
 	only       string // the databases, if not all
 }{
 	{"missing table", ``, ofTable("nosuch", "id"),
-		`the table "nosuch" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
+		`the table "nosuch" does not exist: it was dropped, or ` + "`table` is misspelled", ""},
 	{"missing column", `CREATE TABLE t (id integer PRIMARY KEY, a text)`,
 		ofTable("t", "id", "nosuch"),
-		`the table "t" has no column "nosuch" that ` + "`order_by` names; it has id, a", ""},
+		`the table "t" has no column "nosuch", which is in ` + "`order_by`; it has id, a", ""},
 	{"nullable key", `CREATE TABLE t (id integer PRIMARY KEY, at text)`, ofTable("t", "at", "id"),
 		`column "at" of the table "t", which ` +
-			"`order_by` names, may be NULL, and a row without a place would be missed; " +
-			"make it NOT NULL, or order by another one", ""},
+			"is in `order_by`, may be NULL, and a row without a position would be missed; " +
+			"make it NOT NULL, or order by another column", ""},
 	{"key that is not unique", `CREATE TABLE t (id integer PRIMARY KEY, at text NOT NULL)`,
 		ofTable("t", "at"),
 		"the columns of `order_by` (at) are not unique together in the table \"t\": " +
-			"rows that share a place would be missed; " +
-			"add those of its primary key, or make a unique index", ""},
+			"rows with equal values would be missed; " +
+			"add the columns of its primary key, or create a unique index", ""},
 	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); ` +
 		`CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, ofTable("t", "id"),
 		"the columns of `order_by` (id) are not unique together in the table \"t\"",
 		"sqlite postgres"},
 	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, ofTable("t"),
-		`the table "t" has no primary key; name in ` +
-			"`order_by` columns that are unique together", ""},
+		`the table "t" has no primary key; set ` +
+			"`order_by` to columns that are unique together", ""},
 	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); ` +
 		`CREATE VIEW v AS SELECT * FROM t`, ofTable("v"),
-		`the view "v" has no order of its own, so that no place in it could be found ` +
-			`again; name in ` +
-			"`order_by` columns that tell its rows apart", ""},
+		`the view "v" has no order, so a row's position could not be found ` +
+			`again; set ` +
+			"`order_by` to columns that are unique together", ""},
 	{"time without a zone", `CREATE TABLE t (id integer PRIMARY KEY, at timestamp NOT NULL)`,
 		ofTable("t", "at", "id"),
 		`column "at" of the table "t" is timestamp without time zone, a time without a zone: ` +
-			"where clocks are set back an hour comes twice; order by a time with a zone, " +
-			"or say by `zone: UTC` that its times are UTC", "postgres"},
+			"one hour repeats when clocks are set back; order by a time with a zone, " +
+			"or write `zone: UTC` if its times are UTC", "postgres"},
 	{"time without a zone, by its name",
 		`CREATE TABLE t (id integer PRIMARY KEY, at datetime NOT NULL)`, ofTable("t", "at", "id"),
 		`column "at" of the table "t" is datetime, a time without a zone: ` +
-			`where clocks are set back an hour comes twice; ` +
-			"order by a time with a zone, or say by `zone: UTC` that its times are UTC",
+			`one hour repeats when clocks are set back; ` +
+			"order by a time with a zone, or write `zone: UTC` if its times are UTC",
 		"sqlite mysql"},
 	{"type without an order of bytes", `CREATE TABLE t (id integer PRIMARY KEY, at ` +
 		`interval NOT NULL)`, ofTable("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is interval; ` +
-			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
+			`order_by accepts numbers, text, bytea, uuid, date and timestamptz`,
 		"postgres"},
 	{"text, whose order is the server's",
 		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`,
 		ofTable("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is varchar; ` +
-			`order_by takes whole numbers, decimal, date, timestamp, ` +
-			`binary and varbinary (in a query also CAST(... AS BINARY)), whose order is known ` +
-			`to the byte`, "mysql"},
+			`order_by accepts whole numbers, decimal, date, timestamp, ` +
+			`binary and varbinary (in a query also CAST(... AS BINARY)), because they have a ` +
+			`byte order`, "mysql"},
 	{"one name twice", ``, ofQuery("SELECT 1 AS a, 2 AS a", "a"),
 		// SQLite renames one of them itself
-		`the query "query" has two columns "a"; name them apart with AS`, "postgres"},
+		`the query "query" has two columns "a"; rename one with AS`, "postgres"},
 	{"one name twice, as MySQL says it", ``, ofQuery("SELECT 1 AS a, 2 AS a", "a"),
 		`reading the query "query": Error 1060 (42S21): Duplicate column name 'a'`, "mysql"},
 	{"query of a column that is not there", `CREATE TABLE t (id integer PRIMARY KEY)`,
@@ -221,28 +221,28 @@ var stops = []struct {
 	{"two rows of one place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), ` +
 		`(4), (5), (5), (6)`,
 		ofQuery("SELECT id FROM t", "id"), ``, 4,
-		`two rows of the query "query" share the place (id 5): the columns of ` +
-			"`order_by` do not tell its rows apart; add one that does",
-		`two rows of the query "query" share the place (id 5)`, ""},
+		`two rows of the query "query" have the same position (id 5): the columns of ` +
+			"`order_by` are not unique together; add one",
+		`two rows of the query "query" have the same position (id 5)`, ""},
 	{"duplicates on both sides of a page edge",
 		`CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (3), (4)`,
-		ofQuery("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`,
-		`two rows of the query "query" share the place (id 3)`, ""},
+		ofQuery("SELECT id FROM t", "id"), ``, 2, `have the same position (id 3)`,
+		`two rows of the query "query" have the same position (id 3)`, ""},
 	{"no place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (NULL), (2)`,
 		ofQuery("SELECT id FROM t", "id"), ``, 0,
-		`a row of the query "query" has no place, because a column of ` +
-			"`order_by` (id) is NULL in it; " +
-			"leave such rows out in a query, or order by other columns",
-		`a row of the query "query" has no place`, ""},
+		`a row of the query "query" has no position, because a column of ` +
+			"`order_by` (id) is NULL; " +
+			"exclude such rows in a query, or order by other columns",
+		`a row of the query "query" has no position`, ""},
 	{"no place any more", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3)`,
 		ofQuery("SELECT id FROM t", "id"),
-		`INSERT INTO t VALUES (NULL), (4)`, 3, `a row of the query "query" has no place`,
-		`a row of the query "query" has no place`, ""},
+		`INSERT INTO t VALUES (NULL), (4)`, 3, `a row of the query "query" has no position`,
+		`a row of the query "query" has no position`, ""},
 	{"dropped table", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
 		`(2), (3), (4)`, ofTable("t"), `DROP TABLE t`, 3,
 		`the table "t" was dropped while penstock read it; ` +
-			`everything that was read before is delivered`,
-		`the table "t" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
+			`all rows that were read are delivered`,
+		`the table "t" does not exist: it was dropped, or ` + "`table` is misspelled", ""},
 	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), ` +
 		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a`, 3,
@@ -355,8 +355,8 @@ func TestOtherOrder(t *testing.T) {
 	}
 	_, err = w.open(t, true, marks, ofTable("t", "b", "a"))
 	want := `the checkpoint has a position of the table "t" in another order than by (b, a), ` +
-		`or of columns with other types; ` +
-		"go back to that order, or reset the position by `penstock checkpoint reset` and in the " +
+		`or with other column types; ` +
+		"restore that order, or reset the position with `penstock checkpoint reset` and in the " +
 		"sink's ledger"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Open: %v\nwant ... %s", err, want)

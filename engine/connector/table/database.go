@@ -123,19 +123,18 @@ func (f *filling) accept(key []byte) rowDecision {
 	if last := f.last(); len(last) > 0 && string(key) <= string(last) {
 		if string(key) == string(last) {
 			f.duplicate = true
-			f.err = fmt.Errorf("two rows of %s share the place (%s): "+
-				"the columns of `order_by` do not tell its rows apart; "+
-				"add one that does", r.name, r.keys.show(string(key)))
+			f.err = fmt.Errorf("two rows of %s have the same position (%s): the columns of "+
+				"`order_by` are not unique together; add one", r.name, r.keys.show(string(key)))
 		} else {
-			f.err = fmt.Errorf("%s gives its rows in another order than by the values of (%s): "+
-				"order by columns that compare byte by byte",
+			f.err = fmt.Errorf("%s returns its rows in another order than by the values of "+
+				"(%s): order by columns that compare byte by byte",
 				r.name, r.keys.show(string(key)))
 		}
 		return endRows
 	}
 	if len(key) > maxKeyBytes {
-		f.err = fmt.Errorf("a place in %s is longer than %d bytes (%.60s...): "+
-			"order by shorter columns",
+		f.err = fmt.Errorf("a position in %s is longer than %d bytes (%.60s...): order by "+
+			"shorter columns",
 			r.name, maxKeyBytes, r.keys.show(string(key)))
 		return endRows
 	}

@@ -67,7 +67,7 @@ func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known boo
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size > journalMax {
-		err = fmt.Errorf("it has %d bytes, more than any that penstock writes", info.Size)
+		err = fmt.Errorf("it has %d bytes, more than penstock ever writes", info.Size)
 	}
 	var text []byte
 	if err == nil {
@@ -96,8 +96,8 @@ func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known boo
 // read reads the entries of text, and returns the end of the last complete one.
 func (m *journalState) read(text []byte, id string) (good int64, err error) {
 	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
-		return 0, errors.New("it is no journal of this version; move it away: " +
-			"rows that came late are then found from here on only")
+		return 0, errors.New("it is not a journal of this version; move it away: then only late " +
+			"rows that are committed from now on are found")
 	}
 	rest := text[len(journalMagic):]
 	for len(rest) >= entryHead {

@@ -46,7 +46,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 			return false, err
 		}
 		if l.journal, known, err = openJournal(dir, l.part.ID, &l.state); err != nil {
-			return false, fmt.Errorf("what is remembered of %s: %w", l.part.Name, err)
+			return false, fmt.Errorf("journal of %s: %w", l.part.Name, err)
 		}
 	}
 	settled := func(key string) bool {
@@ -117,7 +117,7 @@ func (l *lateness) save(settled int64, main string) error {
 	err := l.journal.write(&l.state, l.entries)
 	l.entries = l.entries[:0]
 	if err != nil {
-		return fmt.Errorf("remembering which rows were read: %w", err)
+		return fmt.Errorf("write the journal of rows that were read: %w", err)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (d *mysqlServer) described(err error, r *relation) error {
 		if r.table && len(r.columns) > 0 { // the table existed before
 			return droppedError(r, true)
 		}
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)",
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled (%w)",
 			of, err)
 	case 1054:
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
@@ -170,8 +170,7 @@ func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
 		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
 	if err == nil && column != "" && resetsAutoIncrement(version) {
-		r.reuse = reuse{column, "a restart of this version of the server begins again after the " +
-			"greatest number that is left",
+		r.reuse = reuse{column, "this version of the server reuses numbers after a restart",
 			"MySQL 8.0 or MariaDB 10.2.4"}
 	}
 	return err
@@ -212,7 +211,7 @@ func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name s
 	case err != nil:
 		return d.described(err, r)
 	case kind == "":
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly", r.name)
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled", r.name)
 	case kind == "VIEW":
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
 	}
@@ -232,7 +231,7 @@ func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []colum
 	}
 	for i, c := range columns {
 		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {
-			return nil, fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, c.name)
+			return nil, fmt.Errorf("%s has two columns %q; rename one with AS", r.name, c.name)
 		}
 	}
 	return columns, nil
@@ -245,7 +244,7 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 		driver.RowsColumnTypePrecisionScale
 	})
 	if !ok {
-		return nil, errors.New("the MySQL driver does not tell the types of columns")
+		return nil, errors.New("the MySQL driver does not report column types")
 	}
 	columns := make([]column, n)
 	for i, name := range rows.Columns()[:n] {
@@ -304,9 +303,9 @@ func describeMySQL(c *column) {
 		c.standard = "text"
 	}
 	if c.key == 0 {
-		c.noKey = fmt.Sprintf("its type is %s; order_by takes whole numbers, decimal, date, "+
-			"timestamp, binary and varbinary "+
-			"(in a query also CAST(... AS BINARY)), whose order is known to the byte", c.decl)
+		c.noKey = fmt.Sprintf("its type is %s; order_by accepts whole numbers, decimal, date, "+
+			"timestamp, binary and varbinary (in a query also CAST(... AS BINARY)), because "+
+			"they have a byte order", c.decl)
 	}
 }
 

@@ -72,18 +72,17 @@ func (o *Options) Validate() error {
 	}
 	switch {
 	case databases != 1:
-		return wrong("", "names %d databases; name one by sqlite: PATH, postgres: "+
-			"URL or mysql: URL", databases)
+		return wrong("", "selects %d databases; set one of sqlite: PATH, postgres: URL or "+
+			"mysql: URL", databases)
 	case subjects != 1:
-		return wrong("", "names %d things to read; name one by table, tables or query", subjects)
+		return wrong("", "selects %d inputs; set one of table, tables or query", subjects)
 	case o.Name != "" && o.Query == "":
-		return wrong("name", "names a query, and there is none; a table has its own name")
+		return wrong("name", "needs a query; a table has its own name")
 	case o.Query != "" && len(o.OrderBy) == 0:
-		return wrong("query", "has no order of its own; name in `order_by` columns that tell "+
-			"its rows apart")
+		return wrong("query", "has no order; set `order_by` to columns that are unique together")
 	case o.Zone != "" && !strings.EqualFold(o.Zone, "UTC"):
-		return wrong("zone", "is %q; it can be UTC, or be left out: "+
-			"convert other times in a query, where their order is plain", o.Zone)
+		return wrong("zone", "is %q; it can be UTC or missing: convert other times in a "+
+			"query", o.Zone)
 	case o.Poll <= 0:
 		return wrong("poll", "is %v, want more than 0", o.Poll)
 	case o.Lag < 0:
@@ -91,11 +90,11 @@ func (o *Options) Validate() error {
 	case o.Rescan < 0 || o.Rescan > maxRescan:
 		return wrong("rescan", "is %d, want 0 to %d", o.Rescan, maxRescan)
 	case o.Notify != "" && o.Postgres == "":
-		return wrong("notify", "is a thing of PostgreSQL; other databases are polled")
+		return wrong("notify", "needs PostgreSQL; other databases are polled")
 	case o.Connections < 1 || o.Connections > maxConnections:
 		return wrong("connections", "is %d, want 1 to %d", o.Connections, maxConnections)
 	case o.Split < 0:
-		return wrong("split", "is %d, want more than 0, or nothing for one partition", o.Split)
+		return wrong("split", "is %d, want more than 0; remove it for one partition", o.Split)
 	}
 	return o.validateNames(wrong)
 }
@@ -103,7 +102,7 @@ func (o *Options) Validate() error {
 func (o *Options) validateNames(wrong func(key, format string, args ...any) error) error {
 	for i, n := range o.OrderBy {
 		if n == "" {
-			return wrong(fmt.Sprintf("order_by[%d]", i), "is empty; name a column")
+			return wrong(fmt.Sprintf("order_by[%d]", i), "is empty; add a column")
 		}
 		for _, before := range o.OrderBy[:i] {
 			if before == n {
@@ -114,7 +113,7 @@ func (o *Options) validateNames(wrong func(key, format string, args ...any) erro
 	for i, t := range o.Tables {
 		if _, err := path.Match(t, ""); err != nil || t == "" {
 			return wrong(fmt.Sprintf("tables[%d]", i),
-				"%q is neither a name nor a glob; brackets must close, and it may not be empty", t)
+				"%q is neither a name nor a glob; check its brackets", t)
 		}
 	}
 	if o.Postgres != "" {

@@ -51,8 +51,8 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 	late, _ := r.o.Resume(id + lateSuffix)
 	known, err := p.late.open(r.o, mark, late, r.s.o.Rescan)
 	if err == nil && !known && mark.Watermark.Key != "" && r.o.State != nil {
-		r.s.h.Log().Warn("no record of the rows read before exists; "+
-			"rows that came late are found from here on only",
+		r.s.h.Log().Warn("no journal of earlier rows exists; only late rows that are committed "+
+			"from now on are found",
 			"table", name)
 	}
 	return p, err
@@ -107,8 +107,8 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	}
 	p.ended, p.end = true, now.last
 	if r.o.Once && now.last != "" && endsBefore(ctx, db, p, now.last) != nil {
-		r.s.h.Log().Warn("the table ends before the position up to which it was read; "+
-			"rows under reused keys are lost",
+		r.s.h.Log().Warn("the table ends before the position of the checkpoint; rows with "+
+			"reused keys are lost",
 			"table", p.part.Name, "last", p.relation.keys.show(now.last), "read_to",
 			p.relation.keys.show(p.pos),
 			"remedy", "leave out `rescan: 0`")

@@ -114,7 +114,7 @@ func TestOtherSplit(t *testing.T) {
 		}
 		if err == nil {
 			r.Close()
-		} else if !strings.Contains(err.Error(), "or reset the positions by") {
+		} else if !strings.Contains(err.Error(), "or reset the positions with") {
 			t.Error(err)
 		}
 	}
@@ -166,12 +166,12 @@ func TestOptions(t *testing.T) {
 		set  func(o *table.Options)
 		want string
 	}{
-		{func(o *table.Options) { o.Table = "t" }, "names 0 databases"},
-		{func(o *table.Options) { o.SQLite, o.MySQL, o.Table = "a", "b", "t" }, "names 2 databases"},
-		{func(o *table.Options) { o.SQLite = "a" }, "names 0 things to read"},
-		{func(o *table.Options) { o.SQLite, o.Query = "a", "SELECT 1" }, "query: has no order of its own"},
+		{func(o *table.Options) { o.Table = "t" }, "selects 0 databases"},
+		{func(o *table.Options) { o.SQLite, o.MySQL, o.Table = "a", "b", "t" }, "selects 2 databases"},
+		{func(o *table.Options) { o.SQLite = "a" }, "selects 0 inputs"},
+		{func(o *table.Options) { o.SQLite, o.Query = "a", "SELECT 1" }, "query: has no order"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Zone = "a", "t", "CET" }, `zone: is "CET"`},
-		{func(o *table.Options) { o.SQLite, o.Table, o.Notify = "a", "t", "c" }, "notify: is a thing of PostgreSQL"},
+		{func(o *table.Options) { o.SQLite, o.Table, o.Notify = "a", "t", "c" }, "notify: needs PostgreSQL"},
 		{func(o *table.Options) {
 			o.SQLite, o.Table, o.OrderBy = "a", "t", []string{"a", "a"}
 		}, `order_by[1]: "a" stands twice`},

@@ -120,7 +120,7 @@ func explained(err error, of string) error {
 	}
 	switch e.Code {
 	case undefinedTable:
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)",
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled (%w)",
 			of, err)
 	case undefinedColumn:
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
@@ -260,7 +260,7 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier,
 			nullable: true}
 		if slices.ContainsFunc(columns[:i], func(c column) bool { return c.name == f.Name }) {
-			return nil, fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, f.Name)
+			return nil, fmt.Errorf("%s has two columns %q; rename one with AS", r.name, f.Name)
 		}
 	}
 	var oids, modifiers strings.Builder
@@ -319,7 +319,7 @@ func describePostgres(c *column) {
 		c.key, c.zoneless = keyInteger, true
 	}
 	if c.key == 0 {
-		c.noKey = fmt.Sprintf("its type is %s; order_by takes numbers, text, bytea, uuid, "+
+		c.noKey = fmt.Sprintf("its type is %s; order_by accepts numbers, text, bytea, uuid, "+
 			"date and timestamptz", c.decl)
 	}
 }

@@ -339,8 +339,8 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 // droppedError returns an error about a table that was dropped or recreated.
 func droppedError(r *relation, dropped bool) error {
 	if dropped {
-		return fmt.Errorf("%s was dropped while penstock read it; "+
-			"everything that was read before is delivered", r.name)
+		return fmt.Errorf("%s was dropped while penstock read it; all rows that were read are "+
+			"delivered", r.name)
 	}
 	return fmt.Errorf("%s was dropped and created again while penstock read it: "+
 		"positions in the old one are not valid in the new one; "+

@@ -66,12 +66,11 @@ func (r *relation) orderBy(names []string, zone string) error {
 	if len(names) == 0 {
 		switch {
 		case !r.table:
-			return fmt.Errorf("%s has no order of its own, so that no place in it could be "+
-				"found again; "+
-				"name in `order_by` columns that tell its rows apart", r.name)
+			return fmt.Errorf("%s has no order, so a row's position could not be found again; "+
+				"set `order_by` to columns that are unique together", r.name)
 		case !r.primary:
-			return fmt.Errorf("%s has no primary key; name in `order_by` columns that are "+
-				"unique together", r.name)
+			return fmt.Errorf("%s has no primary key; set `order_by` to columns that are unique "+
+				"together", r.name)
 		}
 		names = r.unique[0]
 	}
@@ -79,7 +78,7 @@ func (r *relation) orderBy(names []string, zone string) error {
 	for _, n := range names {
 		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
 		if i < 0 {
-			return fmt.Errorf("%s has no column %q that `order_by` names; it has %s", r.name, n,
+			return fmt.Errorf("%s has no column %q, which is in `order_by`; it has %s", r.name, n,
 				r.list())
 		}
 		c := &r.columns[i]
@@ -87,13 +86,13 @@ func (r *relation) orderBy(names []string, zone string) error {
 		case c.key == 0:
 			return fmt.Errorf("%s cannot be ordered by column %q: %s", r.name, n, c.noKey)
 		case r.table && c.nullable:
-			return fmt.Errorf("column %q of %s, which `order_by` names, may be NULL, "+
-				"and a row without a place would be missed; "+
-				"make it NOT NULL, or order by another one", n, r.name)
+			return fmt.Errorf("column %q of %s, which is in `order_by`, may be NULL, and a row "+
+				"without a position would be missed; make it NOT NULL, or order by another "+
+				"column", n, r.name)
 		case c.zoneless && zone == "":
-			return fmt.Errorf("column %q of %s is %s, a time without a zone: "+
-				"where clocks are set back an hour comes twice; "+
-				"order by a time with a zone, or say by `zone: UTC` that its times are UTC", n,
+			return fmt.Errorf("column %q of %s is %s, a time without a zone: one hour repeats "+
+				"when clocks are set back; order by a time with a zone, or write `zone: UTC` if "+
+				"its times are UTC", n,
 				r.name, c.decl)
 		}
 		r.order = append(r.order, i)
@@ -101,9 +100,9 @@ func (r *relation) orderBy(names []string, zone string) error {
 	}
 	if r.table && !slices.ContainsFunc(r.unique,
 		func(set []string) bool { return subset(set, names) }) {
-		return fmt.Errorf("the columns of `order_by` (%s) are not unique together in %s: "+
-			"rows that share a place would be missed; "+
-			"add those of its primary key, or make a unique index",
+		return fmt.Errorf("the columns of `order_by` (%s) are not unique together in %s: rows "+
+			"with equal values would be missed; add the columns of its primary key, or create a "+
+			"unique index",
 			strings.Join(names, ", "), r.name)
 	}
 	r.keys = newKeyset(names, kinds)
@@ -211,9 +210,8 @@ func partitionID(name string) string {
 
 // nullKey returns an error about a row with NULL in a column of order_by.
 func nullKey(r *relation) error {
-	return fmt.Errorf("a row of %s has no place, because a column of `order_by` (%s) is "+
-		"NULL in it; "+
-		"leave such rows out in a query, or order by other columns", r.name,
+	return fmt.Errorf("a row of %s has no position, because a column of `order_by` (%s) is "+
+		"NULL; exclude such rows in a query, or order by other columns", r.name,
 		strings.Join(r.keys.names, ", "))
 }
 
@@ -228,9 +226,9 @@ func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	}
 	for _, p := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
 		if p.To.Key != "" && !r.keys.fits(p.To.Key) {
-			return m, fmt.Errorf("the checkpoint has a position of %s in another order than "+
-				"by (%s), or of columns with other types; go back to that order, or reset "+
-				"the position by `penstock checkpoint reset` and in the sink's ledger",
+			return m, fmt.Errorf("the checkpoint has a position of %s in another order than by "+
+				"(%s), or with other column types; restore that order, or reset the position "+
+				"with `penstock checkpoint reset` and in the sink's ledger",
 				r.name, strings.Join(r.keys.names, ", "))
 		}
 	}

@@ -87,20 +87,20 @@ func distinguishing(pairs []pair) []int {
 	return differ
 }
 
-const reuseRemedy = "rows under keys that were read before would be lost: " +
-	"order by a column whose values never come back, " +
-	"forget the place by `penstock checkpoint reset`, or accept it by `reused_keys: ignore`"
+const reuseRemedy = "rows with reused keys would be lost: order by a column whose values are " +
+	"never reused, reset the position with `penstock checkpoint reset`, or accept the loss with " +
+	"`reused_keys: ignore`"
 
 // replacedError means that rows have other values than when they were read.
 func replacedError(r *relation, from, pos string) error {
-	return fmt.Errorf("the keys of %s started over: from (%s) on the rows are not those that "+
-		"were read, up to (%s), "+
-		"under the same keys; %s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
+	return fmt.Errorf("the keys of %s started over: from (%s) to the position (%s), rows differ "+
+		"from those that were read under the same keys; "+
+		"%s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
 // behindError means that the table ends before the position up to which it was read.
 func behindError(r *relation, last, pos string) error {
-	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), "+
-		"and it was read up to (%s); %s",
+	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), before the "+
+		"position (%s); %s",
 		r.name, r.keys.show(last), r.keys.show(pos), reuseRemedy)
 }

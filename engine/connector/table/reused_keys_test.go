@@ -65,8 +65,8 @@ var reuses = []struct {
 	{"all deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
-	}, `the keys of the table "t" started over: from (id 15) on the rows are not those that were ` +
-		`read, up to (id 100)`, 100},
+	}, `the keys of the table "t" started over: from (id 15) to the ` +
+		`position (id 100)`, 100},
 	{"all deleted, as many inserted", plain, oneKey, nil, 1000, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 100, "second")
@@ -93,13 +93,13 @@ var reuses = []struct {
 		func(t *testing.T, w fixture) {
 			execute(t, w.db, "DELETE FROM t")
 			fillRows(t, w, twoKeys, 1, 60, "second")
-		}, "started over: from (shop 7, id 45) on the rows are not those that were read, " +
-			"up to (shop 7, id 100)", 100},
+		}, "started over: from (shop 7, id 45) to the position " +
+			"(shop 7, id 100)", 100},
 	{"far below what is remembered", plain, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
 	}, `the keys of the table "t" may have started over: its last row is (id 30), ` +
-		`and it was read up to (id 100)`, 100},
+		`before the position (id 100)`, 100},
 	{"emptied", plain, oneKey, nil, 20, func(t *testing.T, w fixture) {
 		execute(t, w.db, "DELETE FROM t")
 	}, "", 100},

@@ -95,8 +95,8 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 	case strings.Contains(text, "no such table") && r.version != "":
 		return droppedError(r, true)
 	case strings.Contains(text, "no such table"):
-		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query names it "+
-			"wrongly (%w)", r.name, err)
+		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query misspells "+
+			"it (%w)", r.name, err)
 	case strings.Contains(text, "no such column"):
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)",
 			r.name, err)
@@ -130,7 +130,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	case err != nil:
 		return nil, err
 	case kind == "":
-		return nil, fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly",
+		return nil, fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled",
 			r.name)
 	case kind == "view":
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
@@ -248,7 +248,7 @@ func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {
 	}
 	for i, n := range rows.Columns() {
 		if slices.Contains(rows.Columns()[:i], n) {
-			err = fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, n)
+			err = fmt.Errorf("%s has two columns %q; rename one with AS", r.name, n)
 		}
 		r.columns = append(r.columns, describeSQLite(n, "", true))
 	}

@@ -27,8 +27,8 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	}
 	first, last := floorDiv(low, width), floorDiv(high, width)
 	if last-first >= maxStripes {
-		return fmt.Errorf("%s would have %d partitions of %d values from %d to %d, at most %d: "+
-			"raise `split`",
+		return fmt.Errorf("%s would have %d partitions of %d values from %d to %d; the limit is "+
+			"%d: raise `split`",
 			rel.name, last-first+1, width, low, high, maxStripes)
 	}
 	if t.stripes == nil {
@@ -82,8 +82,8 @@ func reach(ctx context.Context, db database,
 		}
 		if values[0].kind != keyInteger && values[0].kind != keyUnsigned {
 			return 0, 0, false, fmt.Errorf(
-				"`split` wants whole numbers in column %q of %s, the first of `order_by`, "+
-					"and it has others",
+				"`split` wants whole numbers in column %q of %s, the first of `order_by`, but "+
+					"it has other values",
 				rel.keys.names[0], rel.name)
 		}
 		*at.n = values[0].n
@@ -113,10 +113,10 @@ func (r *reader) otherSplit(name string) error {
 			mine = strings.HasPrefix(id, own)
 		}
 		if !mine && (id == whole || strings.HasPrefix(id, whole+"#")) {
-			return fmt.Errorf("the checkpoint has positions of the table %q with another `split` "+
-				"(partition %s), and with this one all rows would be read again; go back "+
-				"to it, or reset the positions by `penstock checkpoint reset` and in the "+
-				"sink's ledger", name, id)
+			return fmt.Errorf("the checkpoint has positions of the table %q with another "+
+				"`split` (partition %s), so all rows would be read again; restore that value, "+
+				"or reset the positions with `penstock checkpoint reset` and in the sink's "+
+				"ledger", name, id)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (s *source) Shared() error {
 	case s.o.SQLite != "":
 		return errors.New("a SQLite file is on one machine")
 	case s.o.Rescan > 0:
-		return errors.New("rescan remembers the last rows in the state directory of one machine; " +
+		return errors.New("rescan stores the last rows in the state directory of one machine; " +
 			"write rescan: 0, with a lag if transactions commit late and the database hides them")
 	}
 	return nil
@@ -142,8 +142,8 @@ func (r *reader) openSubject(ctx context.Context, db database, s subject) error 
 		return err
 	}
 	if rel.mayReuse() {
-		r.s.h.Log().Warn("the database may give keys of deleted rows to new ones; "+
-			"if they cannot be told apart, the route stops",
+		r.s.h.Log().Warn("the database may reuse keys of deleted rows; if the rows cannot be "+
+			"distinguished, the route stops",
 			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.reason, "remedy",
 			rel.reuse.remedy)
 	}

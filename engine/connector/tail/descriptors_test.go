@@ -68,7 +68,7 @@ func TestRemovedRouteHoldsNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		files := &fewFS{FS: connectortest.FS(), most: 100}
-		p := newWorld(t, dir, nil)
+		p := newFixture(t, dir, nil)
 		p.host = streamtest.NewQuiet(files, nil, func(name string) bool { return name != "tail/notify" })
 		defer p.kill()
 		p.start(false)
@@ -98,7 +98,7 @@ func TestFewDescriptors(t *testing.T) {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			files := &fewFS{FS: connectortest.FS(), most: 16}
-			p := newWorld(t, dir, nil)
+			p := newFixture(t, dir, nil)
 			p.host = streamtest.NewQuiet(files, nil, func(name string) bool { return name != "tail/notify" })
 			defer p.kill()
 			w := newWriter(t, p.dir, time.Now())

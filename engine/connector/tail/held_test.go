@@ -17,9 +17,9 @@ import (
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2
-	bubble(t, func(o *tail.Options) { o.DeletedMax = most }, func(t *testing.T, p *world) {
+	bubble(t, func(o *tail.Options) { o.DeletedMax = most }, func(t *testing.T, p *fixture) {
 		w := newWriter(t, p.dir, time.Now())
-		p.withMate()
+		p.withSecond()
 		p.start(false)
 		p.pump(time.Second)
 		for n, want := range []string{
@@ -58,7 +58,7 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 		}
 		p.pump(2 * time.Minute)
 		p.want(w.ledger...)
-		p.mate.want(w.ledger...)
+		p.second.want(w.ledger...)
 		if held := p.source.(stream.Holder).Held(); held != (stream.Held{}) {
 			t.Errorf("held is %+v after all was read", held)
 		}
@@ -76,7 +76,7 @@ func TestLostBytesAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(o *tail.Options) {
 				o.DeletedMax, o.DeletedBeyond = 100, "drop"
-			}, func(t *testing.T, p *world) {
+			}, func(t *testing.T, p *fixture) {
 				w := newWriter(t, p.dir, time.Now())
 				w.append("a.log", 3)
 				p.start(false)
@@ -113,9 +113,9 @@ func TestCompressedFileReleasesDeletedOne(t *testing.T) {
 			for _, read := range []int{0, 5} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, step, read), func(t *testing.T) {
 					set := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, exclude }
-					bubble(t, set, func(t *testing.T, p *world) {
+					bubble(t, set, func(t *testing.T, p *fixture) {
 						w := newWriter(t, p.dir, time.Now())
-						p.withMate()
+						p.withSecond()
 						w.append("a.log", read)
 						p.start(false)
 						p.pump(3 * time.Second)
@@ -138,7 +138,7 @@ func TestCompressedFileReleasesDeletedOne(t *testing.T) {
 						stall(20 * time.Second)
 						p.pump(2 * time.Minute)
 						p.want(w.ledger...)
-						p.mate.want(w.ledger...)
+						p.second.want(w.ledger...)
 						if n := p.host.Counted("files_vanished"); n != 0 {
 							t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
 						}

@@ -18,7 +18,7 @@ func TestIdentity(t *testing.T) {
 			// later than the births of the files
 			dir, base := t.TempDir(), time.Now().Add(time.Hour)
 			synctest.Test(t, func(t *testing.T) {
-				p := newWorld(t, dir, func(o *tail.Options) { o.Identity = identity })
+				p := newFixture(t, dir, func(o *tail.Options) { o.Identity = identity })
 				defer p.kill()
 				w := newWriter(t, dir, base)
 				w.append("a.log", 30)

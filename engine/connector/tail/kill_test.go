@@ -60,7 +60,7 @@ func TestRotationKilled(t *testing.T) {
 		t.Fatalf("building penstock: %v\n%s", err, out)
 	}
 	slots := make(chan struct{}, atOnce)
-	runs, untold := 0, make(map[string]int)
+	runs, skipped := 0, make(map[string]int)
 	t.Run("sweep", func(t *testing.T) {
 		for _, s := range sweeps(cases, how == "full") {
 			var taken []rotation
@@ -68,7 +68,7 @@ func TestRotationKilled(t *testing.T) {
 				if c.takes(s) {
 					taken = append(taken, c)
 				} else if s.at < len(c.steps) {
-					untold[c.name]++
+					skipped[c.name]++
 				}
 			}
 			runs += len(taken)
@@ -126,7 +126,7 @@ func (c *subject) pipeline(server string, sync time.Duration) string {
 	for _, g := range o.Include {
 		include = append(include, fmt.Sprintf("%q", "./"+c.name+"/in/"+g))
 	}
-	include = append(include, fmt.Sprintf("%q", "./"+c.name+"/bell/*.log"))
+	include = append(include, fmt.Sprintf("%q", "./"+c.name+"/marker/*.log"))
 	return fmt.Sprintf(`  %s:
     source:
       tail: { include: [%s], exclude: [], gone_wait: %v, copy_wait: %v, max_record: %dB, poll_min: 10ms, poll_max: %v }
@@ -156,10 +156,10 @@ func (v *sweep) run() {
 	if v.cmd == nil {
 		v.start(true)
 	}
-	v.settle(killGoneWait + stuckAfter)
+	v.awaitDelivery(killGoneWait + stuckAfter)
 	v.kill()
 	v.start(true)
-	v.settle(stuckAfter)
+	v.awaitDelivery(stuckAfter)
 	v.kill()
 	for _, c := range v.cases {
 		v.t.Run(c.title, func(t *testing.T) { c.compare(t) })
@@ -195,7 +195,7 @@ func (v *sweep) after(i int, here bool) {
 		v.start(true)
 	}
 	if v.cmd != nil {
-		v.settle(stuckAfter)
+		v.awaitDelivery(stuckAfter)
 	}
 	if here && v.s.kind == "unsaved after" {
 		v.kill()

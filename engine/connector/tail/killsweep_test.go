@@ -31,30 +31,30 @@ type subject struct {
 	db    *sql.DB
 	// a separate file; when a new line of it arrives, the program has listed all files after the
 	// line was written
-	bell string
+	marker string
 
-	mu   sync.Mutex      // guards the fields below
-	sent map[string]int  // lines sent to the server
-	rung map[string]bool // lines from bell that were sent to the server
-	news int             // requests so far
+	mu          sync.Mutex      // guards the fields below
+	sent        map[string]int  // lines sent to the server
+	markersSent map[string]bool // lines of the marker file that were sent to the server
+	news        int             // requests so far
 
 	late bool // it lacked lines for as long as settle waits
 }
 
 // sweep is one process that follows the files of many cases.
 type sweep struct {
-	t      *testing.T
-	dir    string
-	bin    string
-	admin  string
-	server *httptest.Server
-	s      schedule
-	cases  []*subject
-	sync   time.Duration
-	rings  int       // lines in each bell
-	cmd    *exec.Cmd // nil: it is down
-	ended  chan error
-	log    *os.File
+	t       *testing.T
+	dir     string
+	bin     string
+	admin   string
+	server  *httptest.Server
+	s       schedule
+	cases   []*subject
+	sync    time.Duration
+	markers int       // lines in each marker file
+	cmd     *exec.Cmd // nil: it is down
+	ended   chan error
+	log     *os.File
 }
 
 func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
@@ -72,11 +72,13 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 		byName[strings.Trim(r.URL.Path, "/")].receive(r)
 	}))
 	for i, c := range cases {
-		sub := &subject{rotation: c, title: c.name, sent: make(map[string]int), rung: make(map[string]bool)}
+		sub := &subject{
+			rotation: c, title: c.name, sent: make(map[string]int), markersSent: make(map[string]bool),
+		}
 		sub.name = fmt.Sprintf("c%02d", i)
 		in := filepath.Join(dir, sub.name, "in")
-		sub.bell = filepath.Join(dir, sub.name, "bell", "bell.log")
-		for _, folder := range []string{in, filepath.Dir(sub.bell)} {
+		sub.marker = filepath.Join(dir, sub.name, "marker", "marker.log")
+		for _, folder := range []string{in, filepath.Dir(sub.marker)} {
 			if err := os.MkdirAll(folder, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -207,15 +209,15 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// ring writes a line to every bell. When it is delivered, the program has listed the files after
-// all earlier steps. So however slow the machine is, it has seen the effect of a step, including
-// one without new lines.
-func (v *sweep) ring() string {
+// writeMarker writes a line to the marker file of every case. When it is delivered, the program has
+// listed the files after all earlier steps. So however slow the machine is, it has seen the effect
+// of a step, including one without new lines.
+func (v *sweep) writeMarker() string {
 	v.t.Helper()
-	v.rings++
-	line := fmt.Sprintf("%s%d", bellRings, v.rings)
+	v.markers++
+	line := fmt.Sprintf("%s%d", markerPrefix, v.markers)
 	for _, c := range v.cases {
-		f, err := os.OpenFile(c.bell, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		f, err := os.OpenFile(c.marker, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		if err != nil {
 			v.t.Fatal(err)
 		}
@@ -229,38 +231,38 @@ func (v *sweep) ring() string {
 	return line
 }
 
-// bellRings is the prefix of the lines of bells. No other line has it.
-const bellRings = "ring "
+// markerPrefix is the prefix of the lines of marker files. No other line has it.
+const markerPrefix = "marker "
 
-// settle runs the process until both receivers of every case have the lines of the ledger and a new
-// line of the bell, and the checkpoint is saved. Some lines of a case with waits arrive only after
-// a file is given up, so settle does not wait for that case if no receiver gets a line for idle.
-// All other lines arrive without such a wait, however slow the machine is: the next step may
-// destroy them or the evidence of their file. A case that lacks lines after patience is not waited
-// for again. Its comparison reports them.
-func (v *sweep) settle(idle time.Duration) {
+// awaitDelivery runs the process until both receivers of every case have the lines of the ledger
+// and a new marker line, and the checkpoint is saved. Some lines of a case with waits arrive only
+// after a file is given up, so awaitDelivery does not wait for that case if no receiver gets a line
+// for idle. All other lines arrive without such a wait, however slow the machine is: the next step
+// may destroy them or the evidence of their file. A case that lacks lines after patience is not
+// waited for again. Its comparison reports them.
+func (v *sweep) awaitDelivery(idle time.Duration) {
 	v.t.Helper()
 	const patience = time.Minute
-	ring, begun := v.ring(), time.Now()
+	marker, begun := v.writeMarker(), time.Now()
 	last, most := begun, -1
 	for {
-		rung, all, sure, have := true, true, true, 0
+		marked, all, sure, have := true, true, true, 0
 		for _, c := range v.cases {
-			n, heard, complete := c.progress(ring)
+			n, seen, complete := c.progress(marker)
 			have += n
-			rung, all = rung && heard, all && complete
+			marked, all = marked && seen, all && complete
 			sure = sure && (complete || c.waits || c.late)
 			c.late = c.late || !complete && !c.waits && time.Since(begun) > patience
 		}
-		if have != most || !rung {
+		if have != most || !marked {
 			last, most = time.Now(), have
 		}
 		rest, ok := v.unsaved()
 		saved := ok && (rest == 0 || v.sync > time.Minute)
-		if time.Since(begun) > patience && !(rung && saved) {
+		if time.Since(begun) > patience && !(marked && saved) {
 			v.t.Fatal("the program did not list its files and save its progress within a minute")
 		}
-		if rung && sure && saved && (all || time.Since(last) > idle) {
+		if marked && sure && saved && (all || time.Since(last) > idle) {
 			v.pause(lookTwice)
 			return
 		}
@@ -287,26 +289,26 @@ func (c *subject) receive(r *http.Request) {
 	defer c.mu.Unlock()
 	c.news++
 	for _, s := range texts {
-		if strings.HasPrefix(s, bellRings) {
-			c.rung[s] = true
+		if strings.HasPrefix(s, markerPrefix) {
+			c.markersSent[s] = true
 		} else {
 			c.sent[s]++
 		}
 	}
 }
 
-// progress counts the received lines. It reports whether both receivers have the bell's line, and
+// progress counts the received lines. It reports whether both receivers have the marker's line, and
 // whether they have all others.
-func (c *subject) progress(ring string) (n int, heard, complete bool) {
+func (c *subject) progress(marker string) (n int, seen, complete bool) {
 	missing := c.missing()
 	c.mu.Lock()
-	n, heard = c.news, c.rung[ring]
+	n, seen = c.news, c.markersSent[marker]
 	c.mu.Unlock()
-	rows, own, rings := 0, 0, 0
+	rows, own, marks := 0, 0, 0
 	_ = c.db.QueryRow("SELECT count(*), coalesce(sum(message LIKE ?), 0), coalesce(sum(message = "+
-		"?), 0) FROM lines", bellRings+"%", ring).
-		Scan(&rows, &own, &rings) // there is no table before the first record
-	return n + rows, heard && rings > 0, len(missing) == 0 && rows-own >= len(c.w.ledger)
+		"?), 0) FROM lines", markerPrefix+"%", marker).
+		Scan(&rows, &own, &marks) // there is no table before the first record
+	return n + rows, seen && marks > 0, len(missing) == 0 && rows-own >= len(c.w.ledger)
 }
 
 // missing returns the lines of the ledger that were not sent to the server.
@@ -325,7 +327,7 @@ func (c *subject) missing() (lines []string) {
 // rows returns the lines of the table.
 func (c *subject) rows(t *testing.T) (lines []string) {
 	t.Helper()
-	rows, err := c.db.Query("SELECT message FROM lines WHERE message NOT LIKE ?", bellRings+"%")
+	rows, err := c.db.Query("SELECT message FROM lines WHERE message NOT LIKE ?", markerPrefix+"%")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,8 @@ func gz2(from, to string) func(*writer) {
 // reported once, and that other files are not delayed. Reading continues when an undamaged copy
 // replaces the file.
 func TestDamagedFile(t *testing.T) {
-	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
 		w := newWriter(t, p.dir, time.Now())
 		w.append("x", 20_000)
 		w.pack("x", "a.log.gz", os.O_EXCL)
@@ -160,7 +161,8 @@ func TestDamagedFile(t *testing.T) {
 // TestEmptyCompressedFile checks that an empty compressed file causes no work, and that data
 // written to it later is read.
 func TestEmptyCompressedFile(t *testing.T) {
-	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
 		w := newWriter(t, p.dir, time.Now())
 		w.text("x", "")
 		w.pack("x", "a.log.gz", os.O_EXCL)

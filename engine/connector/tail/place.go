@@ -204,8 +204,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // Finished implements follow.Place. It finds none, because tail does not finish files.
 func (p *place) Finished(func(follow.Sight)) error { return nil }
 
-// Beside implements follow.Place.
-func (p *place) Beside(label string, found func(follow.Sight)) error {
+// Siblings implements follow.Place.
+func (p *place) Siblings(label string, found func(follow.Sight)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
 		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
@@ -241,8 +241,8 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Sight)) error
 	return nil
 }
 
-// Away implements follow.Rooted.
-func (p *place) Away(label string, dev uint64) bool {
+// FolderMissing implements follow.FolderChecker.
+func (p *place) FolderMissing(label string, dev uint64) bool {
 	known := false
 	for _, r := range p.roots {
 		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(path.Dir(label)))
@@ -250,7 +250,7 @@ func (p *place) Away(label string, dev uint64) bool {
 			continue
 		}
 		known = true
-		if dir, err := r.open(); err == nil && !follow.AwayBeneath(dir, rel, dev) {
+		if dir, err := r.open(); err == nil && !follow.IsFolderMissing(dir, rel, dev) {
 			return false
 		}
 	}

@@ -62,11 +62,11 @@ func TestNewDeviceNumber(t *testing.T) {
 		dir, base := t.TempDir(), time.Now().Add(time.Hour)
 		synctest.Test(t, func(t *testing.T) {
 			disk := &mounted{FS: connectortest.FS()}
-			p := newWorld(t, dir, outages[0].options)
+			p := newFixture(t, dir, outages[0].options)
 			p.host = streamtest.NewQuiet(disk, nil, func(name string) bool { return name != "tail/notify" })
 			defer p.kill()
 			if routes == 2 {
-				p.withMate()
+				p.withSecond()
 			}
 			w := newWriter(t, dir, base)
 			w.append("a.log", 30)
@@ -76,7 +76,7 @@ func TestNewDeviceNumber(t *testing.T) {
 				disk.by = 1000 * by
 				p.start(false)
 				p.pump(5 * time.Second)
-				for m := p; m != nil; m = m.mate {
+				for m := p; m != nil; m = m.second {
 					m.want(w.ledger...)
 				}
 				p.kill()
@@ -90,7 +90,7 @@ func TestNewDeviceNumber(t *testing.T) {
 			}
 			p.start(false)
 			p.pump(2 * time.Minute)
-			for m := p; m != nil; m = m.mate {
+			for m := p; m != nil; m = m.second {
 				m.want(w.ledger...)
 			}
 		})

@@ -96,7 +96,7 @@ func FuzzResume(f *testing.F) {
 		read := func(cuts []byte) (lines []string) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, dir, change)
+				w := newFixture(t, dir, change)
 				w.limits, w.lag = stream.BatchLimits{Bytes: 64}, 100*time.Millisecond
 				if err := w.options().Validate(); err != nil {
 					t.Fatal(err)

@@ -71,13 +71,13 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule, rout
 			c.change(o)
 		}
 	}
-	p, w := newWorld(t, dir, change), newWriter(t, dir, base)
+	p, w := newFixture(t, dir, change), newWriter(t, dir, base)
 	defer p.kill()
 	defer w.close()
 	w.wide = c.wide
 	p.limits.Bytes = 256
 	if routes > 1 {
-		p.withMate()
+		p.withSecond()
 	}
 	p.start(false)
 	for i, step := range c.steps {
@@ -121,12 +121,12 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule, rout
 	}
 	p.pump(45 * time.Second)
 	c.compare(t, p, w, s)
-	if p.mate != nil {
-		c.compare(t, p.mate, w, s)
+	if p.second != nil {
+		c.compare(t, p.second, w, s)
 	}
 }
 
-func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
+func (c rotation) compare(t *testing.T, p *fixture, w *writer, s schedule) {
 	t.Helper()
 	if p.failed != nil {
 		t.Errorf("Read: %v", p.failed)

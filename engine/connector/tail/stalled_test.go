@@ -90,10 +90,10 @@ func TestRotationsWhileRouteIsStalled(t *testing.T) {
 func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes int) {
 	w := newWriter(t, dir, base)
 	defer w.close()
-	p := newWorld(t, dir, o.options)
+	p := newFixture(t, dir, o.options)
 	defer p.kill()
 	for m := p; routes > 1; routes-- {
-		m = m.withMate()
+		m = m.withSecond()
 	}
 	p.limits.Bytes = 256
 	w.append("a.log", 5)
@@ -125,7 +125,7 @@ func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes
 		p.reopen()
 	}
 	p.pump(2 * time.Minute)
-	for m := p; m != nil; m = m.mate {
+	for m := p; m != nil; m = m.second {
 		if m.failed != nil {
 			t.Errorf("Read: %v", m.failed)
 		}
@@ -136,7 +136,8 @@ func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes
 // TestRestartBeforeDeletedFileIsSaved checks that a deleted file is read again if its route
 // restarts after it read the file to its end, but before any of it was delivered.
 func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
-	bubble(t, func(o *tail.Options) { o.GoneWait = 5 * time.Second }, func(t *testing.T, p *world) {
+	change := func(o *tail.Options) { o.GoneWait = 5 * time.Second }
+	bubble(t, change, func(t *testing.T, p *fixture) {
 		w := newWriter(t, p.dir, time.Now())
 		p.start(false)
 		p.pump(time.Second)
@@ -170,7 +171,7 @@ func stall(d time.Duration) { time.Sleep(d) }
 // in the same way.
 func TestRewrittenFileBeforeRouteOpens(t *testing.T) {
 	base := time.Now().Add(time.Hour) // no file was changed before it was created
-	bubble(t, nil, func(t *testing.T, p *world) {
+	bubble(t, nil, func(t *testing.T, p *fixture) {
 		w := newWriter(t, p.dir, base)
 		p.start(false)
 		w.append("a.log", 2)

@@ -17,11 +17,11 @@ import (
 )
 
 // bubble runs a test in fake time over a real folder.
-func bubble(t *testing.T, change func(*tail.Options), run func(t *testing.T, w *world)) {
+func bubble(t *testing.T, change func(*tail.Options), run func(t *testing.T, w *fixture)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, change)
+		w := newFixture(t, dir, change)
 		defer w.kill()
 		run(t, w)
 	})
@@ -56,7 +56,7 @@ func TestSourceConforms(t *testing.T) {
 // TestPartialLine checks that an unterminated line waits. After partial_wait it becomes a record,
 // and text added later is another record.
 func TestPartialLine(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, "one\ntw")
 		w.start(false)
@@ -66,7 +66,8 @@ func TestPartialLine(t *testing.T) {
 		w.pump(3 * time.Second)
 		w.want("one", "two")
 	})
-	bubble(t, func(o *tail.Options) { o.PartialWait = 5 * time.Second }, func(t *testing.T, w *world) {
+	change := func(o *tail.Options) { o.PartialWait = 5 * time.Second }
+	bubble(t, change, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, "one\ntw")
 		w.start(false)
@@ -83,7 +84,7 @@ func TestPartialLine(t *testing.T) {
 // TestStartAtEnd checks that start: end begins after the last whole line of existing files, and
 // reads new files from the beginning.
 func TestStartAtEnd(t *testing.T) {
-	bubble(t, func(o *tail.Options) { o.Start = "end" }, func(t *testing.T, w *world) {
+	bubble(t, func(o *tail.Options) { o.Start = "end" }, func(t *testing.T, w *fixture) {
 		write(t, filepath.Join(w.dir, "a.log"), "old\nhalf")
 		write(t, filepath.Join(w.dir, "b.log"), "old\n")
 		write(t, filepath.Join(w.dir, "empty.log"), "")
@@ -104,7 +105,7 @@ func TestStartAtEnd(t *testing.T) {
 // followed if configured, and that each file is read once.
 func TestKinds(t *testing.T) {
 	for _, how := range []string{"refuse", "follow"} {
-		bubble(t, func(o *tail.Options) { o.Symlinks = how }, func(t *testing.T, w *world) {
+		bubble(t, func(o *tail.Options) { o.Symlinks = how }, func(t *testing.T, w *fixture) {
 			write(t, filepath.Join(w.dir, "a.log"), "one\n")
 			outside := filepath.Join(t.TempDir(), "real")
 			write(t, outside, "linked\n")
@@ -138,7 +139,7 @@ func TestKinds(t *testing.T) {
 // in a batch that the engine has not seen yet. The engine drops the marks of partitions returned by
 // Forget once it has none of their spans in work.
 func TestForgetWaitsForTheLastBatch(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, "one\nno end")
 		w.start(false)
@@ -151,7 +152,7 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 		if err := w.reader.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || !b.Spans[0].Last {
 			t.Fatalf("Read: %v, %+v; want the end of the file", err, b.Spans)
 		}
-		forget := w.reader.(stream.PartitionTracker).Forget
+		forget := w.reader.(stream.PartitionTracker).Deleted
 		if ids := forget(); len(ids) != 0 {
 			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
 		}
@@ -166,7 +167,7 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 // length. Reading continues at the position reached in the original, not at the end of the compared
 // bytes, which may be in the middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, text)
@@ -185,7 +186,7 @@ func TestCopyInTheMaking(t *testing.T) {
 func TestMeta(t *testing.T) {
 	bubble(t, func(o *tail.Options) {
 		o.Meta = origin.Options{File: "file", Offset: "at", Path: "{app}-{day}.log"}
-	}, func(t *testing.T, w *world) {
+	}, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "shop-21.log")
 		write(t, path, "one\ntwo\n")
 		w.start(false)

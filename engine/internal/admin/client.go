@@ -30,7 +30,7 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 		return nil, err
 	}
 	if code != http.StatusOK || s.Version == 0 {
-		return nil, fmt.Errorf("%s answers, but not as penstock does", address)
+		return nil, fmt.Errorf("%s responds, but is not penstock", address)
 	}
 	return &s, nil
 }
@@ -44,7 +44,7 @@ func Reload(ctx context.Context, address, token string) (*status.Reload, error) 
 		return nil, err
 	}
 	if !r.OK && r.Error == "" {
-		return nil, fmt.Errorf("%s answers, but not as penstock does", address)
+		return nil, fmt.Errorf("%s responds, but is not penstock", address)
 	}
 	return &r, nil
 }
@@ -64,7 +64,7 @@ func call(ctx context.Context, method, address, path, token string, v any) (code
 		return 0, refused(address, res, text)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return 0, fmt.Errorf("%s answers, but not as penstock does", address)
+		return 0, fmt.Errorf("%s responds, but is not penstock", address)
 	}
 	return res.StatusCode, nil
 }
@@ -92,7 +92,8 @@ func request(ctx context.Context, method, address, path, token string) (*http.Re
 	}
 	res, err := client.Do(req)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		const notListening = "nothing listens at %s: no penstock runs with this config, or its admin: is off"
+		const notListening = "nothing listens at %s: no penstock is running with this config, " +
+			"or its admin: is off"
 		return nil, fmt.Errorf(notListening, address)
 	}
 	return res, err
@@ -112,7 +113,7 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 		}
 		f := new(live.Frame)
 		if err := json.Unmarshal(text, f); err != nil {
-			return fmt.Errorf("%s answers, but not as penstock does", address)
+			return fmt.Errorf("%s responds, but is not penstock", address)
 		}
 		return take(f)
 	})

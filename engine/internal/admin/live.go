@@ -92,7 +92,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
 	if s.o.Config == nil {
-		reply(w, http.StatusNotFound, "this program does not show its configuration\n")
+		reply(w, http.StatusNotFound, "this program does not publish its configuration\n")
 		return
 	}
 	reply(w, http.StatusOK, string(s.o.Config()))
@@ -105,7 +105,7 @@ type logLevel struct {
 
 func (s *Server) level(w http.ResponseWriter, _ *http.Request) {
 	if s.o.LogLevel == nil {
-		reply(w, http.StatusNotFound, "this program gave the engine no log level\n")
+		reply(w, http.StatusNotFound, "this program has no adjustable log level\n")
 		return
 	}
 	writeJSON(w, http.StatusOK, logLevel{levelName(s.o.LogLevel.Level())})
@@ -113,7 +113,7 @@ func (s *Server) level(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	if s.o.LogLevel == nil {
-		reply(w, http.StatusNotFound, "this program gave the engine no log level\n")
+		reply(w, http.StatusNotFound, "this program has no adjustable log level\n")
 		return
 	}
 	var in logLevel

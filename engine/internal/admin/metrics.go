@@ -49,7 +49,7 @@ var heldMetrics = []metric[status.Held]{
 
 var routeMetrics = []metric[status.Route]{
 	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, "+
-		"dead, dropped, in flight and waiting.",
+		"parked, dead, dropped, in flight and waiting.",
 		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
 	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *status.Route) float64 {
 		return float64(r.ReadBytes)
@@ -60,43 +60,50 @@ var routeMetrics = []metric[status.Route]{
 		func(r *status.Route) float64 { return float64(r.DeliveredBytes) }),
 	counted(perRoute, "dead_records_total", "Source records that became dead letters.",
 		func(r *status.Route) float64 { return float64(r.Dead) }),
-	counted(perRoute, "dropped_records_total", "Source records that a processor left out.",
+	counted(perRoute, "dropped_records_total", "Source records that a processor dropped.",
 		func(r *status.Route) float64 { return float64(r.Dropped) }),
-	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *status.Route) float64 {
+	gauged(perRoute, "in_flight_records", "Source records in in-flight "+
+		"batches.", func(r *status.Route) float64 {
 		return float64(r.InFlight)
 	}),
-	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
+	gauged(perRoute, "waiting_records", "Source records that were read and are not in flight.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
-	gauged(perRoute, "parked_records", "Source records in the store of the sink.",
+	gauged(perRoute, "parked_records", "Source records in the sink's store of parked deliveries.",
 		func(r *status.Route) float64 { return float64(r.Parked) }),
-	counted(perRoute, "route_starts_total", "Starts of the route; more than one: it has failed and was started again.",
+	counted(perRoute, "route_starts_total", "Starts of the route; more than one means that it "+
+		"failed and was restarted.",
 		func(r *status.Route) float64 { return float64(r.Starts) }),
-	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.",
+	counted(perRoute, "attempts_total", "Attempts to deliver a batch.",
 		func(r *status.Route) float64 { return float64(r.Attempts) }),
-	counted(perRoute, "redeliveries_total", "Deliveries that were not a batch's first.",
+	counted(perRoute, "redeliveries_total", "Attempts that were not a batch's first.",
 		func(r *status.Route) float64 { return float64(r.Redelivered) }),
-	counted(perRoute, "duplicates_total", "Answers that delivered a batch a second time.",
+	counted(perRoute, "duplicates_total", "Responses that delivered a batch a second time.",
 		func(r *status.Route) float64 { return float64(r.Duplicates) }),
-	gauged(perRoute, "redelivery_tokens", "Redeliveries that the budget allows now; -1 where there is none.",
+	gauged(perRoute, "redelivery_tokens", "Redeliveries that the budget allows now; -1 without "+
+		"a budget.",
 		func(r *status.Route) float64 { return r.RedeliveryTokens }),
 	gauged(perRoute, "redelivery_waiting_batches", "Batches that wait for the redelivery budget.",
 		func(r *status.Route) float64 { return float64(r.RedeliveryWaiting) }),
 	counted(perRoute, "redelivery_waits_total", "Redeliveries that had to wait for the budget.",
 		func(r *status.Route) float64 { return float64(r.RedeliveryWaited) }),
-	counted(perRoute, "hedges_total", "Redeliveries beside an attempt that took long (flow.hedge).",
+	counted(perRoute, "hedges_total", "Second attempts that ran beside a slow one (flow.hedge).",
 		func(r *status.Route) float64 { return float64(r.Hedged) }),
-	gauged(perRoute, "suspect_batches", "Batches kept apart, since workers that take others fail them.",
+	gauged(perRoute, "suspect_batches", "Suspect batches: workers that accept other batches "+
+		"fail them.",
 		func(r *status.Route) float64 { return float64(r.Suspects) }),
-	counted(perRoute, "poisoned_batches_total", "Batches refused since workers died of them, or failed them.",
+	counted(perRoute, "poisoned_batches_total", "Batches dead-lettered because workers died of "+
+		"them, or failed them repeatedly.",
 		func(r *status.Route) float64 { return float64(r.Poisoned) }),
-	gauged(perRoute, "replay_bytes", "Source bytes that a kill right now would repeat at most.",
+	gauged(perRoute, "replay_bytes", "Source bytes that a kill now would repeat at most.",
 		func(r *status.Route) float64 { return float64(r.ReplayBytes) }),
-	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat at most.",
+	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat "+
+		"at most.",
 		func(r *status.Route) float64 { return float64(r.ReplayBoundBytes) }),
-	gauged(perRoute, "quiet_seconds", "Time since anything settled while data waits; else 0.",
+	gauged(perRoute, "quiet_seconds", "Time since the last settled record while data waits; "+
+		"else 0.",
 		func(r *status.Route) float64 { return r.QuietSeconds }),
-	gauged(perRoute, "watermark_age_seconds", "Time for which the oldest watermark with data "+
-		"above it has stood; else 0.",
+	gauged(perRoute, "watermark_age_seconds", "Age of the oldest watermark with settled data "+
+		"above it; else 0.",
 		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
 }
 
@@ -110,33 +117,35 @@ var leaseMetrics = []metric[status.Lease]{
 	counted(perPipeline, "lease_takeovers_total", "Times that this process has become the owner.",
 		func(l *status.Lease) float64 { return float64(l.Takeovers) }),
 	gauged(perPipeline, "lease_silent_seconds",
-		"Time since the bucket of the cluster answered; -1 if it never has.",
+		"Time since the last response of the cluster's bucket; -1 if there was none.",
 		func(l *status.Lease) float64 { return l.Silent }),
 }
 
 var workerMetrics = []metric[status.Worker]{
-	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.",
+	gauged(perWorker, "worker_window", "Limit of in-flight data, in the unit of the window.",
 		func(w *status.Worker) float64 { return w.Window }),
-	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.",
+	gauged(perWorker, "worker_in_flight_batches", "Attempts without a response yet.",
 		func(w *status.Worker) float64 { return float64(w.InFlight) }),
 	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *status.Worker) float64 {
 		return w.RoundTrip
 	}),
-	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.",
+	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip of an idle worker.",
 		func(w *status.Worker) float64 { return w.Base }),
-	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch goes to another worker, too.",
+	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
+		"another worker.",
 		func(w *status.Worker) float64 { return w.Timeout }),
 	counted(perWorker, "worker_delivered_total", "Attempts that delivered.",
 		func(w *status.Worker) float64 { return float64(w.Delivered) }),
-	counted(perWorker, "worker_failures_total", "Attempts that failed and were sent again.",
+	counted(perWorker, "worker_failures_total", "Attempts that failed and were repeated.",
 		func(w *status.Worker) float64 { return float64(w.Failed) }),
 	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.",
 		func(w *status.Worker) float64 { return float64(w.TimedOut) }),
-	counted(perWorker, "worker_throttles_total", "Attempts that the worker asked to hold back.",
+	counted(perWorker, "worker_throttles_total", "Attempts whose response asked for a pause.",
 		func(w *status.Worker) float64 { return float64(w.Throttled) }),
-	counted(perWorker, "worker_late_total", "Attempts that delivered after they had been overdue.",
+	counted(perWorker, "worker_late_total", "Attempts that delivered after they were overdue.",
 		func(w *status.Worker) float64 { return float64(w.Late) }),
-	gauged(perWorker, "worker_misconfigured", "1 while the worker reports a wrong token, address or table.",
+	gauged(perWorker, "worker_misconfigured", "1 while the worker reports a wrong token, "+
+		"address or table.",
 		func(w *status.Worker) float64 { return oneIf(w.Misconfigured) }),
 }
 
@@ -146,26 +155,29 @@ var (
 	gates   = append(control.Gates(), "memory", "park")
 
 	routeHealth = prometheus.NewDesc("penstock_route_health",
-		"1 for the health that the route has.", append(perRoute, "health"), nil)
-	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker "+
-		"is in.", append(perWorker, "state"), nil)
-	workerGate = prometheus.NewDesc("penstock_worker_gate", "1 for what keeps more from being sent now.",
+		"1 for the current health of the route.", append(perRoute, "health"), nil)
+	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the current state of the "+
+		"worker.", append(perWorker, "state"), nil)
+	workerGate = prometheus.NewDesc("penstock_worker_gate", "1 for the limit that currently "+
+		"stops further sends.",
 		append(perWorker, "gate"), nil)
-	component = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
+	component = prometheus.NewDesc("penstock_component_events_total", "Events that sink and "+
+		"processors count.",
 		append(perRoute, "event"), nil)
 	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
-		"What the source counts of itself, for one route; without a route, for all of the pipeline's.",
+		"Events that the source counts for a route; without a route, for the whole pipeline.",
 		append(perRoute, "source", "event"), nil)
 	lag = prometheus.NewDesc("penstock_source_lag_bytes",
-		"Source bytes that are not read yet; absent for sources that cannot tell.", perRoute, nil)
+		"Source bytes that are not read yet; absent if the source does not know.", perRoute, nil)
 	ready = prometheus.NewDesc("penstock_ready", "1 if /readyz returns 200.", nil, nil)
-	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.",
+	info  = prometheus.NewDesc("penstock_build_info", "Always 1; the version is in the label.",
 		[]string{"version", "goversion"}, nil)
 	reloads = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the "+
 		"configuration, by result.", []string{"result"}, nil)
 	reloadOK = prometheus.NewDesc("penstock_config_last_reload_successful",
 		"1 if the last reload of the configuration was successful or there was none.", nil, nil)
-	free = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
+	free = prometheus.NewDesc("penstock_state_free_bytes", "Free bytes on the file system of "+
+		"the state directory.", nil, nil)
 )
 
 func oneIf(b bool) float64 {

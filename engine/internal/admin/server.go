@@ -204,7 +204,8 @@ func (s *Server) rightHost(next http.Handler) http.Handler {
 		ip := net.ParseIP(host)
 		known := host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.o.Hosts, host)
 		if !known && (s.o.Token == "" || len(s.o.Hosts) > 0) {
-			reply(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
+			reply(w, http.StatusMisdirectedRequest, "this Host is not served; add it to "+
+				"admin.hosts\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -223,7 +224,7 @@ func (s *Server) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			reply(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
+			reply(w, http.StatusUnauthorized, "a token is required: Authorization: Bearer TOKEN\n")
 			return
 		}
 		next.ServeHTTP(w, r)

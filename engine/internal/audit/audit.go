@@ -159,7 +159,7 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	}
 	return sink.Audit(
 		ctx,
-		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, Place: r.place},
+		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, ResumeToken: r.place},
 	)
 }
 

@@ -73,7 +73,7 @@ func (l *loaded) convertible(format uint16) error {
 	}
 	if waiting > 0 {
 		return fmt.Errorf("%d partitions have batches that wait for a retry, which format %d "+
-			"cannot represent: run this program until `penstock status` shows none that wait",
+			"cannot represent: run this program until `penstock status` shows no waiting batches",
 			waiting, format)
 	}
 	return nil

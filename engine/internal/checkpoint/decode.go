@@ -11,7 +11,7 @@ import (
 
 // errEntry means that a frame with a valid checksum has invalid contents, due to a bug or
 // manipulation.
-var errEntry = errors.New("an entry with a right checksum makes no sense")
+var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
 // cursor reads a payload. After an error it returns zeros, so that a decoder checks for errors
 // once, at its end.
@@ -133,7 +133,7 @@ func (c *cursor) mark(known int, id, name string) markOp {
 		}
 	}
 	if flags&flagNote != 0 {
-		m.Note = c.string("")
+		m.Metadata = c.string("")
 	}
 	return op
 }

@@ -79,7 +79,7 @@ func appendHeader(dst []byte, version uint16, generation uint64) []byte {
 }
 
 var (
-	errNotCheckpoint = errors.New("it does not begin as a checkpoint does")
+	errNotCheckpoint = errors.New("it does not begin with a checkpoint's signature")
 	errHeader        = errors.New("its header is damaged")
 )
 
@@ -109,8 +109,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
-		return fmt.Errorf("an entry of %d bytes is more than the limit of %d: "+
-			"save fewer marks at once", n, maxEntry)
+		return fmt.Errorf("an entry of %d bytes is larger than the limit of %d: save the "+
+			"progress of fewer partitions at once", n, maxEntry)
 	}
 	binary.LittleEndian.PutUint32(b, uint32(n))
 	binary.LittleEndian.PutUint32(b[4:], s.sum(generation, offset, b[frameHead:]))
@@ -174,7 +174,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	if len(m.Above) > 0 {
 		flags |= flagAbove
 	}
-	if m.Note != "" {
+	if m.Metadata != "" {
 		flags |= flagNote
 	}
 	if m.Waiting {
@@ -198,7 +198,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 		}
 	}
 	if flags&flagNote != 0 {
-		dst = appendString(dst, "", m.Note)
+		dst = appendString(dst, "", m.Metadata)
 	}
 	return dst
 }

@@ -43,7 +43,7 @@ func goldenSteps(note string) []step {
 	at := func(n int64) stream.Position { return stream.Position{Num: n} }
 	mark := stream.Mark{Part: stream.Partition{ID: "fe00-11-5a", Name: "a.log"}, Watermark: at(300)}
 	later := mark
-	later.Watermark, later.Above, later.Note = at(812),
+	later.Watermark, later.Above, later.Metadata = at(812),
 		[]stream.Range{{From: at(900), To: at(1000)}}, note
 	keyed := stream.Mark{
 		Part: stream.Partition{ID: "orders", Name: "orders"}, Finished: true,

@@ -76,7 +76,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 	for l.good < l.size {
 		left := l.size - l.good
 		if left < frameHead {
-			l.bad = errors.New("its head is not whole")
+			l.bad = errors.New("its header is incomplete")
 			return nil
 		}
 		if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -84,7 +84,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 		}
 		n := int64(binary.LittleEndian.Uint32(head[:]))
 		if n == 0 || n > maxEntry || n > left-frameHead {
-			l.bad = fmt.Errorf("its length of %d does not fit", n)
+			l.bad = fmt.Errorf("its length of %d is invalid", n)
 			return nil
 		}
 		payload = slices.Grow(payload[:0], int(n))[:n]
@@ -127,11 +127,11 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 			return err
 		}
 		if m, p := l.st.size(); l.snapshot != 0 || m != marks || p != places {
-			return fmt.Errorf("the snapshot should hold %d marks and %d places, "+
-				"and holds %d and %d", marks, places, m, p)
+			return fmt.Errorf("the snapshot should contain %d progress entries and %d resume "+
+				"tokens, but contains %d and %d", marks, places, m, p)
 		}
 	default:
-		return fmt.Errorf("its kind is %d, which this format does not have", payload[0])
+		return fmt.Errorf("its kind is %d, which is unknown in this format", payload[0])
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (m *model) String() string {
 	for route, marks := range m.marks {
 		for _, k := range marks {
 			lines = append(lines, fmt.Sprintf("%s %q %q %v %v %v %q",
-				route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished, k.Note))
+				route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished, k.Metadata))
 		}
 		for lane, place := range m.places[route] {
 			lines = append(lines, fmt.Sprintf("%s lane %q %q", route, lane, place))
@@ -138,7 +138,7 @@ func randomMark(rng *rand.Rand) stream.Mark {
 	}
 	at := func() stream.Position { return stream.Position{Num: num(), Key: key()} }
 	m.Watermark, m.Finished = at(), rng.IntN(4) == 0
-	m.Note = pick(rng, "", "", "AQIDBA", strings.Repeat("n", stream.MaxNote))
+	m.Metadata = pick(rng, "", "", "AQIDBA", strings.Repeat("n", stream.MaxMetadata))
 	for range rng.IntN(4) * rng.IntN(4) {
 		m.Above = append(m.Above, stream.Range{From: at(), To: at()})
 	}

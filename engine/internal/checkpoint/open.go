@@ -70,7 +70,7 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	if names(1) != "" {
 		name, err := setAside(s.dir, s.f, names)
 		if err != nil {
-			return fmt.Errorf("keep a copy of checkpoint %s before it is renewed: %w",
+			return fmt.Errorf("keep a copy of checkpoint %s before it is rewritten: %w",
 				s.path(), err)
 		}
 		report.Aside = append(report.Aside, name)
@@ -80,11 +80,12 @@ func (s *Store) renew(l *loaded, report *Report) error {
 		return s.failed
 	}
 	if names(1) != "" {
-		return fmt.Errorf("checkpoint %s must be rewritten before it can grow: %w", s.path(), err)
+		return fmt.Errorf("checkpoint %s must be rewritten before entries can be appended: "+
+			"%w", s.path(), err)
 	}
 	s.warn(err) // continue with the old log, without its unfinished end
 	if err := s.f.Truncate(l.good); err != nil {
-		return fmt.Errorf("cut the unfinished entry off checkpoint %s: %w", s.path(), err)
+		return fmt.Errorf("remove the unfinished entry from checkpoint %s: %w", s.path(), err)
 	}
 	s.size = l.good
 	return nil
@@ -100,7 +101,7 @@ func (l *loaded) usable() error {
 
 func (l *loaded) why() error {
 	if l.bad == nil {
-		return errors.New("it ends too early")
+		return errors.New("it ends early")
 	}
 	return l.bad
 }
@@ -108,11 +109,11 @@ func (l *loaded) why() error {
 // refusal returns the error for an unusable file, with the remedy.
 func refusal(path string, err error) error {
 	if errors.Is(err, errVersion) {
-		return fmt.Errorf("checkpoint %s: %w: run that one, or convert the file with it, by `%s`",
+		return fmt.Errorf("checkpoint %s: %w: run that version, or convert the file with it: `%s`",
 			path, err, convertCommand(path))
 	}
-	return fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
-		"put a copy of it back, or move it away to deliver everything again", path, err)
+	return fmt.Errorf("checkpoint %s cannot be used, and was not changed: %w: restore a copy of "+
+		"it, or move it away to deliver everything again", path, err)
 }
 
 // Snapshot is the contents of a checkpoint.

@@ -48,7 +48,7 @@ func (s *Store) replace() error {
 	s.st.renumber()
 	s.mu.Unlock()
 	if err := s.dir.Sync(); err != nil {
-		s.failed = fmt.Errorf("sync the directory of %s after its renewal: %w", s.path(), err)
+		s.failed = fmt.Errorf("sync the directory of %s after its rewrite: %w", s.path(), err)
 	}
 	return nil
 }

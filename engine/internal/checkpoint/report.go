@@ -23,21 +23,21 @@ type Report struct {
 // String returns the report as text: one sentence if there is no damage.
 func (r *Report) String() string {
 	if r.Fresh {
-		return fmt.Sprintf("no checkpoint yet, made %s: delivering from the beginning", r.File)
+		return fmt.Sprintf("no checkpoint yet, created %s: delivering from the beginning", r.File)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "checkpoint %s: %s of %s in %d bytes", r.File, count(r.Marks, "mark"),
 		count(r.Routes, "route"), r.Bytes)
 	if r.Cut > 0 {
-		fmt.Fprintf(&b, "; %d bytes of an unfinished last entry were left out", r.Cut)
+		fmt.Fprintf(&b, "; ignored %d bytes of an unfinished last entry", r.Cut)
 	}
 	if r.Damage != "" {
-		const text = "; DAMAGED: %s; the %d bytes from there on were not used, " +
-			"what they had settled is delivered again"
+		const text = "; DAMAGED: %s; the following %d bytes are ignored, and the data that they " +
+			"settled is delivered again"
 		fmt.Fprintf(&b, text, r.Damage, r.Lost)
 	}
 	if len(r.Aside) > 0 {
-		fmt.Fprintf(&b, "; the file as it was is kept as %s", strings.Join(r.Aside, ", "))
+		fmt.Fprintf(&b, "; the original file is kept as %s", strings.Join(r.Aside, ", "))
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@ func manyFiles(n int) []stream.Mark {
 				Name: fmt.Sprintf("hosts/web-%02d/access-2026-11-21-%06d.log", i%20, i),
 			},
 			Watermark: stream.Position{Num: rng.Int64N(1 << 30)},
-			Note: fmt.Sprintf("%010x%010x%010x%010x", rng.Uint64N(1<<40), rng.Uint64N(1<<40),
+			Metadata: fmt.Sprintf("%010x%010x%010x%010x", rng.Uint64N(1<<40), rng.Uint64N(1<<40),
 				rng.Uint64N(1<<40), rng.Uint64N(1<<40)),
 		}
 	}

@@ -120,7 +120,7 @@ func (st *state) set(r *route, op *markOp) {
 	if op.named || op.part == 0 {
 		m.Part.Name = op.mark.Part.Name
 	}
-	m.Watermark, m.Finished, m.Note = op.mark.Watermark, op.mark.Finished, op.mark.Note
+	m.Watermark, m.Finished, m.Metadata = op.mark.Watermark, op.mark.Finished, op.mark.Metadata
 	m.Waiting = op.mark.Waiting
 	m.Above = append(m.Above[:0], op.mark.Above...)
 	cost := markSize(m)
@@ -129,7 +129,7 @@ func (st *state) set(r *route, op *markOp) {
 }
 
 func markSize(m *stream.Mark) int64 {
-	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above) + len(m.Note)
+	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above) + len(m.Metadata)
 	if hasKeys(m) {
 		n += keyCost + len(m.Watermark.Key)
 		for _, r := range m.Above {

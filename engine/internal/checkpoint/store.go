@@ -99,7 +99,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	s.trim()
 	s.writing.Unlock()
 	if err != nil {
-		return fmt.Errorf("save %d marks of %q in %s: %w", len(marks), route, s.path(), err)
+		return fmt.Errorf("save progress of %d partitions of %q in %s: "+
+			"%w", len(marks), route, s.path(), err)
 	}
 	if due { // no other goroutine calls Sync
 		return s.Sync()
@@ -147,7 +148,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 	defer s.writing.Unlock()
 	err := s.usable()
 	if err != nil {
-		return fmt.Errorf("forget partitions of %q in %s: %w", route, s.path(), err)
+		return fmt.Errorf("delete partitions of %q in %s: %w", route, s.path(), err)
 	}
 	r := s.st.byKey[route]
 	if r == nil {
@@ -166,7 +167,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 	}
 	s.buf = appendForget(append(s.buf[:0], make([]byte, frameHead)...), &f)
 	if err := s.write(s.buf); err != nil {
-		return fmt.Errorf("forget partitions of %q in %s: %w", route, s.path(), err)
+		return fmt.Errorf("delete partitions of %q in %s: %w", route, s.path(), err)
 	}
 	s.mu.Lock()
 	s.st.forget(&f)
@@ -187,7 +188,7 @@ func (s *Store) write(frame []byte) error {
 		return nil
 	}
 	if cut := s.f.Truncate(s.size); cut != nil {
-		s.failed = fmt.Errorf("%w; and what it left could not be cut off: %w", err, cut)
+		s.failed = fmt.Errorf("%w; and its incomplete entry could not be removed: %w", err, cut)
 	}
 	return err
 }

@@ -92,14 +92,14 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 		natsgo.PingInterval(pingInterval), natsgo.MaxPingsOutstanding(2),
 		natsgo.IgnoreAuthErrorAbort(), natsgo.NoCallbacksAfterClientClose(),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
-			log.Warn("the connection to the state of the cluster is lost", "error", err)
+			log.Warn("connection to the cluster's bucket lost", "error", err)
 		}),
 		natsgo.ReconnectHandler(func(conn *natsgo.Conn) {
 			server := conn.ConnectedUrlRedacted()
-			log.Info("connected to the state of the cluster again", "server", server)
+			log.Info("connection to the cluster's bucket restored", "server", server)
 		}),
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
-			log.Warn("the state of the cluster reports an error", "error", err)
+			log.Warn("error from the connection to the cluster's bucket", "error", err)
 		}),
 	}
 	switch {
@@ -123,9 +123,9 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	conn, err := natsgo.Connect(strings.Join(servers, ","), o...)
 	switch {
 	case errors.Is(err, natsgo.ErrAuthorization):
-		return nil, fmt.Errorf("the login is refused: check credentials, user or token: %w", err)
+		return nil, fmt.Errorf("the login was refused: check credentials, user or token: %w", err)
 	case errors.Is(err, natsgo.ErrNoServers), errors.Is(err, natsgo.ErrTimeout):
-		return nil, fmt.Errorf("no server answers: check url and tls: %w", err)
+		return nil, fmt.Errorf("no server responds: check url and tls: %w", err)
 	}
 	return conn, err
 }
@@ -149,8 +149,8 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 		kv, err = js.KeyValue(ctx, c.Bucket)
 		return kv, false, err
 	case ok && (api.ErrorCode == codeReplicas || api.ErrorCode == codeNoPeers) && c.Replicas > 1:
-		return nil, false, fmt.Errorf("it cannot be created with replicas: %d: start as many "+
-			"servers as a cluster, or write replicas: 1, which does not survive the loss of its "+
+		return nil, false, fmt.Errorf("it cannot be created with replicas: %d: start that many "+
+			"servers as a cluster, or set replicas: 1, which does not survive the loss of its "+
 			"server: %w", c.Replicas, err)
 	case err != nil:
 		return nil, false, fmt.Errorf("it cannot be created: %w", err)
@@ -175,16 +175,16 @@ func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	info := s.CachedInfo()
 	switch o := info.Config; {
 	case o.MaxAge != 0:
-		return "", fmt.Errorf("%w has a TTL of %v, after which progress is lost: "+
-			"use a bucket without one", errBucket, o.MaxAge)
+		return "", fmt.Errorf("%w has a TTL of %v, after which progress is lost: use a bucket "+
+			"without a TTL", errBucket, o.MaxAge)
 	case o.MaxMsgSize != -1 && int(o.MaxMsgSize) < maxValue:
-		return "", fmt.Errorf("%w takes values of %d bytes, and progress may need %d: "+
+		return "", fmt.Errorf("%w accepts values of up to %d bytes, but progress may need %d: "+
 			"raise its limit", errBucket, o.MaxMsgSize, maxValue)
 	case o.Storage != jetstream.FileStorage:
 		log.Warn("the bucket is in memory: progress is lost when its servers stop",
 			"bucket", c.Bucket)
 	case o.Replicas != c.Replicas:
-		log.Warn("the bucket exists with another number of replicas, which stays",
+		log.Warn("the bucket exists with another number of replicas, which is not changed",
 			"bucket", c.Bucket, "replicas", o.Replicas, "configured", c.Replicas)
 	}
 	return info.Created.UTC().Format(time.RFC3339Nano), nil
@@ -251,7 +251,7 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return Stored{}, fmt.Errorf("key %q: answer of the server: %w", r.key, err)
+		return Stored{}, fmt.Errorf("key %q: response of the server: %w", r.key, err)
 	}
 	if e := answer.Error; e != nil && e.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 		return r.missing(ctx, stream)
@@ -259,7 +259,7 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 		return Stored{}, e
 	}
 	if answer.Message == nil {
-		return Stored{}, fmt.Errorf("key %q: the answer of the server has no message", r.key)
+		return Stored{}, fmt.Errorf("key %q: the response of the server has no message", r.key)
 	}
 	h, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
 	if err == nil && h.Get("KV-Operation") != "" { // it was deleted

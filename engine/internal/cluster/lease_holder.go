@@ -81,7 +81,7 @@ func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 // answered records a response of the bucket.
 func (k *LeaseHolder) answered(at time.Duration) {
 	if k.failing {
-		k.log.Info("the lease is accessible again", "lease", k.name)
+		k.log.Info("lease can be read again", "lease", k.name)
 	}
 	k.failing = false
 	k.mu.Lock()
@@ -249,7 +249,7 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 		defer cancel(nil)
 		if w.err = do(working, t); working.Err() != nil {
 			w.lost = true
-			k.log.Info("this process has lost the lease", "lease", k.name, "epoch", t.Epoch)
+			k.log.Info("this process lost the lease", "lease", k.name, "epoch", t.Epoch)
 		}
 		return nil
 	})
@@ -261,7 +261,7 @@ func (k *LeaseHolder) request(ctx context.Context, c Command) func() {
 	if c.Kind == Read {
 		e, err := k.read(ctx)
 		if err != nil {
-			k.failed(ctx, "the lease cannot be read", err)
+			k.failed(ctx, "lease cannot be read", err)
 			return func() { k.lease.ReadDone(k.clock(), Unknown, Entry{}) }
 		}
 		at := k.clock()
@@ -277,7 +277,7 @@ func (k *LeaseHolder) request(ctx context.Context, c Command) func() {
 		k.answered(k.clock())
 		return func() { k.lease.Wrote(Conflict, 0) }
 	}
-	k.failed(ctx, "the lease cannot be written", err)
+	k.failed(ctx, "lease cannot be written", err)
 	return func() { k.lease.Wrote(Unknown, 0) }
 }
 
@@ -288,7 +288,7 @@ func (k *LeaseHolder) read(ctx context.Context) (Entry, error) {
 		return e, err
 	}
 	if err := json.Unmarshal(s.Data, &e.Value); err != nil {
-		return e, fmt.Errorf("its value has another form, perhaps of a newer version: update "+
+		return e, fmt.Errorf("its value has an unknown form, perhaps of a newer version: update "+
 			"this process, or delete the key: %w", err)
 	}
 	return e, nil

@@ -73,8 +73,8 @@ type FencedError struct {
 
 // Error describes the lost ownership.
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("progress of %s: another process has taken over "+
-		"(its epoch is %d, this one's is %d)", e.Route, e.Seen, e.Own)
+	return fmt.Sprintf("progress of %s: another process has taken over (its epoch is %d, this "+
+		"process has %d)", e.Route, e.Seen, e.Own)
 }
 
 // OpenPositions takes over the progress of a route and writes it with the epoch of the tenure. No
@@ -115,11 +115,11 @@ func (p *Positions) decode(s Stored) (v routeValue, err error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(s.Data, &v); err != nil {
-		return v, fmt.Errorf("progress of %s in the bucket has another form: %w", p.route, err)
+		return v, fmt.Errorf("progress of %s in the bucket has an unknown form: %w", p.route, err)
 	}
 	if v.Format != positionsFormat {
-		return v, fmt.Errorf("progress of %s in the bucket has format %d, and this penstock "+
-			"knows %d: use the version that wrote it, or a newer one",
+		return v, fmt.Errorf("progress of %s in the bucket has format %d, but this penstock "+
+			"reads up to %d: use the version that wrote it, or a newer one",
 			p.route, v.Format, positionsFormat)
 	}
 	return v, nil
@@ -135,8 +135,8 @@ func (p *Positions) encode(marks map[string]stream.Mark) ([]byte, error) {
 	}
 	text, err := json.Marshal(v)
 	if err == nil && len(text) > MaxPositions {
-		err = fmt.Errorf("it has %d bytes for %d partitions, and a key of the bucket takes %d: "+
-			"let the pipeline read fewer partitions", len(text), len(marks), MaxPositions)
+		err = fmt.Errorf("it has %d bytes for %d partitions, but a key of the bucket holds at "+
+			"most %d: let the pipeline read fewer partitions", len(text), len(marks), MaxPositions)
 	}
 	return text, err
 }
@@ -144,7 +144,7 @@ func (p *Positions) encode(marks map[string]stream.Mark) ([]byte, error) {
 func valueOf(m stream.Mark) markValue {
 	v := markValue{
 		Part: m.Part.ID, Name: m.Part.Name, Num: m.Watermark.Num, Key: []byte(m.Watermark.Key),
-		Finished: m.Finished, Note: []byte(m.Note),
+		Finished: m.Finished, Note: []byte(m.Metadata),
 	}
 	for _, r := range m.Above {
 		v.Above = append(v.Above, rangeValue{
@@ -160,7 +160,7 @@ func (v *routeValue) positions() map[string]stream.Mark {
 		out := stream.Mark{
 			Part:      stream.Partition{ID: m.Part, Name: m.Name},
 			Watermark: stream.Position{Num: m.Num, Key: string(m.Key)},
-			Finished:  m.Finished, Note: string(m.Note),
+			Finished:  m.Finished, Metadata: string(m.Note),
 		}
 		for _, r := range m.Above {
 			out.Above = append(out.Above, stream.Range{
@@ -178,7 +178,7 @@ func (v *routeValue) positions() map[string]stream.Mark {
 // have them, and a cluster has no such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
-		return fmt.Errorf("progress of %s: a bucket has no places", p.route)
+		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
 	}
 	return p.change(func(all map[string]stream.Mark) {
 		for _, m := range marks {

@@ -256,7 +256,7 @@ func TestFailureIsShown(t *testing.T) {
 		s.keys["lease.p"] = Stored{Found: true, Revision: 99, Data: []byte(`[2]`)}
 		s.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		const newer = "the lease cannot be read: its value has another form, perhaps of a newer " +
+		const newer = "lease cannot be read: its value has an unknown form, perhaps of a newer " +
 			"version: update this process, or delete the key: "
 		if got := k.View().Failure; !strings.HasPrefix(got, newer) {
 			t.Errorf("the value has another form, and the view has the failure %q", got)
@@ -271,7 +271,7 @@ func TestFailureIsShown(t *testing.T) {
 		cancel()
 		<-ended
 		for message, want := range map[string]int{
-			"the lease cannot be ": 2, "the lease is accessible again": 2,
+			"lease cannot be ": 2, "lease can be read again": 2,
 		} {
 			if n := strings.Count(log.String(), message); n != want {
 				t.Errorf("%d lines of log have %q, want %d:\n%s", n, message, want, &log)
@@ -309,7 +309,7 @@ func always(v bool) func() bool { return func() bool { return v } }
 func mark(id string, at int64) stream.Mark {
 	return stream.Mark{
 		Part:      stream.Partition{ID: id, Name: "name of " + id},
-		Watermark: stream.Position{Num: at, Key: "\xff\x00key"}, Note: "\xfe", Finished: at == 3,
+		Watermark: stream.Position{Num: at, Key: "\xff\x00key"}, Metadata: "\xfe", Finished: at == 3,
 		Above: []stream.Range{{
 			From: stream.Position{Num: at + 1}, To: stream.Position{Num: at + 2, Key: "\x80"},
 		}},
@@ -427,7 +427,7 @@ func TestPositionsRefused(t *testing.T) {
 	s := newMemBucket()
 	r := wire{s, "progress.p.r", always(false)}
 	for text, want := range map[string]string{
-		`{"format":2}`: "progress of p/r in the bucket has format 2, and this penstock knows 1: " +
+		`{"format":2}`: "progress of p/r in the bucket has format 2, but this penstock reads up to 1: " +
 			"use the version that wrote it, or a newer one",
 		`nonsense`: "progress of p/r",
 	} {

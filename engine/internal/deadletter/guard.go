@@ -76,8 +76,8 @@ type GuardError struct {
 
 // Error returns the numbers and the remedy.
 func (e *GuardError) Error() string {
-	const remedy = "look at the reasons in the dead letters: most often a pattern, format, " +
-		"token or address in the config is wrong"
+	const remedy = "check the reasons in the dead letters: usually a pattern, format, token or " +
+		"address in the config is wrong"
 	if e.Start {
 		return fmt.Sprintf("stopped by the guard: all %d records so far became dead letters; %s",
 			e.Dead, remedy)

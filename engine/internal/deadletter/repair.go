@@ -128,8 +128,8 @@ func (s *Store) setAside(text []byte) error {
 		s.aside = filepath.Join(s.dir.Path(), name)
 		return s.dir.Sync()
 	}
-	return fmt.Errorf("%d files that were set aside stand beside it; "+
-		"look at them and move them away", maxAsides)
+	return fmt.Errorf("there are %d damaged copies beside it already; check them and move them "+
+		"away", maxAsides)
 }
 
 // endsWhole reports whether the last line of text is complete.

@@ -149,9 +149,9 @@ func (s *Store) append(letters []Letter) error {
 		return nil
 	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
-		return fmt.Errorf("%w: %d bytes are there and %d more do not fit dead_letters.max, %v; "+
-			"look at the reasons, move the file away "+
-			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(),
+		return fmt.Errorf("%w: %d bytes and %d more exceed dead_letters.max, %v; check the "+
+			"reasons, move the file away or raise the option, and "+
+			"restart", ErrFull, s.size, s.buf.Len(),
 			stream.Size(s.o.MaxBytes))
 	}
 	if err := s.write(); err != nil {
@@ -190,8 +190,8 @@ func (s *Store) reopen() error {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size < s.size {
-		err = fmt.Errorf("it has %d bytes where %d were durable: somebody cut it; "+
-			"move it away and start again", info.Size, s.size)
+		err = fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
+			"move it away and restart", info.Size, s.size)
 	}
 	if err == nil {
 		err = f.Truncate(s.size)

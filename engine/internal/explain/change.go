@@ -16,15 +16,16 @@ func (r *Route) Changes(w *Worker) []string {
 		return r.windowChanges(w)
 	case "credit":
 		return []string{
-			"the receiver advertises more when less waits in it: more slots there, or a faster " +
-				"service",
-			"it is sent twice its own estimate at most, however much it advertises",
+			"the receiver advertises more when fewer batches wait in it: give it more slots, or " +
+				"a faster service",
+			"it is sent at most twice its own estimate, regardless of its advertisement",
 		}
 	case "rate":
 		return []string{
-			"while it answers no 429 the rate grows back, to just below the refused rate; " +
-				"after a minute it grows a little more",
-			"a higher limit at the receiver; a Retry-After with its 429 makes the wait exact",
+			"without further 429 responses the rate grows back to just below the refused rate, " +
+				"and after a minute slowly beyond it",
+			"a higher limit at the receiver; a Retry-After in its 429 responses makes the wait " +
+				"exact",
 		}
 	case "quota", "bytes", "concurrency":
 		return []string{"a larger `limit` or `worker_limit`"}
@@ -32,42 +33,42 @@ func (r *Route) Changes(w *Worker) []string {
 		return []string{"more workers: connections of a SQL sink, children of an exec sink " +
 			"(`workers:`), endpoints of an http sink"}
 	case "standby":
-		return []string{"every worker of the sinks before it fails, so that their breakers open"}
+		return []string{"all workers of the sinks before it fail, so that their breakers open"}
 	case "throttle":
 		return []string{
-			"the time that it asked for (Retry-After) passes; its window stays as it was",
-			"a receiver with more room; meanwhile the others take its share",
+			"the requested time (Retry-After) passes; the window keeps its size",
+			"a receiver with more capacity; meanwhile the other workers take its share",
 		}
 	case "breaker":
 		return r.breakerChanges(w)
 	case "replay":
 		return []string{
-			"the oldest batches are delivered, or the checkpoint is written: a worker that hangs " +
-				"holds both up until its batch is overdue",
+			"the oldest batches are delivered, or the checkpoint is written: a hanging worker " +
+				"delays both until its batch is overdue",
 			"a larger `checkpoint.replay`: a kill would repeat more",
 		}
 	case "order":
 		return []string{
-			"what is in flight is answered",
-			"`flow.order: none`, where the order of delivery does not matter",
+			"the in-flight batches complete",
+			"`flow.order: none`, if the order of delivery does not matter",
 		}
 	case "waiting":
 		return []string{
-			"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock " +
-				"status` has their words",
-			"larger bounds in `retry.waiting`, and `memory` and `checkpoint.replay` with them",
+			"workers accept a batch that they refuse now, or it becomes a dead letter: " +
+				"`penstock status` has their responses",
+			"larger limits in `retry.waiting`, and larger `memory` and `checkpoint.replay`",
 		}
 	case "budget":
 		return []string{
-			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does " +
+			"deliveries: each allows a share of a redelivery (`flow.redeliver`), and so does " +
 				"time (`flow.redeliver_rate`)",
-			"workers that fail less: the log and `penstock status` have their words",
+			"fewer failures of workers: the log and `penstock status` have their responses",
 		}
 	case "faster":
 		return []string{
-			"more waits: when the faster workers would need longer for it than this one does for " +
-				"a batch, this one gets one",
-			"a worker that is as fast as the others, or more of those",
+			"a longer queue: if the faster workers need longer to finish it than this worker " +
+				"needs for one batch, this one gets a batch",
+			"a worker that is as fast as the others, or more workers of their speed",
 		}
 	case "park":
 		return []string{
@@ -75,7 +76,7 @@ func (r *Route) Changes(w *Worker) []string {
 			"a larger `parked.bytes`, or a shorter `parked.history`",
 		}
 	case "memory":
-		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
+		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more batches fit"}
 	}
 	return otherChanges(w.Gate)
 }
@@ -85,7 +86,7 @@ func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this condition ends: " + means}
 	}
-	return []string{"more data, or a faster source; the worker is not what holds the route back"}
+	return []string{"more data, or a faster source; this worker does not limit the route"}
 }
 
 func (r *Route) windowChanges(w *Worker) []string {
@@ -93,48 +94,48 @@ func (r *Route) windowChanges(w *Worker) []string {
 		return []string{"the measurement ends after a few responses, and the window returns to " +
 			"its former size"}
 	}
-	shrink := "it shrinks by one a round when more queue there, and by up to half when something " +
-		"fails or is overdue"
-	room := fmt.Sprintf("a round is about %s answers; a faster worker, or more workers behind "+
+	shrink := "it shrinks by one per round when more batches queue there, and by up to half " +
+		"when an attempt fails or is overdue"
+	room := fmt.Sprintf("a round is about %s responses; a faster worker, or more workers behind "+
 		"it, gives it room", figure(max(1, w.Window)))
 	if r.grown(w) {
-		return []string{"it has reached its greatest size: a larger `flow.max`"}
+		return []string{"it is at its maximum: raise `flow.max`"}
 	}
 	switch a := r.Window.(type) {
 	case nil:
-		return []string{"it grows while few batches queue at the worker and it is used to its " +
-			"limit, and shrinks when more do", room}
+		return []string{"it grows while few batches queue at the worker and the window is full, " +
+			"and shrinks when more queue there", room}
 	case window.Fixed:
 		return []string{"nothing: a fixed window never changes. `flow.size` sets it, and " +
 			"`flow.window: queue` makes it adapt"}
 	case window.Linear:
-		grow := "it grows by one a round while fewer batches queue at the worker than the lower " +
-			"figure, if it is used to its limit"
+		grow := "it grows by one per round while fewer batches queue at the worker than the " +
+			"lower figure, if the window is full"
 		if a.Threshold > 0 {
-			grow = fmt.Sprintf("it grows by one a round while the mean round trip is %v at most, "+
-				"if it is used to its limit", a.Threshold)
+			grow = fmt.Sprintf("it grows by one per round while the mean round trip is at most "+
+				"%v, if the window is full", a.Threshold)
 		}
 		if a.Step == window.PerAck {
-			room = "a round is every single answer here (`flow.step: per_ack`)"
+			room = "a round is a single response (`flow.step: per_ack`)"
 		}
-		return []string{grow, "it shrinks by one a round beyond that, and by one at once for " +
-			"each batch that is overdue or came back", room}
+		return []string{grow, "above that it shrinks by one per round, and at once by one for " +
+			"each batch that is overdue or fails", room}
 	case window.AIMD:
-		shrink = "it shrinks by a fifth when more queue there or something fails, once a round: " +
-			"others share the receiver"
+		shrink = "it shrinks by a fifth, once per round, when more batches queue there or an " +
+			"attempt fails: other senders share the receiver"
 	case window.Credit:
 		return []string{
 			"the sender's own estimate is the limit: a worker is sent at most twice " +
 				"as much, regardless of its advertisement",
-			"the estimate grows while answers come in time", room,
+			"the estimate grows while responses are in time", room,
 		}
 	case window.Rate:
-		return []string{"it follows the highest delivery rate of the last rounds and the drained " +
-			"round trip: a faster worker raises it"}
+		return []string{"it follows the highest delivery rate of the last rounds and the round " +
+			"trip of an idle worker: a faster worker raises it"}
 	}
 	return []string{
-		"it grows by one a round while fewer batches queue at the worker than the lower figure, " +
-			"if it is used to its limit", shrink, room,
+		"it grows by one per round while fewer batches queue at the worker than the lower " +
+			"figure, if the window is full", shrink, room,
 	}
 }
 
@@ -162,19 +163,19 @@ func (r *Route) grown(w *Worker) bool {
 }
 
 func (r *Route) breakerChanges(w *Worker) []string {
-	try := "one batch that is delivered closes the breaker: its window then starts over at 1 and " +
-		"grows as at the start"
+	try := "a delivered batch closes the breaker: the window then restarts at 1 and grows as at " +
+		"the start"
 	switch {
 	case w.Misconfigured:
 		return []string{"repair the reported fault: see the log and `penstock status`", try}
 	case w.State == "BUSY":
 		return []string{try, "if no worker delivers anything, check the systems behind the " +
-			"workers: one batch at a time is attempted"}
+			"workers: single batches probe them"}
 	}
 	return []string{
 		try,
-		"a try comes within seconds in the first minute of an outage, and within half a minute " +
-			"later on",
-		"its batches went to other workers: none is lost, none waits for it",
+		"probes follow within seconds in the first minute of an outage, and within half a " +
+			"minute later",
+		"its batches went to other workers: none is lost, and none waits for it",
 	}
 }

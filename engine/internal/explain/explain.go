@@ -57,22 +57,22 @@ var Gates = append(control.Gates(), "memory", "park")
 func (w *Worker) StateWords() string {
 	switch w.State {
 	case "UNKNOWN":
-		return "too few responses yet to judge it"
+		return "there are too few responses to judge it yet"
 	case "NORMAL":
-		return "it answers in time"
+		return "it responds in time"
 	case "SLOW":
-		return "batches queue there: it answers later than it would if nothing did"
+		return "batches queue there: it responds later than an idle worker"
 	case "BUSY":
-		return "something was overdue or came back undelivered, so it is sent less at once"
+		return "an attempt was overdue or failed, so fewer batches are sent at once"
 	case "PROBING":
-		return "it is measured: little is sent, to see whether it is back or how fast it is when " +
-			"nothing queues"
+		return "it is being measured: few batches are sent, to see whether it is back or how " +
+			"fast it is when idle"
 	case "OPEN":
-		return "it failed repeatedly and is paused between attempts"
+		return "it failed repeatedly and gets only probes"
 	case "THROTTLED":
 		return "it reported that it is full and asked for a pause"
 	}
-	return "this program knows no such state"
+	return "unknown state"
 }
 
 // GateWords describes the gate that keeps more from being sent to w now.
@@ -81,43 +81,42 @@ func (r *Route) GateWords(w *Worker) string {
 	switch w.Gate {
 	case "window":
 		if w.State == "PROBING" {
-			return fmt.Sprintf("%s in flight, as much as the measurement allows", batches)
+			return fmt.Sprintf("%s in flight, the limit during the measurement", batches)
 		}
-		return fmt.Sprintf("%s in flight, as much as the window of %s allows; the next goes out "+
-			"when one is answered",
+		return fmt.Sprintf("%s in flight, the limit of the window of %s; the next batch is sent "+
+			"after a response",
 			batches, figure(w.Window))
 	case "credit":
-		return fmt.Sprintf("%s in flight, as much as the worker has advertised that it will take",
+		return fmt.Sprintf("%s in flight, as many as the worker has advertised to accept",
 			batches)
 	case "rate":
-		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most",
+		return fmt.Sprintf("since its 429 response, at most %s batches a second are sent",
 			figure(w.Rate))
 	case "limit":
-		return fmt.Sprintf("%s in flight, which is its limit, regardless of its window",
+		return fmt.Sprintf("%s in flight, the limit that it was given",
 			batches)
 	case "throttle":
-		return "it is paused at its request" + opens(w)
+		return "it asked for a pause" + opens(w)
 	case "breaker":
 		switch {
 		case w.State == "PROBING":
-			return "one batch is out to see whether it is back; nothing else is sent until that " +
-				"is answered"
+			return "a probe is in flight; nothing else is sent before its response"
 		case w.Misconfigured:
-			return "it reports a wrong token, address or table; one batch at a time checks " +
-				"whether that was repaired" + opens(w)
+			return "it reports a wrong token, address or table; probes check whether that is " +
+				"fixed" + opens(w)
 		}
-		return "it is paused" + opens(w) + ", then one batch probes it"
+		return "it is paused" + opens(w) + ", then a probe follows"
 	case "replay":
-		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill "+
-			"may repeat", byteCount(r.Replay))
+		return fmt.Sprintf("%s in flight, or delivered and not yet saved; that is the most that "+
+			"a kill may repeat", byteCount(r.Replay))
 	case "memory":
-		return "it would take more, but all batches that the route's memory holds are taken"
+		return "it would accept more, but the batches of the route fill its memory"
 	case "park":
 		return "the store of parked deliveries is full; nothing is parked until deliveries end"
 	case "none":
 		return "it has room, and data is sent as soon as it is read"
 	}
-	return cmp.Or(control.GateMeans(w.Gate), "this program knows no such gate")
+	return cmp.Or(control.GateMeans(w.Gate), "unknown gate")
 }
 
 // HeldWords describes the limits that slow down the whole route.
@@ -129,28 +128,27 @@ func (r *Route) HeldWords() string {
 	n := len(r.Workers)
 	switch {
 	case n == 0:
-		return "there is no worker: nothing can be sent"
+		return "there is no worker, so nothing can be sent"
 	case by["replay"] > 0:
-		return "the replay bound: nothing more is begun until something is delivered and saved"
+		return "the replay bound: nothing more is sent until a batch is delivered and saved"
 	case by["memory"] > 0:
-		return "memory: the workers would take more, but all batches that the route may hold " +
-			"are taken"
+		return "memory: the workers would accept more, but the batches of the route fill its memory"
 	case by["park"] > 0:
 		return "parked deliveries: their store is full, and nothing is read until some end"
 	case by["waiting"] > 0:
-		return "retries: as many batches as may wait for another attempt do, and nothing is read " +
-			"until one of them is delivered"
+		return "retries: the maximum number of batches waits for another attempt, and nothing " +
+			"is read until one of them is delivered"
 	case by["budget"] > 0:
-		return "the redelivery budget: too many attempts failed of late, and failed batches wait " +
-			"for it"
+		return "the redelivery budget: too many attempts failed recently, and the failed " +
+			"batches wait for it"
 	case by["order"] > 0 && by["none"] == 0:
-		return "order: waiting batches must keep their order behind the batches in flight"
+		return "order: the next batches must wait for the batches in flight before them"
 	case by["faster"] > 0:
-		return fmt.Sprintf("speed: what waits is left to faster workers, where it ends sooner "+
-			"than at the %s",
+		return fmt.Sprintf("speed: the next batches wait for faster workers, because they would "+
+			"finish later at the %s",
 			count(by["faster"], "worker with room", "workers with room"))
 	case by["none"] > 0 && r.Waiting == 0:
-		return fmt.Sprintf("the source: %d of %s room, and nothing waits", by["none"],
+		return fmt.Sprintf("the source: %d of %s room, and no batch waits", by["none"],
 			verb(n, "worker has", "workers have"))
 	case by["none"] > 0:
 		return fmt.Sprintf("nothing for long: %d of %s room", by["none"],
@@ -161,7 +159,7 @@ func (r *Route) HeldWords() string {
 	if shut == n {
 		return "the workers: each of them fails or asked for a pause"
 	}
-	text := fmt.Sprintf("the workers: %d of %d have as many batches in flight as they can bear",
+	text := fmt.Sprintf("the workers: the windows of %d of %d are full",
 		n-shut, n)
 	if shut > 0 {
 		text += fmt.Sprintf(", and %s paused", verb(shut, "is", "are"))

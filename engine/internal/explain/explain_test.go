@@ -185,7 +185,7 @@ func TestHeldWords(t *testing.T) {
 		want    string
 	}{
 		{nil, 0, "no worker"},
-		{worker("window", "window"), 9, "2 of 2 have as many"},
+		{worker("window", "window"), 9, "the windows of 2 of 2"},
 		{worker("window", "breaker"), 9, "1 is paused"},
 		{worker("breaker", "throttle"), 9, "each of them fails"},
 		{worker("none", "window"), 0, "the source: 1 of 2 workers have room"},

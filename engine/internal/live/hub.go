@@ -22,7 +22,7 @@ const (
 )
 
 // ErrBusy means that there are too many subscribers already.
-var ErrBusy = errors.New("too many clients watch this process")
+var ErrBusy = errors.New("too many clients are watching this process")
 
 // Hub creates frames and passes them to subscribers. It is safe for concurrent use.
 type Hub struct {

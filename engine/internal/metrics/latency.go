@@ -11,7 +11,7 @@ func NewLatency() *prometheus.HistogramVec {
 // NewRoundTrips returns the histogram of the time of an attempt.
 func NewRoundTrips() *prometheus.HistogramVec {
 	return newHistogram("penstock_round_trip_seconds",
-		"Time of an attempt, from its start until it was answered, failed or was abandoned.")
+		"Time of an attempt, from its start until its response, failure or abandonment.")
 }
 
 // newHistogram returns a histogram by pipeline and route. It has classic buckets from 1 ms to an

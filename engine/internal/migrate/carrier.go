@@ -189,13 +189,14 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	if !info.Birth.IsZero() {
 		seen.Birth = info.Birth.UnixNano()
 	}
-	proof := fileid.Proof{}.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before)
+	withHead := fileid.Fingerprint{}.WithHead(head[:min(int64(len(head)), at)])
+	fingerprint := withHead.WithPlace(at, before)
 	if at == info.Size {
-		proof.ModTime = seen.ModTime
+		fingerprint.ModTime = seen.ModTime
 	}
 	c.Marks = append(c.Marks, stream.Mark{
 		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
-		Watermark: stream.Position{Num: at}, Finished: finished, Note: proof.String(),
+		Watermark: stream.Position{Num: at}, Finished: finished, Metadata: fingerprint.String(),
 	})
 	return nil
 }

@@ -49,11 +49,11 @@ func (r notedReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// Note implements stream.PartitionTracker.
-func (notedReader) Note(m stream.Mark) string { return noteTo(m.Watermark.Num) }
+// Metadata implements stream.PartitionTracker.
+func (notedReader) Metadata(m stream.Mark) string { return noteTo(m.Watermark.Num) }
 
-// Forget implements stream.PartitionTracker.
-func (notedReader) Forget() []string { return nil }
+// Deleted implements stream.PartitionTracker.
+func (notedReader) Deleted() []string { return nil }
 
 func noteTo(at int64) string { return fmt.Sprintf("read to %d", at) }
 
@@ -136,7 +136,7 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 				case !ledgered:
 				case len(marks) != 1 || marks[0].Part.ID != "fake" || marks[0].Part.Name != "fake":
 					t.Errorf("delivery %d: the checkpoint has %+v, want the mark of the partition", deliveries, marks)
-				case marks[0].Watermark.Num != 0 || marks[0].Note != noteTo(size):
+				case marks[0].Watermark.Num != 0 || marks[0].Metadata != noteTo(size):
 					t.Errorf("delivery %d: the mark is %+v, want nothing settled, and the note "+
 						"of the first batch", deliveries, marks[0])
 				}
@@ -151,7 +151,7 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 				t.Errorf("%q in %d deliveries", sink.got, deliveries)
 			}
 			if marks := killed(t, m); len(marks) != 1 || marks[0].Watermark.Num != records ||
-				marks[0].Note != noteTo(records) {
+				marks[0].Metadata != noteTo(records) {
 				t.Errorf("in the end the checkpoint has %+v", marks)
 			}
 		})
@@ -181,7 +181,7 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := stream.Mark{
-		Part: stream.Partition{ID: "fake", Name: "fake"}, Watermark: stream.Position{Num: size}, Note: noteTo(size),
+		Part: stream.Partition{ID: "fake", Name: "fake"}, Watermark: stream.Position{Num: size}, Metadata: noteTo(size),
 	}
 	if len(source.known) != 1 || fmt.Sprint(source.known[0]) != fmt.Sprint(want) {
 		t.Errorf("the source was told %+v, want %+v", source.known, want)
@@ -224,7 +224,7 @@ func TestFirstMarkNotSaved(t *testing.T) {
 		t.Errorf("%d marks were saved on a full disk, which failed %d writes", first, struck)
 	}
 	if marks := killed(t, m); !sink.hasAll(source.lines) || len(marks) != 1 ||
-		marks[0].Watermark.Num != records || marks[0].Note != noteTo(records) {
+		marks[0].Watermark.Num != records || marks[0].Metadata != noteTo(records) {
 		t.Errorf("%q arrived, the checkpoint has %+v", sink.got, marks)
 	}
 }

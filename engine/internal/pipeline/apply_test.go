@@ -122,7 +122,7 @@ func (a *applied) got(words ...string) (lines []string) {
 // route returns the picture of a route.
 func (a *applied) route(pipeline, name string) status.Route {
 	a.t.Helper()
-	routes := a.e.picture().Routes
+	routes := a.e.statusWithoutTree().Routes
 	i := slices.IndexFunc(routes, func(r status.Route) bool { return r.Pipeline == pipeline && r.Name == name })
 	if i < 0 {
 		a.t.Fatalf("there is no route %s/%s", pipeline, name)
@@ -155,7 +155,7 @@ func TestApplyRoutes(t *testing.T) {
 				before, removed, lines)
 		}
 		var names []string
-		for _, r := range a.e.picture().Routes {
+		for _, r := range a.e.statusWithoutTree().Routes {
 			names = append(names, r.Name)
 		}
 		if !slices.Equal(names, []string{"added", "same", "changed"}) {
@@ -249,7 +249,7 @@ func TestApplyRefuses(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		for _, r := range a.e.picture().Routes {
+		for _, r := range a.e.statusWithoutTree().Routes {
 			if r.Starts != 1 || r.Delivered != 300 || r.Health != healthRunning {
 				t.Errorf("%s: %d starts, %d delivered, %s", r.Name, r.Starts, r.Delivered, r.Health)
 			}

@@ -40,7 +40,7 @@ func TestSuspendedBeforeTake(t *testing.T) {
 		})
 		a := g.start("a", vfstest.New())
 		g.until("the first owner has it", func() bool {
-			return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 1
+			return a.engine.statusWithoutTree().Routes[0].Counters["partitions_assigned"] == 1
 		})
 		wakeA := a.hang()
 		for range 20 {
@@ -63,7 +63,7 @@ func TestSuspendedBeforeTake(t *testing.T) {
 		}
 		wakeB()
 		g.until("all rows are there", func() bool { return len(store.Rows()) >= 20 })
-		if n := b.engine.picture().Routes[0].Counters["partitions_taken_again"]; n == 0 {
+		if n := b.engine.statusWithoutTree().Routes[0].Counters["partitions_taken_again"]; n == 0 {
 			t.Error("the true owner did not take the partition back")
 		}
 		g.broker.Thaw("a")
@@ -89,7 +89,7 @@ func TestRevocationIsBounded(t *testing.T) {
 		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 4, "1h"
 		a := g.start("a", vfstest.New())
 		g.until("the partitions are assigned", func() bool {
-			return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 2
+			return a.engine.statusWithoutTree().Routes[0].Counters["partitions_assigned"] == 2
 		})
 		wake := a.hang()
 		for i := range 30 {
@@ -104,7 +104,7 @@ func TestRevocationIsBounded(t *testing.T) {
 		}
 		wake()
 		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
-		late := a.engine.picture().Routes[0].Counters["revoked_in_flight"]
+		late := a.engine.statusWithoutTree().Routes[0].Counters["revoked_in_flight"]
 		g.close()
 		repeated := g.counts(plain.got)
 		if repeated == 0 || int64(repeated) > late {

@@ -94,8 +94,8 @@ func (a *assignments) end() {
 	}
 }
 
-// alive waits until the reader is open. It returns an error if the route or ctx ends first.
-func (a *assignments) alive(ctx context.Context) error {
+// awaitOpen waits until the reader is open. It returns an error if the route or ctx ends first.
+func (a *assignments) awaitOpen(ctx context.Context) error {
 	select {
 	case <-a.ended:
 		return errRouteEnded
@@ -116,7 +116,7 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 	if err := checkOffers(offers); err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
-	if err := a.alive(ctx); err != nil {
+	if err := a.awaitOpen(ctx); err != nil {
 		return nil, fmt.Errorf("assign: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -253,7 +253,7 @@ type revocation struct {
 
 // Revoke implements stream.Assignments.
 func (a *assignments) Revoke(ctx context.Context, partitionIDs []string) {
-	if a.alive(ctx) != nil {
+	if a.awaitOpen(ctx) != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, stream.RevokeTimeout, errors.New("the time for a revocation is over"))
@@ -345,8 +345,8 @@ func (a *assignments) forget(revoked []revocation) {
 	}
 }
 
-// Lose implements stream.Assignments.
-func (a *assignments) Lose(partitionIDs []string) {
+// Lost implements stream.Assignments.
+func (a *assignments) Lost(partitionIDs []string) {
 	var numbers []uint32
 	cancels := false
 	for _, id := range partitionIDs {
@@ -445,7 +445,7 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	case ctx.Err() != nil || !current():
 	case err != nil:
 		a.r.host.log.Warn("a partition is given up", "partition", f.Part.Name, "error", err)
-		a.Lose([]string{f.Part.ID})
+		a.Lost([]string{f.Part.ID})
 	case !found:
 		a.r.host.stop(fmt.Errorf("partition %q: the sink's ledger does not have it any more", f.Part.Name))
 	default:

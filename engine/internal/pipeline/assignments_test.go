@@ -133,7 +133,7 @@ func (g *group) until(what string, done func() bool) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, n := range g.live {
-		r := n.engine.picture().Routes[0]
+		r := n.engine.statusWithoutTree().Routes[0]
 		g.t.Logf("%s: %s, %d read, %d delivered, %d in flight, %d waiting, %v, %v",
 			n.name, r.Health, r.ReadRecords, r.Delivered, r.InFlight, r.Waiting, r.Error, r.Counters)
 	}
@@ -144,7 +144,7 @@ func (g *group) until(what string, done func() bool) {
 // close drains the nodes that live and ends the others.
 func (g *group) close() {
 	for _, n := range slices.Clone(g.live) {
-		conserved(g.t, n.engine.picture().Routes[0])
+		conserved(g.t, n.engine.statusWithoutTree().Routes[0])
 		g.leave(n)
 	}
 	for _, n := range g.aside {

@@ -139,7 +139,7 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	if p, ok := k.parts[part.ID]; ok {
 		if p.part.Name != part.Name {
 			p.part.Name = part.Name
-			k.touch(p)
+			k.markDirty(p)
 		}
 		return p, nil
 	}
@@ -155,7 +155,7 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 		k.unsavedParts++
 	}
 	if !known || mark.Part.Name != part.Name {
-		k.touch(p)
+		k.markDirty(p)
 	}
 	return p, nil
 }
@@ -171,9 +171,9 @@ func (k *books) takeNew() []stream.Mark {
 	return marks
 }
 
-// fresh reports whether nothing of b's partitions was settled before this run. After a kill a batch
+// nothingSettled reports whether nothing of b's partitions was settled before this run. After a kill a batch
 // may consist of its refused records alone, so such a batch does not show that the config is wrong.
-func (k *books) fresh(b *stream.Batch) bool {
+func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
 		if mark.Watermark != (stream.Position{}) || len(mark.Above) > 0 {
@@ -183,9 +183,9 @@ func (k *books) fresh(b *stream.Batch) bool {
 	return true
 }
 
-// resumesBelow notes whether any range above b, the first batch of a run, was settled before. Then
+// noteSettledAbove notes whether any range above b, the first batch of a run, was settled before. Then
 // b may be the unsettled rest of an earlier batch.
-func (k *books) resumesBelow(b *stream.Batch) {
+func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
 		return len(mark.Above) > 0
@@ -203,23 +203,23 @@ func (k *books) runError() error {
 		"with penstock dead list", k.counts.dead)
 }
 
-func (k *books) touch(p *partition) {
+func (k *books) markDirty(p *partition) {
 	if !p.dirty {
 		p.dirty = true
 		k.dirty = append(k.dirty, p)
 	}
 }
 
-// ending is the outcome of a batch.
-type ending struct {
+// batchOutcome is the outcome of a batch.
+type batchOutcome struct {
 	lane, place  string
 	deadLettered bool // its records are dead-lettered
 	unsent       bool // no worker had it, so the sender must not be told that its bytes are saved
 }
 
-// settle closes b's spans and counts its kept records as delivered, or as dead if end.buried is
+// settle closes b's spans and counts its kept records as delivered, or as dead if end.deadLettered is
 // set.
-func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped int64, err error) {
+func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64, err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
 	for i := range b.Spans {
 		if late {
@@ -246,9 +246,9 @@ func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped in
 		if span.From != span.To {
 			k.settleRange(p, span.Range)
 		}
-		k.touch(p)
+		k.markDirty(p)
 	}
-	delivered, dead, dropped = tally(b, end.deadLettered)
+	delivered, dead, dropped = countOutcomes(b, end.deadLettered)
 	k.counts.delivered += delivered
 	k.counts.dead += dead
 	k.counts.dropped += dropped
@@ -285,11 +285,11 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	return age
 }
 
-// tally counts the origins of b by outcome: delivered if any record of the origin is kept, else
+// countOutcomes counts the origins of b by outcome: delivered if any record of the origin is kept, else
 // dead if any is dead, else dropped.
-func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
+func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
-		if buried {
+		if deadLettered {
 			return 0, int64(b.Origins), 0
 		}
 		return int64(b.Origins), 0, 0
@@ -302,7 +302,7 @@ func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 			died = died || b.Records[i].State == stream.Dead
 		}
 		switch {
-		case kept && !buried:
+		case kept && !deadLettered:
 			delivered++
 		case kept || died:
 			dead++
@@ -363,7 +363,7 @@ func (k *books) restore(s saving) {
 	}
 	for i := range s.marks {
 		if p := k.parts[s.marks[i].Part.ID]; p != nil {
-			k.touch(p)
+			k.markDirty(p)
 		}
 	}
 	for lane, place := range s.places {
@@ -395,7 +395,7 @@ func (k *books) finish(id string) bool {
 	}
 	p.finished = true
 	k.counts.finishedPartials++
-	k.touch(p)
+	k.markDirty(p)
 	return true
 }
 

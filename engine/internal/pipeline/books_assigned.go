@@ -62,7 +62,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 		assignment: assignment{number: number, start: m}}
 	k.parts[m.Part.ID] = p
 	if unsaid {
-		k.touch(p)
+		k.markDirty(p)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (k *books) withdraw(b *stream.Batch) {
 
 // settleAssigned accounts for a settled batch of a source with assignments, except for its ranges.
 // late reports that the batch's assignment has ended.
-func (k *books) settleAssigned(b *stream.Batch, end ending) (late bool) {
+func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
 		return late

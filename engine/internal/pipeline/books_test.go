@@ -36,7 +36,7 @@ func TestTallyCountsOrigins(t *testing.T) {
 	b := lines(part, 0, 5, false)
 	b.Split()
 	b.Drop(0)
-	b.Bury(1, errors.New("no"))
+	b.DeadLetter(1, errors.New("no"))
 	extra := oneMore(b, 2) // one origin, two records
 	extra.Off, extra.Len = 4, 1
 	b.Drop(2) // one of the two: the origin is still delivered
@@ -44,7 +44,7 @@ func TestTallyCountsOrigins(t *testing.T) {
 		deadLettered             bool
 		delivered, dead, dropped int64
 	}{{false, 3, 1, 1}, {true, 0, 4, 1}} {
-		delivered, dead, dropped := tally(b, c.deadLettered)
+		delivered, dead, dropped := countOutcomes(b, c.deadLettered)
 		if delivered != c.delivered || dead != c.dead || dropped != c.dropped {
 			t.Errorf("deadLettered %v: %d delivered, %d dead, %d dropped; want %+v", c.deadLettered,
 				delivered, dead, dropped, c)
@@ -85,12 +85,12 @@ func TestPartitionIsFinishedOnce(t *testing.T) {
 	}
 }
 
-func settle(t *testing.T, k *books, b *stream.Batch, buried bool) {
+func settle(t *testing.T, k *books, b *stream.Batch, deadLettered bool) {
 	t.Helper()
-	settleAs(t, k, b, ending{lane: "lane", deadLettered: buried})
+	settleAs(t, k, b, batchOutcome{lane: "lane", deadLettered: deadLettered})
 }
 
-func settleAs(t *testing.T, k *books, b *stream.Batch, end ending) {
+func settleAs(t *testing.T, k *books, b *stream.Batch, end batchOutcome) {
 	t.Helper()
 	if _, _, _, err := k.settle(b, end); err != nil {
 		t.Fatal(err)
@@ -110,8 +110,8 @@ func TestDroppedBytesAreNotSaved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settleAs(t, k, dropped, ending{unsent: true})
-	settleAs(t, k, sent, ending{lane: "lane"})
+	settleAs(t, k, dropped, batchOutcome{unsent: true})
+	settleAs(t, k, sent, batchOutcome{lane: "lane"})
 	s := k.takeUnsaved()
 	if len(s.marks) != 1 || s.marks[0].Watermark.Num != 110 {
 		t.Errorf("the marks are %v, want both batches settled", s.marks)
@@ -161,7 +161,7 @@ func TestBooksBalance(t *testing.T) {
 					open = append(open, b.Cut(m, len(b.Records)))
 					b = b.Cut(0, m)
 				}
-				end := ending{deadLettered: rnd.IntN(7) == 0, unsent: rnd.IntN(5) == 0}
+				end := batchOutcome{deadLettered: rnd.IntN(7) == 0, unsent: rnd.IntN(5) == 0}
 				if !end.unsent {
 					settled += b.RawBytes()
 				}

@@ -26,7 +26,7 @@ func (k *books) waits(id string) bool {
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
-		k.touch(p)
+		k.markDirty(p)
 	}
 }
 
@@ -50,7 +50,7 @@ func (k *books) abandon(ranges []waiting.Range) error {
 			return err
 		}
 		k.settleRange(p, ranges[i].Range)
-		k.touch(p)
+		k.markDirty(p)
 	}
 	return nil
 }

@@ -69,8 +69,8 @@ func (r *route) checkShared() error {
 		"this pipeline with a `state:` folder in a config of its own", name, why)
 }
 
-// standsBy reports whether another process may own the pipeline.
-func (p *pipe) standsBy() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
+// isStandby reports whether another process may own the pipeline.
+func (p *pipe) isStandby() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
 
 // runShared runs the pipeline whenever this process owns it, until it has ended by itself.
 func (p *pipe) runShared(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	}
 	for m := range local.Marks(route) {
 		if !deadletter.IsPartition(m.Part.ID) {
-			return nil, final(fmt.Errorf("the state directory %s has progress of %s, and the "+
+			return nil, noRestart(fmt.Errorf("the state directory %s has progress of %s, and the "+
 				"bucket %q has none: restore the bucket, or accept that everything is delivered "+
 				"again with `penstock checkpoint reset %s %s`",
 				s.name, route, p.sharing.bucket.Name, s.name, route))

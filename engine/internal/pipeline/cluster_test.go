@@ -148,7 +148,7 @@ func TestStandbyDrains(t *testing.T) {
 // appendFake is a fakeSink that appends to an output.
 type appendFake struct{ fakeSink }
 
-func (s *appendFake) StartPlace() string         { return "" }
+func (s *appendFake) StartToken() string         { return "" }
 func (s *appendFake) Sync(context.Context) error { return nil }
 
 // slowToStop is a source that cannot be shared with its options.

@@ -35,7 +35,7 @@ func dashboardFrames(t testing.TB, use1000 func(frame func() []byte)) {
 	}
 	var f live.Framer
 	use1000(func() []byte {
-		s := e.picture()
+		s := e.statusWithoutTree()
 		text, err := json.Marshal(f.Next(&s, time.Now()))
 		if err != nil {
 			t.Fatal(err)

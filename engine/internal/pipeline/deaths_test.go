@@ -69,7 +69,7 @@ func TestPoison(t *testing.T) {
 				t.Fatal(err)
 			}
 			took, deaths = time.Since(began), killed.Load()
-			s := e.picture().Routes[0]
+			s := e.statusWithoutTree().Routes[0]
 			conserved(t, s)
 			dead := int64(0)
 			if poison {
@@ -127,7 +127,7 @@ func TestDiedWithoutPanic(t *testing.T) {
 				if err := e.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				s := e.picture().Routes[0]
+				s := e.statusWithoutTree().Routes[0]
 				letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
 				if s.Dead != 1 || s.Delivered != 999 || !strings.Contains(string(letters), `"record":"line 17"`) {
 					t.Errorf("%d dead, %d delivered; dead letters: %.500s", s.Dead, s.Delivered, letters)
@@ -149,7 +149,7 @@ func TestAllWorkersDie(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{Once: true}, &fakeSource{lines: numbered(10_000), size: 10},
 			config.Route{Sink: use(stream.SinkRole, sink)})
 		err := e.Run(t.Context())
-		if s := e.picture().Routes[0]; err == nil || s.Dead > 110 {
+		if s := e.statusWithoutTree().Routes[0]; err == nil || s.Dead > 110 {
 			t.Errorf("Run = %v with %d dead letters; want the guard to stop it after the first 100", err, s.Dead)
 		}
 	})

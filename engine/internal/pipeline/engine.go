@@ -154,7 +154,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = joined(err, e.state.close()) }()
-	e.reportStrays(store)
+	e.reportUnknownState(store)
 	if err := openBucket(ctx, e, dir); err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (e *Engine) Drain() {
 		for _, s := range p.routes() {
 			s.drain()
 		}
-		if pool != nil && (p.waiting() || p.standsBy()) {
+		if pool != nil && (p.waiting() || p.isStandby()) {
 			_ = pool.Restart(p.name) // its routes do not run again, since they are draining
 		}
 	}

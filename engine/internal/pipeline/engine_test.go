@@ -40,7 +40,7 @@ func TestRoutesAreIndependent(t *testing.T) {
 			case strings.HasSuffix(text, "3"):
 				b.Drop(i)
 			case strings.HasSuffix(text, "77"):
-				b.Bury(i, errors.New("ends in 77"))
+				b.DeadLetter(i, errors.New("ends in 77"))
 			}
 		}
 	})
@@ -54,9 +54,9 @@ func TestRoutesAreIndependent(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "p/r1") || !strings.Contains(err.Error(), "no such processor") {
 		t.Fatalf("Run = %v, want the second route's error", err)
 	}
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	conserved(t, s)
-	conserved(t, e.picture().Routes[1])
+	conserved(t, e.statusWithoutTree().Routes[1])
 	if s.ReadRecords != 1000 || s.Delivered != 890 || s.Dropped != 100 || s.Dead != 10 {
 		t.Errorf("read %d, delivered %d, dropped %d, dead %d", s.ReadRecords, s.Delivered, s.Dropped, s.Dead)
 	}
@@ -111,7 +111,7 @@ func TestResumeAndFinish(t *testing.T) {
 	if err := e.Run(t.Context()); err != nil || len(third.got) > 0 {
 		t.Errorf("the third run: %v, %d records", err, len(third.got))
 	}
-	if got := e.picture().Routes[0]; got.ReadRecords != 0 || got.ReplayBytes != 0 {
+	if got := e.statusWithoutTree().Routes[0]; got.ReadRecords != 0 || got.ReplayBytes != 0 {
 		t.Errorf("the third run read %d records; %d bytes would be repeated", got.ReadRecords, got.ReplayBytes)
 	}
 }
@@ -146,7 +146,7 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 				e.Drain()
 				err := <-ended
 				took := time.Since(start)
-				s := e.picture().Routes[0]
+				s := e.statusWithoutTree().Routes[0]
 				conserved(t, s)
 				if c.ok != (err == nil) || !c.ok && !strings.Contains(err.Error(), "draining took longer than 30s") {
 					t.Errorf("Run = %v", err)
@@ -181,7 +181,7 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 		if took := time.Since(start); took < 5*time.Minute || took > 6*time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		s := e.picture().Routes[0]
+		s := e.statusWithoutTree().Routes[0]
 		conserved(t, s)
 		if s.Dead != 0 || s.Delivered != 0 {
 			t.Errorf("an outage: %d dead, %d delivered; want nothing settled", s.Dead, s.Delivered)
@@ -220,7 +220,7 @@ func TestRefusedRecordIsFound(t *testing.T) {
 	if err := e.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	conserved(t, s)
 	if s.Delivered != 399 || s.Dead != 1 || len(sink.got) != 399 {
 		t.Errorf("delivered %d (%d arrived), dead %d", s.Delivered, len(sink.got), s.Dead)
@@ -243,7 +243,7 @@ func TestGuardStopsARoute(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "stopped by the guard") {
 		t.Fatalf("Run = %v", err)
 	}
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	conserved(t, s)
 	if s.Dead > 1000 {
 		t.Errorf("%d records were dead before the guard stopped the route", s.Dead)

@@ -162,8 +162,8 @@ func (s *faultySink) Deliver(ctx context.Context, a stream.Attempt) (flow.Report
 // Encodes implements stream.Encoder.
 func (s *faultySink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// StartPlace implements stream.AppendSink.
-func (s *faultySink) StartPlace() string { return "" }
+// StartToken implements stream.AppendSink.
+func (s *faultySink) StartToken() string { return "" }
 
 // Encode implements stream.Encoder.
 func (s *faultySink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {

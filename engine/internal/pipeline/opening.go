@@ -35,7 +35,7 @@ func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, 
 	})
 	err = r.open(opening)
 	patience.Stop()
-	r.slot.arrive()
+	r.slot.enterBarrier()
 	if err == nil {
 		r.opens.Store(true)
 		err = r.pipe.barrier().wait(opening)

@@ -255,7 +255,7 @@ func (p *processor) encode(b *stream.Batch) error {
 }
 
 // hide makes b appear to have only the records of s. It returns the states of all records.
-func hide(b *stream.Batch, s stretch) []stream.State {
+func hide(b *stream.Batch, s recordRange) []stream.State {
 	b.Parsed() // its raw bytes contain more than these records
 	states := make([]stream.State, len(b.Records))
 	for i := range b.Records {
@@ -268,7 +268,7 @@ func hide(b *stream.Batch, s stretch) []stream.State {
 }
 
 // show undoes hide. Records may have been added to s in the meantime.
-func show(b *stream.Batch, s stretch, states []stream.State) {
+func show(b *stream.Batch, s recordRange, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {
 		switch {
@@ -290,11 +290,11 @@ func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 		return
 	}
 	if bury {
-		reason := fmt.Errorf("%d processors died of it, the last of this: %w", mayKill, died)
+		reason := fmt.Errorf("%d processors died of it, the last of this: %w", maxDeaths, died)
 		s, _ := j.next()
 		for i := s.from; i < s.to; i++ {
 			if j.batch.Records[i].State == stream.Kept {
-				j.batch.Bury(i, reason)
+				j.batch.DeadLetter(i, reason)
 			}
 		}
 		j.pop()

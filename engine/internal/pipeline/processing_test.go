@@ -70,7 +70,7 @@ func TestPoisonedProcessors(t *testing.T) {
 						case strings.HasSuffix(text, "1"):
 							b.Drop(i)
 						case strings.HasSuffix(text, "202"):
-							b.Bury(i, errors.New("ends in 202"))
+							b.DeadLetter(i, errors.New("ends in 202"))
 						case strings.HasSuffix(text, "3"):
 							was := b.Records[i]
 							extra := oneMore(b, i)
@@ -93,7 +93,7 @@ func TestPoisonedProcessors(t *testing.T) {
 					}
 					took = time.Since(began)
 					accounts(t, e, m, sink, poison)
-					died := e.picture().Routes[0].Counters["processor_deaths"]
+					died := e.statusWithoutTree().Routes[0].Counters["processor_deaths"]
 					if created := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); created != died {
 						t.Errorf("%d processors were created again, %d have died", created, died)
 					}
@@ -112,13 +112,13 @@ func TestPoisonedProcessors(t *testing.T) {
 // accounts compares the result of TestPoisonedProcessors with the expected one.
 func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bool) {
 	t.Helper()
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	conserved(t, s)
-	buried := int64(60)
+	deadLettered := int64(60)
 	if poison {
-		buried += 6
+		deadLettered += 6
 	}
-	if s.Dead != buried || s.Dropped != 6000 || s.Delivered != 60_000-6000-buried {
+	if s.Dead != deadLettered || s.Dropped != 6000 || s.Delivered != 60_000-6000-deadLettered {
 		t.Errorf("%d dead, %d dropped, %d delivered", s.Dead, s.Dropped, s.Delivered)
 	}
 	arrived := make(map[string]int)
@@ -183,7 +183,7 @@ func TestEncoderPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
-		if s := e.picture().Routes[0]; s.Dead != 1 || s.Delivered != 4999 ||
+		if s := e.statusWithoutTree().Routes[0]; s.Dead != 1 || s.Delivered != 4999 ||
 			!strings.Contains(string(letters), `"record":"line 4321"`) {
 			t.Errorf("%d dead, %d delivered: %.300s", s.Dead, s.Delivered, letters)
 		}
@@ -222,7 +222,7 @@ func TestProcessorFails(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(time.Minute)
-		if s := e.picture().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 ||
+		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 ||
 			s.Health != healthRunning {
 			t.Errorf("%d read, %d delivered, start %d, %s: %v", s.ReadRecords, s.Delivered, s.Starts, s.Health, s.Error)
 		}

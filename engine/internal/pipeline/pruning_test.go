@@ -43,11 +43,11 @@ type deletedReader struct {
 	gone []string
 }
 
-// Note implements stream.PartitionTracker.
-func (r *deletedReader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker.
+func (r *deletedReader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker.
-func (r *deletedReader) Forget() []string {
+// Deleted implements stream.PartitionTracker.
+func (r *deletedReader) Deleted() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := r.gone

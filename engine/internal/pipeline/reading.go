@@ -51,7 +51,7 @@ func (r *reader) end() {
 // The estimate follows a source that grows while the route does not read.
 func (r *reader) leftBytes() int64 {
 	if e := r.estimator.Load(); e != nil {
-		return (*e).Left()
+		return (*e).Remaining()
 	}
 	return r.left.Load()
 }
@@ -217,10 +217,10 @@ func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met [
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.books.counts.readRecords == 0 {
-		if r.books.fresh(b) {
+		if r.books.nothingSettled(b) {
 			r.guard.Start(time.Now())
 		}
-		r.books.resumesBelow(b)
+		r.books.noteSettledAbove(b)
 	}
 	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
 		r.progress.Store(int64(r.now()))

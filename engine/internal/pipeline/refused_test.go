@@ -94,7 +94,7 @@ func TestReasonsAreGrouped(t *testing.T) {
 	change := fakeProcessor(func(b *stream.Batch) {
 		b.Split()
 		for i := range b.Records[:len(b.Records)/2] {
-			b.Bury(i, fmt.Errorf("wrapped: %w", &kindError{i}))
+			b.DeadLetter(i, fmt.Errorf("wrapped: %w", &kindError{i}))
 		}
 	})
 	source := &fakeSource{lines: numbered(20), size: 20}
@@ -141,7 +141,7 @@ func partialAnswers(t *testing.T) {
 	if err := e.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	if s.Dead != 10 || s.Delivered != 190 || len(s.Workers) != 1 || s.Workers[0].State != "NORMAL" {
 		t.Errorf("%d dead, %d delivered, workers %+v", s.Dead, s.Delivered, s.Workers)
 	}

@@ -33,15 +33,15 @@ func (s *replaced) use() config.Use {
 	return config.Use{Component: stream.Component{Role: stream.SinkRole, Name: "fake", New: made}}
 }
 
-// StartPlace implements stream.AppendSink.
-func (s *replacedSink) StartPlace() string { return fmt.Sprintf("start of %d", len(s.places)) }
+// StartToken implements stream.AppendSink.
+func (s *replacedSink) StartToken() string { return fmt.Sprintf("start of %d", len(s.places)) }
 
 // Sync implements stream.AppendSink.
 func (s *replacedSink) Sync(context.Context) error { return nil }
 
 // Open implements stream.Sink.
 func (s *replacedSink) Open(_ context.Context, o stream.SinkOptions) error {
-	s.places = append(s.places, o.Place)
+	s.places = append(s.places, o.ResumeToken)
 	if err := s.open(len(s.places)); err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func (s *replacedSink) Open(_ context.Context, o stream.SinkOptions) error {
 // Deliver implements stream.Worker.
 func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	if len(s.places) == 1 && len(s.got) == 3 { // the first output is replaced
-		s.asked <- &stream.ReopenError{Place: "asked for", Err: errors.New("output replaced")}
+		s.asked <- &stream.ReopenError{ResumeToken: "asked for", Err: errors.New("output replaced")}
 		<-ctx.Done()
 		return stream.Report{}, context.Cause(ctx)
 	}
 	report, err := s.fakeSink.Deliver(ctx, a)
-	report.Place = fmt.Sprintf("%d", len(s.got))
+	report.ResumeToken = fmt.Sprintf("%d", len(s.got))
 	return report, err
 }
 
@@ -100,7 +100,7 @@ func TestReopenFails(t *testing.T) {
 func TestReopenWhileOpening(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n >= 2 && n < 8 {
-			return &stream.ReopenError{Place: "asked for", Err: errors.New("replaced again")}
+			return &stream.ReopenError{ResumeToken: "asked for", Err: errors.New("replaced again")}
 		}
 		return nil
 	}}
@@ -116,7 +116,7 @@ func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Dura
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		begun := time.Now()
-		for e.picture().Routes[0].Delivered < 6 && time.Since(begun) < limit {
+		for e.statusWithoutTree().Routes[0].Delivered < 6 && time.Since(begun) < limit {
 			time.Sleep(10 * time.Millisecond)
 		}
 		took = time.Since(begun)

@@ -39,7 +39,7 @@ func (e *Engine) ReplayLetters(
 	if s == nil {
 		return result, admin.ErrNoRoute
 	}
-	if p.standsBy() {
+	if p.isStandby() {
 		const runsElsewhere = "another process of the cluster runs the pipeline: " +
 			"replay when this one does"
 		return result, errors.New(runsElsewhere)

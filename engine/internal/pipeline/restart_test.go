@@ -69,14 +69,14 @@ func struck(t *testing.T, f *faults) {
 	last := int64(0)
 	for range 120 {
 		time.Sleep(time.Second)
-		r := e.picture().Routes[0]
+		r := e.statusWithoutTree().Routes[0]
 		conserved(t, r)
 		if r.ReadRecords < last {
 			t.Errorf("%d records were read, and then %d", last, r.ReadRecords)
 		}
 		last = r.ReadRecords
 	}
-	r := e.picture().Routes[0]
+	r := e.statusWithoutTree().Routes[0]
 	if r.Health != healthRunning || r.ReadRecords != records || r.Delivered != records {
 		t.Errorf("after two minutes: %s, %d read, %d delivered, because of %v", r.Health,
 			r.ReadRecords, r.Delivered, r.Error)
@@ -125,12 +125,12 @@ func TestRestartIsSeen(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(5 * time.Minute)
-		r := e.picture().Routes[0]
+		r := e.statusWithoutTree().Routes[0]
 		says := strings.Contains(r.Error, "no such table")
 		if r.Health != healthRestarting || r.Again > 31 || r.Starts < 8 || !says {
 			t.Errorf("health %s, again in %v s, start %d, because of %v", r.Health, r.Again, r.Starts, r.Error)
 		}
-		if n := e.picture().Routes[1]; n.Health != healthRunning || n.Delivered != 10 || n.Starts != 1 {
+		if n := e.statusWithoutTree().Routes[1]; n.Health != healthRunning || n.Delivered != 10 || n.Starts != 1 {
 			t.Errorf("the other route: %+v", n)
 		}
 		node := e.Tree().Children[0].Children[0]
@@ -143,7 +143,7 @@ func TestRestartIsSeen(t *testing.T) {
 		}
 		mended.Store(true)
 		time.Sleep(time.Minute)
-		if r := e.picture().Routes[0]; r.Health != healthRunning || r.Delivered != 10 {
+		if r := e.statusWithoutTree().Routes[0]; r.Health != healthRunning || r.Delivered != 10 {
 			t.Errorf("mended, its health is %s, %d delivered", r.Health, r.Delivered)
 		}
 		e.Drain()
@@ -201,7 +201,7 @@ func TestOnceIsNotRestarted(t *testing.T) {
 		if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "stopped by the guard") {
 			t.Errorf("Run = %v", err)
 		}
-		if r := e.picture().Routes[0]; r.Starts != 1 || r.Health != healthStopped {
+		if r := e.statusWithoutTree().Routes[0]; r.Starts != 1 || r.Health != healthStopped {
 			t.Errorf("the guard has stopped it: start %d, %s", r.Starts, r.Health)
 		}
 	})
@@ -235,7 +235,7 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	time.Sleep(3500 * time.Millisecond)
 	m.Fail(vfstest.Fault{Op: op, Path: checkpoint.Name, Lasting: true, Err: syscall.ENOSPC})
 	time.Sleep(time.Minute)
-	r := e.picture().Routes[0]
+	r := e.statusWithoutTree().Routes[0]
 	conserved(t, r)
 	if r.ReplayBytes > r.ReplayBoundBytes || r.Delivered == records {
 		t.Errorf("with a full disk %d records are delivered, and a kill would repeat %d bytes of at most %d",
@@ -245,7 +245,7 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 		t.Error("nothing failed: the test shows nothing")
 	}
 	time.Sleep(5 * time.Minute)
-	r = e.picture().Routes[0]
+	r = e.statusWithoutTree().Routes[0]
 	conserved(t, r)
 	if r.Delivered < records || r.Health != healthRunning || min(r.Starts, 2) != starts {
 		t.Errorf("mended: %d delivered, %s, start %d: %v", r.Delivered, r.Health, r.Starts, r.Error)
@@ -280,7 +280,7 @@ func TestFencedRouteStaysStopped(t *testing.T) {
 		if fenced, ok := errors.AsType[*sqlspan.FencedError](err); !ok || fenced.Seen != 2 {
 			t.Errorf("Run = %v", err)
 		}
-		if r := e.picture().Routes[0]; r.Starts != 1 || r.Health != healthStopped || f.calls["sink open"] != 1 {
+		if r := e.statusWithoutTree().Routes[0]; r.Starts != 1 || r.Health != healthStopped || f.calls["sink open"] != 1 {
 			t.Errorf("start %d, %s, the sink was opened %d times", r.Starts, r.Health, f.calls["sink open"])
 		}
 	})

@@ -38,12 +38,12 @@ func (r *saver) load(ctx context.Context) error {
 		if short {
 			behind++
 		}
-		m.Part, m.Note = local.Part, local.Note
+		m.Part, m.Metadata = local.Part, local.Metadata
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}
 	if len(marks) == 0 && lost.partitions > 0 {
-		return final(r.emptyLedger(lost))
+		return noRestart(r.emptyLedger(lost))
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {

@@ -81,7 +81,7 @@ func (r *route) runAll(ctx context.Context) error {
 	r.host.group.Store(group)
 	var sent error
 	group.Go("sender", func(ctx context.Context) error {
-		defer r.slot.arrive() // also if the route fails before it arrives by itself
+		defer r.slot.enterBarrier() // also if the route fails before it arrives by itself
 		sent = r.send(ctx, group)
 		group.Stop(sent)
 		return nil
@@ -147,18 +147,18 @@ func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
-	places := r.saver.memory.places()
-	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace
-		o.Place = places[lane]
+	places := r.saver.memory.resumeTokens()
+	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see saveToken
+		o.ResumeToken = places[lane]
 	}
 	if reopen := r.slot.reopen.Load(); reopen != nil {
-		o.Place = reopen.Place
+		o.ResumeToken = reopen.ResumeToken
 	}
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
 	}
 	r.parking.opened()
-	if err := r.saver.savePlace(places, r.sender.lanes()); err != nil {
+	if err := r.saver.saveToken(places, r.sender.lanes()); err != nil {
 		return err
 	}
 	r.slot.reopen.Store(nil) // the checkpoint has the resume token
@@ -233,13 +233,13 @@ func (r *route) watchDrain(ctx context.Context) error {
 			return nil
 		case <-bound.C:
 			const late = "draining took longer than %v; what was in flight will be delivered again at the next start"
-			r.host.stop(final(fmt.Errorf(late, r.cfg.Drain)))
+			r.host.stop(noRestart(fmt.Errorf(late, r.cfg.Drain)))
 			return nil
 		case <-tick.C:
 			if lost.reached(r) {
 				const unable = "no worker can deliver, so draining ended; what waits will be " +
 					"delivered at the next start: %s"
-				r.host.stop(final(fmt.Errorf(unable, r.trouble())))
+				r.host.stop(noRestart(fmt.Errorf(unable, r.trouble())))
 				return nil
 			}
 		}

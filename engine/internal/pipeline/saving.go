@@ -409,24 +409,24 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	}
 	r.addMetadata(ahead) // metadata of the data read
 	for i := range met {
-		met[i].Note = ahead[i].Note
+		met[i].Metadata = ahead[i].Metadata
 	}
 	_ = r.memory.save(met, nil)
 }
 
-// savePlace makes the start of the sink's ordered lane durable before the lane gets data. saved
+// saveToken makes the start of the sink's ordered lane durable before the lane gets data. saved
 // holds the resume tokens in the checkpoint. Resume tokens of lanes with other names are removed,
 // since the output file and its config may have been renamed. A later start under the old name
 // would otherwise truncate the file to the old offset.
-func (r *saver) savePlace(saved map[string]string, lanes []stream.Lane) error {
+func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}
-	places := r.memory.strays(lanes[0].Name)
-	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartPlace() {
+	places := r.memory.unknownRoutes(lanes[0].Name)
+	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
 		return nil
 	}
-	places[lanes[0].Name] = r.syncer.StartPlace()
+	places[lanes[0].Name] = r.syncer.StartToken()
 	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

@@ -118,18 +118,18 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, deadLettered: s.DeadLettered})
+	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, place: s.ResumeToken, deadLettered: s.DeadLettered})
 }
 
 // settleUnsent settles a batch without records to send.
 func (r *sender) settleUnsent(b *stream.Batch) {
-	r.recordSettled(b, ending{unsent: true})
+	r.recordSettled(b, batchOutcome{unsent: true})
 	b.Release()
 }
 
 // recordSettled records a settled batch and wakes the checkpoint. The checkpoint is written at once
 // when a quarter of the replay bound has settled, otherwise soon.
-func (r *sender) recordSettled(b *stream.Batch, end ending) {
+func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
 	r.observed.settled(b, end.deadLettered)
 	r.waits.settled(b) // before the ledger, from which the checkpoint is made
@@ -143,7 +143,7 @@ func (r *sender) recordSettled(b *stream.Batch, end ending) {
 	r.mu.Unlock()
 	r.assigned.settled()
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
-		err = final(err)
+		err = noRestart(err)
 	}
 	if err != nil {
 		r.host.stop(err)

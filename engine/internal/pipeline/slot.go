@@ -78,7 +78,7 @@ func (s *slot) renew() error {
 // or the run is finite.
 type finalError struct{ err error }
 
-func final(err error) error { return &finalError{err} }
+func noRestart(err error) error { return &finalError{err} }
 
 // Error implements error.
 func (e *finalError) Error() string { return e.err.Error() }
@@ -111,7 +111,7 @@ func waitsOf(once bool) backoff.Policy {
 
 // run runs one route from its start to its end.
 func (s *slot) run(ctx context.Context) error {
-	defer s.arrive()
+	defer s.enterBarrier()
 	r, err := s.begin()
 	if r == nil {
 		return err
@@ -131,7 +131,7 @@ func (s *slot) run(ctx context.Context) error {
 		if !s.o.Once && ctx.Err() == nil { // report the error now: other routes may keep Run from returning for weeks
 			s.log.Error("route stopped", "error", err)
 		}
-		return final(err)
+		return noRestart(err)
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 		default:
 			return err
 		}
-		if err := s.again(r); err != nil {
+		if err := s.nextRoute(r); err != nil {
 			return err
 		}
 		s.mu.Lock()
@@ -206,7 +206,7 @@ func (s *slot) begin() (*route, error) {
 	var err error
 	switch {
 	case !first:
-		err = s.again(old)
+		err = s.nextRoute(old)
 	case old.saver.memory == nil: // it was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
@@ -225,8 +225,8 @@ func (s *slot) begin() (*route, error) {
 	return s.route, nil
 }
 
-// again creates the next route and passes on the accounts of the old one.
-func (s *slot) again(old *route) error {
+// nextRoute creates the next route and passes on the accounts of the old one.
+func (s *slot) nextRoute(old *route) error {
 	r, err := newRoute(s)
 	if err != nil {
 		return err
@@ -253,8 +253,8 @@ func (s *slot) again(old *route) error {
 	return nil
 }
 
-// arrive enters the barrier, once for each run of the pipeline.
-func (s *slot) arrive() {
+// enterBarrier enters the barrier, once for each run of the pipeline.
+func (s *slot) enterBarrier() {
 	if !s.arrived.Swap(true) {
 		s.pipe.barrier().arrive()
 	}
@@ -356,7 +356,7 @@ func (s *slot) snapshot() status.Route {
 	switch {
 	case s.final && s.err != nil:
 		out.Health = healthStopped
-	case !s.final && s.pipe.standsBy():
+	case !s.final && s.pipe.isStandby():
 		out.Health, err, again = healthStandby, nil, 0
 	}
 	if err != nil {

@@ -112,7 +112,7 @@ func TestSourceGoroutineOutlivesRoutes(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(5 * time.Minute)
-		for _, r := range e.picture().Routes {
+		for _, r := range e.statusWithoutTree().Routes {
 			if r.Health != healthRestarting || r.Starts < 8 {
 				t.Errorf("route %s is %s after %d starts", r.Name, r.Health, r.Starts)
 			}
@@ -165,12 +165,12 @@ func TestSourceGoroutineFails(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- e.Run(t.Context()) }()
 				time.Sleep(1050 * time.Millisecond)
-				r := e.picture().Routes[0]
+				r := e.statusWithoutTree().Routes[0]
 				if r.Health != healthRestarting || !strings.Contains(r.Error, "struck") {
 					t.Errorf("after the failure the route is %s because of %v", r.Health, r.Error)
 				}
 				time.Sleep(time.Minute)
-				if r := e.picture().Routes[0]; r.Health != healthRunning || r.Starts != 3 || r.Delivered != 10 {
+				if r := e.statusWithoutTree().Routes[0]; r.Health != healthRunning || r.Starts != 3 || r.Delivered != 10 {
 					t.Errorf("%s after %d starts, %d delivered", r.Health, r.Starts, r.Delivered)
 				}
 				e.Drain()

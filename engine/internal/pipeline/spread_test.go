@@ -57,14 +57,14 @@ func (s *spreadSource) Read(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// Note implements stream.PartitionTracker.
-func (s *spreadSource) Note(stream.Mark) string {
+// Metadata implements stream.PartitionTracker.
+func (s *spreadSource) Metadata(stream.Mark) string {
 	s.noted.Add(1)
 	return "note"
 }
 
-// Forget implements stream.PartitionTracker.
-func (s *spreadSource) Forget() []string { return nil }
+// Deleted implements stream.PartitionTracker.
+func (s *spreadSource) Deleted() []string { return nil }
 
 // Commit implements stream.Reader.
 func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
@@ -103,7 +103,7 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 				synctest.Wait()
 				r := e.pipes[0].slots[0].route.saver
 				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits",
-					e.picture().Routes[0].Delivered,
+					e.statusWithoutTree().Routes[0].Delivered,
 					source.noted.Load(), len(r.unreported), source.commits.Load())
 				if n := source.noted.Load(); n < seconds*parts || n > seconds*marks {
 					t.Errorf("%d marks were written in %d s", n, seconds)

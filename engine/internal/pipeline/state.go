@@ -133,7 +133,7 @@ func (s *state) present(files vfs.FS) error {
 		return s.lost
 	}
 	gone := func(err error) error {
-		s.lost = final(fmt.Errorf("state directory %s was deleted or replaced while penstock "+
+		s.lost = noRestart(fmt.Errorf("state directory %s was deleted or replaced while penstock "+
 			"runs, so progress cannot be saved; "+
 			"restore it, or start again from what is left: %w", s.name, err))
 		return s.lost

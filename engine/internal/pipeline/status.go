@@ -21,13 +21,13 @@ func Version() string {
 
 // Status returns the state of the engine for the admin pages, and whether it is ready.
 func (e *Engine) Status() status.Status {
-	s := e.picture()
-	s.Tree = e.shown(time.Now(), s.Routes)
+	s := e.statusWithoutTree()
+	s.Tree = e.treeStatus(time.Now(), s.Routes)
 	return s
 }
 
-// picture returns the status without the tree.
-func (e *Engine) picture() status.Status {
+// statusWithoutTree returns the status without the tree.
+func (e *Engine) statusWithoutTree() status.Status {
 	pipes := e.pipelines()
 	s := status.Status{
 		Version: 1, PID: os.Getpid(), Program: Version(), Seconds: e.elapsed().Seconds(), Free: admin.Free(e.cfg.State),
@@ -36,7 +36,7 @@ func (e *Engine) picture() status.Status {
 	for _, p := range pipes {
 		name := p.cfg.Source.Component.Name
 		s.Sources = append(s.Sources, status.Source{
-			Pipeline: p.name, Name: name, Counters: p.counter.All(), Held: p.kept(),
+			Pipeline: p.name, Name: name, Counters: p.counter.All(), Held: p.heldFiles(),
 		})
 		for _, slot := range p.routes() {
 			r := slot.snapshot()
@@ -49,8 +49,8 @@ func (e *Engine) picture() status.Status {
 	return s
 }
 
-// kept describes the deleted files that the source still holds, or is nil without a stream.Holder.
-func (p *pipe) kept() *status.Held {
+// heldFiles describes the deleted files that the source still holds, or is nil without a stream.Holder.
+func (p *pipe) heldFiles() *status.Held {
 	holder := p.holder.Load()
 	if holder == nil {
 		return nil
@@ -74,7 +74,7 @@ func (e *Engine) openAdmin() (*pages, error) {
 	}
 	p := &pages{o: admin.Options{
 		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status,
-		Live: e.picture, Log: e.o.Log,
+		Live: e.statusWithoutTree, Log: e.o.Log,
 		Reload: e.Reload, Dashboard: e.o.Dashboard, LogLevel: e.o.LogLevel, LogTail: &e.tail,
 		Tap:     e.Tap,
 		Metrics: collectorsOf(e),

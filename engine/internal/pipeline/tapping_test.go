@@ -89,7 +89,7 @@ func TestTap(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		conserved(t, e.picture().Routes[0])
+		conserved(t, e.statusWithoutTree().Routes[0])
 		measured(t, e)
 	})
 }
@@ -123,7 +123,7 @@ func measured(t *testing.T, e *Engine) {
 	if n := sampleCount(t, e.o.latency); n != 90 {
 		t.Errorf("the latency of %d batches was measured, want 90", n)
 	}
-	attempts := e.picture().Routes[0].Attempts
+	attempts := e.statusWithoutTree().Routes[0].Attempts
 	if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
 		t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
 	}

@@ -4,65 +4,65 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// mayKill is the number of processors that a batch may kill before it is suspected, and that an
+// maxDeaths is the number of processors that a batch may kill before it is suspected, and that an
 // origin alone may kill before it is dead-lettered.
-const mayKill = 3
+const maxDeaths = 3
 
 // trial records the deaths of processors on a batch. At first the next processor gets the whole
-// batch again. After mayKill deaths the batch is a suspect. It is then processed stretch by
-// stretch, from back to front, so that added records do not move later stretches. A stretch that
-// kills is halved until a single origin is left. After mayKill deaths on that origin alone it is
+// batch again. After maxDeaths deaths the batch is a suspect. It is then processed range by
+// range, from back to front, so that added records do not move later ranges. A range that
+// kills is halved until a single origin is left. After maxDeaths deaths on that origin alone it is
 // dead-lettered.
 type trial struct {
-	deaths  int       // of processors that had the whole batch
-	suspect bool      // from then on todo lists the rest
-	todo    []stretch // the last stretch is next; it lies behind the others
-	late    int       // deaths when only finishing the batch was left
+	deaths  int           // of processors that had the whole batch
+	suspect bool          // from then on todo lists the rest
+	todo    []recordRange // the last range is next; it lies behind the others
+	late    int           // deaths when only finishing the batch was left
 }
 
-// stretch holds the records from to to-1 of a batch.
-type stretch struct{ from, to, deaths int }
+// recordRange holds the records from to to-1 of a batch.
+type recordRange struct{ from, to, deaths int }
 
-// next returns the next stretch to process, or false if none is left.
-func (t *trial) next() (stretch, bool) {
+// next returns the next range to process, or false if none is left.
+func (t *trial) next() (recordRange, bool) {
 	if len(t.todo) == 0 {
-		return stretch{}, false
+		return recordRange{}, false
 	}
 	return t.todo[len(t.todo)-1], true
 }
 
-// pop removes the stretch that next has returned.
+// pop removes the range that next has returned.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
 // died records the death of a processor that had b; b has been restored. deadLetter reports that
-// the records of next must be dead-lettered, since they alone have killed mayKill processors.
+// the records of next must be dead-lettered, since they alone have killed maxDeaths processors.
 // giveUp reports that even finishing the batch kills.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
-		if t.deaths++; t.deaths < mayKill {
+		if t.deaths++; t.deaths < maxDeaths {
 			return false, false
 		}
 		b.Split()
-		t.suspect, t.todo = true, append(t.todo, stretch{to: len(b.Records)})
+		t.suspect, t.todo = true, append(t.todo, recordRange{to: len(b.Records)})
 	}
 	last := len(t.todo) - 1
 	if last < 0 {
 		t.late++
-		return false, t.late >= mayKill
+		return false, t.late >= maxDeaths
 	}
 	s := &t.todo[last]
 	if m := middleOf(b, *s); m > 0 {
-		behind := stretch{from: m, to: s.to}
-		*s = stretch{from: s.from, to: m}
+		behind := recordRange{from: m, to: s.to}
+		*s = recordRange{from: s.from, to: m}
 		t.todo = append(t.todo, behind)
 		return false, false
 	}
 	s.deaths++
-	return s.deaths >= mayKill, false
+	return s.deaths >= maxDeaths, false
 }
 
 // middleOf returns the index between two origins at which s can be cut, or 0 if s is one origin.
-func middleOf(b *stream.Batch, s stretch) int {
+func middleOf(b *stream.Batch, s recordRange) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {
 		if m > s.from && !stream.SameOrigin(b.Records, m-1, m) {

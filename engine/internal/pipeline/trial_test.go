@@ -35,14 +35,14 @@ func TestTrial(t *testing.T) {
 				t.Fatalf("seed %d: origin %v was done %d times", seed, r.Origin, is)
 			}
 		}
-		if most := mayKill + len(kills)*(mayKill+11); deaths > most {
+		if most := maxDeaths + len(kills)*(maxDeaths+11); deaths > most {
 			t.Fatalf("seed %d: %d deaths for %d of %d origins, want at most %d", seed, deaths,
 				len(kills), origins, most)
 		}
 	}
 }
 
-// try is the trial of b, in which each stretch with an origin that kills dies. done is how often
+// try is the trial of b, in which each range with an origin that kills dies. done is how often
 // each origin was done.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
@@ -53,7 +53,7 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 		s, more := tr.next()
 		switch {
 		case !tr.suspect:
-			s = stretch{to: len(b.Records)}
+			s = recordRange{to: len(b.Records)}
 		case !more:
 			return done, deaths
 		case s.to > below || s.from >= s.to:
@@ -66,7 +66,7 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 				t.Fatal("it gives up")
 			} else if bury {
 				for i := s.from; i < s.to; i++ {
-					b.Bury(i, errors.New("deadly"))
+					b.DeadLetter(i, errors.New("deadly"))
 				}
 				below = s.from
 				tr.pop()
@@ -91,12 +91,12 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 }
 
 // TestTrialGivesUp checks that a batch is given up if finishing it, with all its records done,
-// kills mayKill processors.
+// kills maxDeaths processors.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}
-	for n := 1; n <= mayKill; n++ {
-		if _, giveUp := tr.died(b); giveUp != (n == mayKill) {
+	for n := 1; n <= maxDeaths; n++ {
+		if _, giveUp := tr.died(b); giveUp != (n == maxDeaths) {
 			t.Errorf("death %d: given up %v", n, giveUp)
 		}
 	}

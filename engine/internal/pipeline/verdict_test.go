@@ -25,8 +25,8 @@ type syncingSink struct{ *fakeSink }
 // Sync implements stream.AppendSink.
 func (syncingSink) Sync(context.Context) error { return nil }
 
-// StartPlace implements stream.AppendSink.
-func (syncingSink) StartPlace() string { return "" }
+// StartToken implements stream.AppendSink.
+func (syncingSink) StartToken() string { return "" }
 
 type encodingSink struct{ *fakeSink }
 
@@ -57,7 +57,7 @@ func TestEveryRecordDead(t *testing.T) {
 				if err := e.Run(t.Context()); err == nil {
 					t.Fatalf("run %d: %d records were refused and Run returned no error", n, records)
 				}
-				conserved(t, e.picture().Routes[0])
+				conserved(t, e.statusWithoutTree().Routes[0])
 			}
 		})
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // ErrBusy means that the process already has maxSubscriptions.
-var ErrBusy = errors.New("8 clients tap this process already; end one of them")
+var ErrBusy = errors.New("this process already has 8 tap clients; end one of them")
 
 // Stage is a place that a record passes: the source, a processor or the sink.
 type Stage struct {

@@ -142,10 +142,10 @@ func (e *Exporter) report(err error) {
 	}
 	switch {
 	case err != nil && !e.failing:
-		e.o.Log.Warn("telemetry not pushed; further failures are only counted",
+		e.o.Log.Warn("telemetry push failed; further failures are only counted",
 			"error", stream.MaskURLs(err.Error()))
 	case err == nil && e.failing:
-		e.o.Log.Info("telemetry is pushed again")
+		e.o.Log.Info("telemetry push succeeded again")
 	}
 	e.failing = err != nil
 }
@@ -194,11 +194,11 @@ func (e *Exporter) post(ctx context.Context, path string, request any) (err erro
 // The counters of an Exporter.
 var (
 	sentDesc = prometheus.NewDesc("penstock_telemetry_spans_total",
-		"Spans that the receiver of telemetry has taken.", nil, nil)
+		"Spans that the telemetry receiver has accepted.", nil, nil)
 	droppedDesc = prometheus.NewDesc("penstock_telemetry_spans_dropped_total",
 		"Spans dropped because the queue was full or a push failed.", nil, nil)
 	pushesDesc = prometheus.NewDesc("penstock_telemetry_pushes_total",
-		"Pushes of metrics or spans that were begun.", nil, nil)
+		"Pushes of metrics or spans that were started.", nil, nil)
 	failedDesc = prometheus.NewDesc("penstock_telemetry_push_failures_total",
 		"Pushes that failed.", nil, nil)
 )

@@ -79,7 +79,7 @@ func (s *State) head() []string {
 		first += style + cut(clean(state), rest) + reset
 	}
 	if s.trouble != "" {
-		first = s.line(red, "DISCONNECTED, the figures are old: "+s.trouble)
+		first = s.line(red, "DISCONNECTED, figures are old: "+s.trouble)
 	}
 	return []string{first}
 }
@@ -217,7 +217,7 @@ func (s *State) details(r row) []string {
 		"state       " + w.State, "            " + clean(w.Reason),
 		"gate        " + w.Gate + ": " + clean(w.Words),
 		fmt.Sprintf("window      %s, %d in flight", Figure(w.Window), w.InFlight),
-		fmt.Sprintf("round trip  %s, with nothing queued %s, overdue after %s",
+		fmt.Sprintf("round trip  %s, %s when idle, overdue after %s",
 			Seconds(w.RoundTrip), Seconds(w.Base), Seconds(w.Timeout)),
 		fmt.Sprintf("attempts    %d delivered, %d failed, %d throttled", w.Delivered, w.Failed, w.Throttled),
 	}

@@ -182,7 +182,7 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	s.Disconnected("gone")
-	if got := plain(s); !strings.HasPrefix(got, "DISCONNECTED, the figures are old: gone") {
+	if got := plain(s); !strings.HasPrefix(got, "DISCONNECTED, figures are old: gone") {
 		t.Error(got)
 	}
 }

@@ -80,8 +80,8 @@ func appendReport(b []byte, r *control.Report) []byte {
 	if r.Draining {
 		b = append(b, `,"draining":true`...)
 	}
-	if r.Place != "" {
-		b = appendText(append(b, `,"place":`...), r.Place)
+	if r.ResumeToken != "" {
+		b = appendText(append(b, `,"place":`...), r.ResumeToken)
 	}
 	return append(b, '}')
 }
@@ -97,7 +97,7 @@ func appendCommand(b []byte, c *control.Command) []byte {
 	b = appendUint(b, `,"number":`, uint64(c.Number))
 	b = appendUint(b, `,"count":`, uint64(c.Count))
 	b = appendUint(b, `,"run":`, uint64(c.Run))
-	b = appendUint(b, `,"place":`, uint64(c.Place))
+	b = appendUint(b, `,"place":`, uint64(c.Index))
 	b = member(b, `,"expect":`, int64(c.Expect))
 	b = appendHistory(b, &c.History)
 	return append(b, '}')

@@ -114,8 +114,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	if c.Window != nil {
 		h.Window = c.Window.Name()
 		if e := window.Find(h.Window); e == nil || !sameType(e.Algorithm, c.Window) {
-			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: "+
-				"it is not one of the product's", h.Window)
+			return h, fmt.Errorf("trace: %s windows cannot be recorded, because penstock has "+
+				"no such windows", h.Window)
 		}
 		if h.Options, err = json.Marshal(c.Window); err != nil {
 			return h, fmt.Errorf("trace: write the options of %s windows: %w", h.Window, err)
@@ -128,8 +128,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 		}
 		if p := dispatch.Find(h.Dispatch, dispatch.Options{}); p == nil ||
 			!sameType(p, c.Dispatch) {
-			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: "+
-				"it is not one of the product's", h.Dispatch)
+			return h, fmt.Errorf("trace: %s dispatch cannot be recorded, because penstock has "+
+				"no such dispatch", h.Dispatch)
 		}
 	}
 	if b := budget(c.Budget); b != (budget{}) {

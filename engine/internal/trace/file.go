@@ -120,7 +120,7 @@ func (t *File) ours(name string) error {
 		return closeErr
 	}
 	if !bytes.HasPrefix(magic, begin[:n]) {
-		return fmt.Errorf("%s is no trace and would be moved away; name another file", name)
+		return fmt.Errorf("%s is not a trace, and would be moved away; choose another file", name)
 	}
 	return closeErr
 }
@@ -140,9 +140,9 @@ func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	var why string
 	switch {
 	case t.o.Max > 0 && t.taken+line > t.o.Max-endMost:
-		why = fmt.Sprintf("its bound of %d bytes is reached", t.o.Max)
+		why = fmt.Sprintf("it has reached its limit of %d bytes", t.o.Max)
 	case len(t.buf) > MaxBehind:
-		why = fmt.Sprintf("%d bytes wait for the disk, which cannot keep up", before)
+		why = fmt.Sprintf("%d bytes wait for the disk, which is too slow", before)
 	case line > lineMost:
 		why = fmt.Sprintf("one event takes %d bytes", line)
 	}
@@ -206,7 +206,7 @@ func (t *File) write() {
 		early = err.Error()
 	}
 	if early != "" && t.o.Log != nil {
-		t.o.Log.Warn("the trace of the flow ends here; delivery continues", "trace", t.path,
+		t.o.Log.Warn("the flow trace ends here; delivery continues", "trace", t.path,
 			"why", early)
 	}
 }

@@ -40,7 +40,7 @@ func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Replay(bytes.NewReader(text))
-	if err != nil || !strings.Contains(got.Ended, "cannot keep up") || got.Events < 1000 {
+	if err != nil || !strings.Contains(got.Ended, "which is too slow") || got.Events < 1000 {
 		t.Errorf("Replay = %d events, ended %q, %v", got.Events, got.Ended, err)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 ||
@@ -53,8 +53,8 @@ func TestFileRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, there, text, want string
 	}{
-		{"another's file", "/t/flow.ndjson", "x", "is no trace"},
-		{"another's file beside it", "/t/flow.ndjson.1", "{}\n", "flow.ndjson.1 is no trace"},
+		{"another's file", "/t/flow.ndjson", "x", "is not a trace"},
+		{"another's file beside it", "/t/flow.ndjson.1", "{}\n", "flow.ndjson.1 is not a trace"},
 		{"an empty one", "/t/flow.ndjson", "", ""},
 		{"a torn one", "/t/flow.ndjson", `{"pen`, ""},
 	} {

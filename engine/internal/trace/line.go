@@ -48,17 +48,17 @@ type line struct {
 }
 
 type report struct {
-	Epoch     uint32        `json:"epoch,omitempty"`
-	Credit    uint64        `json:"credit,omitempty"`
-	Taken     uint64        `json:"taken,omitempty"`
-	Batches   bool          `json:"batches,omitempty"`
-	QueueLen  int           `json:"queue_len,omitempty"`
-	Slots     int           `json:"slots,omitempty"`
-	QueueWait time.Duration `json:"queue_wait,omitempty"`
-	Service   time.Duration `json:"service,omitempty"`
-	Cost      uint64        `json:"cost,omitempty"`
-	Draining  bool          `json:"draining,omitempty"`
-	Place     string        `json:"place,omitempty"`
+	Epoch       uint32        `json:"epoch,omitempty"`
+	Credit      uint64        `json:"credit,omitempty"`
+	Taken       uint64        `json:"taken,omitempty"`
+	Batches     bool          `json:"batches,omitempty"`
+	QueueLen    int           `json:"queue_len,omitempty"`
+	Slots       int           `json:"slots,omitempty"`
+	QueueWait   time.Duration `json:"queue_wait,omitempty"`
+	Service     time.Duration `json:"service,omitempty"`
+	Cost        uint64        `json:"cost,omitempty"`
+	Draining    bool          `json:"draining,omitempty"`
+	ResumeToken string        `json:"place,omitempty"`
 }
 
 type limits struct {
@@ -144,7 +144,7 @@ func commandsOf(to []command, do []control.Command) []command {
 			Kind: string(appendKind(nil, deeds, int(c.Kind))),
 			Why:  string(appendKind(nil, reasons, int(c.Reason))),
 			Seq:  c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
-			Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
+			Count: c.Count, Run: c.Run, Place: c.Index, Expect: c.Expect,
 			History: historyOf(&c.History),
 		})
 	}

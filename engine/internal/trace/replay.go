@@ -47,7 +47,7 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	}
 	var h header
 	if err := strict(p.in.Bytes(), &h); err != nil {
-		return nil, fmt.Errorf("line 1: is no header of a trace: %w", err)
+		return nil, fmt.Errorf("line 1 is not the header of a trace: %w", err)
 	}
 	var err error
 	if p.Config, err = h.config(); err != nil {
@@ -125,7 +125,7 @@ func (p *Player) read() error {
 	if l.Kind == endKind {
 		p.atEnd, p.Ended = true, l.Why
 		if p.in.Scan() {
-			return fmt.Errorf("line %d: stands behind the trace's end", p.line+1)
+			return fmt.Errorf("line %d is after the end of the trace", p.line+1)
 		}
 		return nil
 	}
@@ -142,7 +142,7 @@ type DiffersError struct {
 
 // Error returns the line and both lists of commands.
 func (e *DiffersError) Error() string {
-	return fmt.Sprintf("line %d: the machine did %s, and the trace says %s", e.Line, e.Got, e.Want)
+	return fmt.Sprintf("line %d: flow control did %s, but the trace has %s", e.Line, e.Got, e.Want)
 }
 
 // Replayed is the result of a replay.
@@ -201,11 +201,11 @@ func OtherProgram(err error, program, arch string) string {
 	}
 	switch a := differs.About; {
 	case a.Arch != "" && a.Arch != arch:
-		return fmt.Sprintf("; it was written on %s, and this is %s: "+
-			"a replay is exact on the same one only", a.Arch, arch)
+		return fmt.Sprintf("; it was written on %s, and this is %s: a replay is exact only on "+
+			"the same platform", a.Arch, arch)
 	case a.Program != "" && a.Program != program:
-		return fmt.Sprintf("; it was written by penstock %s, and this is %s: "+
-			"replay it with that one", a.Program, program)
+		return fmt.Sprintf("; it was written by penstock %s, and this is %s: replay it with "+
+			"that version", a.Program, program)
 	}
 	return ""
 }

@@ -63,7 +63,7 @@ func story(t *testing.T, c control.Config) []byte {
 			step(control.Event{
 				Now: now, Kind: control.Answer, ID: d.ID, Outcome: outcomes[i%len(outcomes)],
 				After:  time.Duration(i%4) * time.Millisecond,
-				Report: control.Report{Epoch: uint32(i / 100), QueueLen: i % 3, Place: "<a&b>"},
+				Report: control.Report{Epoch: uint32(i / 100), QueueLen: i % 3, ResumeToken: "<a&b>"},
 			})
 		}
 		step(control.Event{Now: now, Kind: control.Tick})
@@ -164,7 +164,7 @@ func TestReplayRefuses(t *testing.T) {
 	header := `{"penstock_trace":1,"seed":1}` + "\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", "is empty"},
-		{"not JSON", "penstock\n", "line 1: is no header"},
+		{"not JSON", "penstock\n", "line 1 is not the header"},
 		{"a later version", `{"penstock_trace":2,"seed":1}`, "line 1: is version 2"},
 		{"an unknown window", `{"penstock_trace":1,"seed":1,"window":"tidal"}`,
 			`line 1: there is no window algorithm "tidal"`},

@@ -323,7 +323,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 				}
 			}
 			reader.(stream.SettledReader).Settled(settled)
-			reader.(stream.PartitionTracker).Forget() // the next copy of the keys omits them
+			reader.(stream.PartitionTracker).Deleted() // the next copy of the keys omits them
 			if failed := b.copyKeys(ctx); failed != nil {
 				return failed
 			}

@@ -295,11 +295,11 @@ func (b *Buffer) allDraining() bool {
 	return some
 }
 
-// Note implements stream.PartitionTracker.
-func (r *reader) Note(stream.Mark) string { return "" }
+// Metadata implements stream.PartitionTracker.
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of other buffers.
-func (r *reader) Forget() []string {
+// Deleted implements stream.PartitionTracker. It returns the partitions of other buffers.
+func (r *reader) Deleted() []string {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	gone := r.gone

@@ -75,7 +75,7 @@ func (s Spec) Validate() error {
 	}
 	var errs []error
 	if len(s.Command) > 0 && s.Command[0] == "" {
-		errs = append(errs, option("command[0]", "is empty; it is the program to run"))
+		errs = append(errs, option("command[0]", "is empty; add the program to run"))
 	}
 	if len(s.Command) == 1 && strings.ContainsAny(s.Command[0], " \t") &&
 		!strings.Contains(s.Command[0], "/") {
@@ -84,13 +84,13 @@ func (s Spec) Validate() error {
 			words[i] = fmt.Sprintf("%q", words[i])
 		}
 		errs = append(errs, option("command[0]",
-			"%q is one word with a space; no shell takes it apart: write [%s]",
+			"%q is one word with a space, but no shell splits it: write [%s]",
 			s.Command[0], strings.Join(words, ", ")))
 	}
 	for i, arg := range s.Command {
 		if strings.ContainsRune(arg, 0) {
 			errs = append(errs, option(fmt.Sprintf("command[%d]", i),
-				"holds a NUL byte, which no program can be given"))
+				"has a NUL byte, which cannot be passed to a program"))
 		}
 	}
 	for i, name := range s.Env {
@@ -99,19 +99,20 @@ func (s Spec) Validate() error {
 		switch {
 		case valued:
 			errs = append(errs, option(key,
-				"%s is given a value; list the name alone and set it where penstock starts", bare))
+				"%s has a value; list only the name, and set the value in the environment of "+
+					"penstock", bare))
 		case name == "" || strings.ContainsRune(name, 0):
-			errs = append(errs, option(key, "%q is no name of a variable", name))
+			errs = append(errs, option(key, "%q is not the name of a variable", name))
 		case slices.Contains(s.Env[:i], name):
 			errs = append(errs, option(key, "%q is listed twice", name))
 		}
 	}
 	if s.Memory < 0 || s.Memory > 0 && s.Memory < minMemory {
-		errs = append(errs, option("memory", "%v is less than any program needs; want %v or more",
+		errs = append(errs, option("memory", "%v is too little for any program; want %v or more",
 			s.Memory, stream.Size(minMemory)))
 	}
 	if s.CPU < 0 {
-		errs = append(errs, option("cpu", "%v is below zero; leave it out for no limit", s.CPU))
+		errs = append(errs, option("cpu", "%v is below zero; remove it for no limit", s.CPU))
 	}
 	return errors.Join(errs...)
 }

@@ -238,7 +238,7 @@ func TestStandardError(t *testing.T) {
 	if n := strings.Count(text, "\n"); n < 20 || n > most {
 		t.Errorf("%d lines in the log, want 20 to %d", n, most)
 	}
-	if !strings.Contains(text, "text=\"line 0\" worker=w") || !strings.Contains(text, "left out") ||
+	if !strings.Contains(text, "text=\"line 0\" worker=w") || !strings.Contains(text, "omitted") ||
 		len(text) > most*1200 {
 		t.Errorf("the log: %.2000s", text)
 	}

@@ -15,7 +15,7 @@ type StartError struct {
 
 // Error returns the program and the reason.
 func (e *StartError) Error() string {
-	return fmt.Sprintf("start %s: %v; it must be an executable file, or a program that is in PATH",
+	return fmt.Sprintf("start %s: %v; it must be an executable file, or a program in PATH",
 		e.Program, e.Err)
 }
 
@@ -23,7 +23,7 @@ func (e *StartError) Error() string {
 func (e *StartError) Unwrap() error { return e.Err }
 
 // ErrEnded means that a child in a [Slot] ended by itself, with status 0.
-var ErrEnded = errors.New("ended by itself, with status 0")
+var ErrEnded = errors.New("exited unexpectedly with status 0")
 
 // EndedCleanly reports whether err, with which a session of a [Slot] ended, means that the child
 // ended by itself with status 0 and broke no rule of its protocol. Programs that serve a limited

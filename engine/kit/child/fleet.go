@@ -102,7 +102,7 @@ func (e *DownError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%s: its child has not started yet", e.Slot)
 	}
-	return fmt.Sprintf("%s: its child has ended and starts again in %v: %v", e.Slot,
+	return fmt.Sprintf("%s: its child has ended and restarts in %v: %v", e.Slot,
 		e.Next.Round(time.Millisecond), e.Err)
 }
 

@@ -56,8 +56,8 @@ func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, io.EOF
 		case len(line) > most:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes, "+
-				"which begins with %q",
+			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins "+
+				"with %q",
 				most, Quoted(line))
 		}
 	}

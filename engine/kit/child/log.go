@@ -96,11 +96,11 @@ func (w *logWriter) put(lines []string, muted int) {
 		return
 	}
 	if muted > 0 {
-		w.log.Warn("lines of a child's standard error were left out",
+		w.log.Warn("omitted lines of a child's standard error",
 			append([]any{"lines", muted}, w.attrs...)...)
 	}
 	for _, text := range lines {
-		w.log.Warn("a child wrote to standard error", append([]any{"text", text}, w.attrs...)...)
+		w.log.Warn("child wrote to standard error", append([]any{"text", text}, w.attrs...)...)
 	}
 }
 

@@ -236,7 +236,7 @@ func start(s Spec) (*Process, error) {
 		return nil, err
 	}
 	if err := limit(p.cmd.Process.Pid, s); err != nil {
-		p.log.say("the limits of a child could not be set", err)
+		p.log.say("cannot set the limits of a child", err)
 	}
 	return p, nil
 }
@@ -298,7 +298,7 @@ func (p *Process) endsWithin(ctx context.Context, s Spec) bool {
 	}
 }
 
-var errSilent = errors.New("it did not end when its input did")
+var errSilent = errors.New("it did not exit after the end of its input")
 
 func (p *Process) close() {
 	_ = p.in.Close()

@@ -45,7 +45,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 func (d *Dialer) check(address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &RefusedError{address, "it is no address"}
+		return &RefusedError{address, "it is not an address"}
 	}
 	if err := d.Policy.CheckAddress(to.Addr()); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (e *RefusedError) Error() string {
 // Validate returns an error for a policy that allows nothing, or that has a malformed entry.
 func (p *Policy) Validate() error {
 	if len(p.Hosts) == 0 {
-		return errors.New("hosts is empty, so that no URL is allowed; write the names that URLs may have")
+		return errors.New("hosts is empty, so no URL is allowed; add the allowed names")
 	}
 	for _, h := range p.Hosts {
 		name, wild := strings.CutPrefix(h, "*.")
@@ -50,7 +50,7 @@ func (p *Policy) Validate() error {
 	}
 	for _, n := range p.Ports {
 		if n < 1 || n > 65535 {
-			return fmt.Errorf("ports: %d is no port", n)
+			return fmt.Errorf("ports: %d is not a port", n)
 		}
 	}
 	return nil
@@ -67,7 +67,8 @@ func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	}
 	for _, c := range []byte(raw) {
 		if c <= ' ' || c >= 0x7F || c == '\\' {
-			return nil, "", &RefusedError{strconv.Quote(raw), fmt.Sprintf("it holds the byte %#x; escape it", c)}
+			return nil, "", &RefusedError{strconv.Quote(raw), fmt.Sprintf("it has the byte %#x; "+
+				"escape it", c)}
 		}
 	}
 	u, err := url.Parse(raw)
@@ -118,7 +119,7 @@ func (p *Policy) checkPort(u *url.URL) (port, reason string) {
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || strconv.Itoa(n) != port {
-		return "", "the port is no number"
+		return "", "the port is not a number"
 	}
 	if slices.Contains(p.Ports, n) || len(p.Ports) == 0 && (n == 443 || n == 80 && p.HTTP) {
 		return port, ""
@@ -135,7 +136,7 @@ func (p *Policy) checkHost(host string) (string, string) {
 				return host, ""
 			}
 		}
-		return "", "an address in place of a name must be listed itself"
+		return "", "an address must be listed itself"
 	}
 	if reason := checkName(host); reason != "" {
 		return "", reason
@@ -198,8 +199,8 @@ func checkName(name string) string {
 		}
 		for _, c := range []byte(l) {
 			if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return "the host holds other bytes than letters, digits, '-' and '_'; write " +
-					"other names in their form xn--"
+				return "the host has other bytes than letters, digits, '-' and '_'; write other " +
+					"names in their form xn--"
 			}
 		}
 	}
@@ -263,7 +264,7 @@ func (p *Policy) CheckAddress(a netip.Addr) error {
 		}
 	}
 	if !a.IsGlobalUnicast() {
-		return refuse("it is no global address")
+		return refuse("it is not a global address")
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (e *Evaluator) Holds(i int) (bool, error) {
 	}
 	ok, is := out.(bool)
 	if !is {
-		return false, fmt.Errorf("the condition is %v, and true or false is wanted", out)
+		return false, fmt.Errorf("the condition is %v, want true or false", out)
 	}
 	return ok, nil
 }
@@ -251,7 +251,7 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return stream.Null, dst, fmt.Errorf(
-				"the result is %v, which is no number that can be written", v)
+				"the result is %v, which cannot be written as a number", v)
 		}
 		return stream.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
 	case time.Time:
@@ -261,7 +261,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		return stream.Null, dst, fmt.Errorf("the result is a %T, which is no value of a field", out)
+		return stream.Null, dst, fmt.Errorf("the result is a %T, which cannot be the value of a "+
+			"field", out)
 	}
 	return kindOf(text), append(dst, text...), nil
 }

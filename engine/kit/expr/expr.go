@@ -204,12 +204,12 @@ func problem(err error) error {
 	case e.Message == `unexpected token Operator("=")`:
 		e.Message = "= does not compare; write =="
 	case unexpected.MatchString(e.Message):
-		e.Message = unexpected.ReplaceAllString(e.Message, "$1 does not belong here")
+		e.Message = unexpected.ReplaceAllString(e.Message, "unexpected $1")
 	case mismatched.MatchString(e.Message):
 		m := mismatched.FindStringSubmatch(e.Message)
 		e.Message = fmt.Sprintf("%s stands between %s and %s", m[1], article(m[2]), article(m[3]))
 	case strings.HasPrefix(e.Message, "expected bool, but got "):
-		e.Message = "is no condition, which is true or false, but " +
+		e.Message = "is not a condition, which is true or false, but " +
 			article(strings.TrimPrefix(e.Message, "expected bool, but got "))
 	}
 	return e

@@ -110,27 +110,27 @@ func TestConditions(t *testing.T) {
 
 		{`status >= 400`, quick, open, "true"},
 		{`nothing >= 400`, quick, open, "error: nothing >= 400: nothing is null or missing, " +
-			"which has no order with a number"},
+			"which cannot be ordered relative to a number"},
 		{`host >= 400`, quick, open, "error: host >= 400: " +
-			"host is text, which has no order with a number"},
+			"host is text, which cannot be ordered relative to a number"},
 		{`nothing == 1`, quick, open, "false"},
 		{`nothing == nil`, quick, open, "true"},
-		{`nothing`, quick, open, "error: nothing is null or missing, and true or false is wanted"},
+		{`nothing`, quick, open, "error: nothing is null or missing, want true or false"},
 		{`host == 404`, quick, open, "false"},
 		{`big > 9223372036854775807`, quick, open, "false"},
 		{`big >= 9223372036854775807`, quick, open, "true"},
 		{`huge > 1`, quick, open, "error: huge: the number 1e400 is too large to be compared or " +
-			"counted with"},
+			"used in calculations"},
 		{`len(host) > 1 and huge > 1`, slow, open,
-			"error: field huge: the number 1e400 is too large to be compared or counted with"},
+			"error: field huge: the number 1e400 is too large to be compared or used in calculations"},
 		{`rate == 0.1`, quick, open, "true"},
 		{`neg == -3 and neg < -2.5`, quick, open, "true"},
 		{`req.path == "/a/b" and req.n >= 2.5`, quick, open, "true"},
 		{`req.deep.x == 1`, quick, open, "false"},
 		{`req.nothing == nil`, quick, open, "true"},
 		{`req.nothing.more == nil`, quick, open,
-			"error: req.nothing.more: req.nothing is null or missing, and so has no more"},
-		{`host.more == nil`, quick, open, "error: host.more: host is text, and so has no more"},
+			"error: req.nothing.more: req.nothing is null or missing, which has no more"},
+		{`host.more == nil`, quick, open, "error: host.more: host is text, which has no more"},
 		{`req?.nothing?.more == nil`, slow, open, "true"},
 		{`list[0] == "a" and req.deep.x[1] == 2`, slow, open, "true"},
 		{`"a" in list`, slow, open, "true"},
@@ -142,7 +142,7 @@ func TestConditions(t *testing.T) {
 		{`$env["okk"]`, slow, access, `refused: there is no field "okk"`},
 		{`half == "�"`, quick, open, "true"},
 		{`let x = status; x > 1`, slow, open, "true"},
-		{`status`, quick, open, "error: status is a number, and true or false is wanted"},
+		{`status`, quick, open, "error: status is a number, want true or false"},
 		{`size + 1 == 2`, slow, open, "error: invalid operation: <nil> + int"},
 
 		{``, quick, open, "refused: is empty"},
@@ -152,11 +152,11 @@ func TestConditions(t *testing.T) {
 		{`status >=`, quick, open, `refused: ends too early`},
 		{`status = 4`, quick, open, `refused: = does not compare; write ==`},
 		{`host > 4`, quick, access, `refused: > stands between text and a number`},
-		{`status + 1`, quick, access, `refused: is no condition, which is true or false, ` +
+		{`status + 1`, quick, access, `refused: is not a condition, which is true or false, ` +
 			`but a number`},
-		{`"x"`, quick, open, `refused: is no condition, which is true or false, but text`},
+		{`"x"`, quick, open, `refused: is not a condition, which is true or false, but text`},
 		{`status == "404"`, quick, access, `refused: == stands between a number and text`},
-		{`status > 4)`, quick, open, `refused: ")" does not belong here`},
+		{`status > 4)`, quick, open, `refused: unexpected ")"`},
 		{`statsu`, quick, access, `refused: there is no field "statsu"; if it is meant as text, ` +
 			`write '"statsu"'`},
 		{strings.Repeat("ok and ", 600) + "ok", quick, access,
@@ -197,8 +197,8 @@ func TestValues(t *testing.T) {
 		{`meta.offset`, `1 103`},
 		{`meta.time`, `0 2026-11-21T12:00:00Z`}, {`duration("1h")`, `0 1h0m0s`},
 		{`status == 404 ? "gone" : host`, `0 gone`},
-		{`list`, `4 ["a",1]`}, {`1/0`, "error: the result is +Inf, which is no number that " +
-			"can be written"},
+		{`list`, `4 ["a",1]`}, {`1/0`, "error: the result is +Inf, which cannot " +
+			"be written as a number"},
 		{`host - 1`, "error: invalid operation: string - int"}, {`len`, "3 "},
 	} {
 		p, err := Value(c.text, open)

@@ -46,7 +46,7 @@ func (b builder) condition(node ast.Node) condition {
 	return func(e *Evaluator, i int) (bool, error) {
 		got, err := v(e, i)
 		if err == nil && got.kind != truth && (!lenient || got.kind != null) {
-			err = fmt.Errorf("%s is %s, and true or false is wanted", what, kindNames[got.kind])
+			err = fmt.Errorf("%s is %s, want true or false", what, kindNames[got.kind])
 		}
 		return got.kind == truth && got.num != 0, err
 	}
@@ -130,10 +130,10 @@ func (b builder) ordered(n *ast.BinaryNode,
 			return false, nil
 		}
 		if _, literal := n.Left.(*ast.IdentifierNode); !literal {
-			return false, fmt.Errorf("%s: %s and %s have no order", n, kindNames[x.kind],
+			return false, fmt.Errorf("%s: %s and %s cannot be ordered", n, kindNames[x.kind],
 				kindNames[y.kind])
 		}
-		return false, fmt.Errorf("%s: %s is %s, which has no order with %s", n, n.Left,
+		return false, fmt.Errorf("%s: %s is %s, which cannot be ordered relative to %s", n, n.Left,
 			kindNames[x.kind], kindNames[y.kind])
 	}
 }
@@ -149,7 +149,7 @@ func (b builder) search(n *ast.BinaryNode,
 		case err != nil || x.kind == null || y.kind == null:
 			return false, err
 		case x.kind != text || y.kind != text:
-			return false, fmt.Errorf("%s: %s and %s, and both must be text", n, kindNames[x.kind],
+			return false, fmt.Errorf("%s: %s and %s, but both must be text", n, kindNames[x.kind],
 				kindNames[y.kind])
 		}
 		return find(x.raw, y.raw), nil
@@ -171,7 +171,7 @@ func (b builder) matches(n *ast.BinaryNode, left operand) condition {
 		case err != nil || x.kind == null:
 			return false, err
 		case x.kind != text:
-			return false, fmt.Errorf("%s: %s is %s, and must be text", n, n.Left, kindNames[x.kind])
+			return false, fmt.Errorf("%s: %s is %s, but must be text", n, n.Left, kindNames[x.kind])
 		}
 		return re.Match(x.raw), nil
 	}
@@ -258,7 +258,7 @@ func (b builder) operand(node ast.Node) operand {
 		v, err := e.load(slot, i)
 		for k := 1; k < len(path) && err == nil; k++ {
 			if v.kind != nested || v.raw[0] != '{' {
-				return v, fmt.Errorf("%s: %s is %s, and so has no %s", what,
+				return v, fmt.Errorf("%s: %s is %s, which has no %s", what,
 					strings.Join(path[:k], "."), kindNames[v.kind], path[k])
 			}
 			v, err = e.member(v, path[k])

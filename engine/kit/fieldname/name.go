@@ -35,12 +35,12 @@ type Name struct {
 // are more than MaxParts parts. A name with an empty part, such as "a..b", has no path.
 func Parse(text string) (Name, error) {
 	if text == "" {
-		return Name{}, fmt.Errorf("the empty name is no name of a field")
+		return Name{}, fmt.Errorf("a field name cannot be empty")
 	}
 	if text[0] == '"' {
 		flat, err := strconv.Unquote(text)
 		if err != nil || flat == "" {
-			return Name{}, fmt.Errorf("%s begins with a quote and is no quoted name; write "+
+			return Name{}, fmt.Errorf("%s begins with a quote but is not a quoted name; write "+
 				"\"\\\"a.b\\\"\" for the field a.b", text)
 		}
 		return Name{Flat: flat}, nil
@@ -76,7 +76,7 @@ func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 		return -1, true, nil
 	}
 	if t := in.Fields[at].Type; t != stream.AnyType && t != stream.JSONType && !in.Open {
-		return at, true, fmt.Errorf("%s is %s, and so has no member %s", n.Path[0], article(t),
+		return at, true, fmt.Errorf("%s is %s, which has no member %s", n.Path[0], article(t),
 			strings.Join(n.Path[1:], "."))
 	}
 	return at, true, nil

@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 		{".a", ".a", nil, ""},
 		{"a.", "a.", nil, ""},
 		{"user-agent", "user-agent", nil, ""},
-		{"", "", nil, "the empty name"},
+		{"", "", nil, "a field name cannot be empty"},
 		{`""`, "", nil, "begins with a quote"},
 		{`"a.b`, "", nil, "begins with a quote"},
 		{strings.Repeat("a.", 100) + "a", "", nil, "more than 100 parts"},
@@ -69,8 +69,8 @@ func TestObject(t *testing.T) {
 		{`{"a":null}`, []func(*fieldname.Object) error{set("1", "a", "b")}, `{"a":{"b":1}}`},
 		{`{"a":{"b":1},"a":{"c":2}}`, []func(*fieldname.Object) error{set("3", "a", "b")},
 			`{"a":{"c":2,"b":3}}`},
-		{`{"a":"x"}`, []func(*fieldname.Object) error{set("1", "a", "b")}, "a is no object, and " +
-			"so takes no member b"},
+		{`{"a":"x"}`, []func(*fieldname.Object) error{set("1", "a", "b")}, "a is not an object, " +
+			"so member b cannot be set"},
 		{
 			`{"x":{"a":1,"b":"two"}}`,
 			[]func(*fieldname.Object) error{rename("b", "x", "a"), rename("a", "x", "b")},

@@ -217,7 +217,7 @@ func (o *Object) Set(path []string, value []byte) error {
 		return err
 	}
 	if inner == nil {
-		return fmt.Errorf("%s is no object, and so takes no member %s", path[0], path[1])
+		return fmt.Errorf("%s is not an object, so member %s cannot be set", path[0], path[1])
 	}
 	return inner.Set(path[1:], value)
 }

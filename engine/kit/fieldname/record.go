@@ -101,7 +101,7 @@ func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 			at.Off, at.Len = b.AppendData(Wrap(r.Path[1:], value))
 			return nil
 		case !IsObject(at.Kind, raw):
-			return fmt.Errorf("%s is no object, and so takes no member %s", r.Path[0],
+			return fmt.Errorf("%s is not an object, so member %s cannot be set", r.Path[0],
 				strings.Join(r.Path[1:], "."))
 		}
 		o, err := Open(raw)

@@ -96,10 +96,10 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 	})
 }
 
-// TestFileBesideIsMoved checks that reading continues in the copy of a moved file, not through the
-// handle of the deleted one. The file was renamed to an unlisted name while nothing ran, and was
-// found there.
-func TestFileBesideIsMoved(t *testing.T) {
+// TestUnlistedFileIsMoved checks that reading continues in the copy of a moved file, not through
+// the handle of the deleted one. The file was renamed to an unlisted name while nothing ran, and
+// was found there.
+func TestUnlistedFileIsMoved(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

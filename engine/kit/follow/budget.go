@@ -85,7 +85,7 @@ func (g *growing) deleted() (all deletedFiles) {
 		if all.oldest == nil || f.nameless < all.oldest.nameless {
 			all.oldest = f
 		}
-		if f.counted || f.isTwin() {
+		if f.counted || f.isHeldElsewhere() {
 			continue
 		}
 		f.counted = true

@@ -53,7 +53,7 @@ type Catalogue struct {
 	identify    identifier
 	copies      copies
 	rotation    rotation
-	resting     resting
+	dormant     dormant
 	watched     watched
 	completions completions
 	unpacker    unpacker
@@ -78,7 +78,7 @@ func (c *Catalogue) reset() {
 	c.handles = handles{c: c}
 	c.identify, c.copies = identifier{c: c}, copies{c: c}
 	c.rotation, c.unpacker = newRotation(c), unpacker{c: c}
-	c.resting = resting{c: c, rests: newRests(c.o.Growing != nil)}
+	c.dormant = dormant{c: c, table: newDormantTable(c.o.Growing != nil)}
 	c.watched = watched{c: c, news: c.watched.news}
 	if c.o.Growing != nil {
 		c.strategy = &growing{c: c, o: c.o.Growing}
@@ -126,7 +126,7 @@ func (c *Catalogue) join(r *Reader) {
 	c.readers = append(c.readers, r)
 	c.wakes.add(r.wake)
 	c.pace.soon()
-	c.lister.unmet = true
+	c.lister.searchStored = true
 	if c.table.scans == 0 {
 		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
 		for _, o := range c.readers {
@@ -139,7 +139,7 @@ func (c *Catalogue) join(r *Reader) {
 	if r.first == 0 && c.lister.begun {
 		r.first = c.table.scans
 	}
-	c.resting.joined(r)
+	c.dormant.joined(r)
 	c.identify.claim(r, stored)
 	for _, f := range c.files() {
 		if f.entry == nil || f.by(r) != nil {
@@ -172,20 +172,20 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 			out = append(out, e)
 		} else {
 			// an earlier reader has read the file to its end or given it up, but has not saved that
-			r.forgets.now(m.Part.ID)
+			r.forgets.add(m.Part.ID)
 		}
 	}
 	slices.SortFunc(out, func(a, b *Entry) int { return strings.Compare(a.text, b.text) })
 	return out
 }
 
-// files returns all known files except resting ones, ordered by label.
+// files returns all known files except dormant ones, ordered by label.
 func (c *Catalogue) files() []*file {
 	var out []*file
 	for _, f := range c.table.byKey {
 		out = append(out, f)
 	}
-	for _, f := range c.rotation.waiting {
+	for _, f := range c.rotation.awaiting {
 		out = append(out, f)
 	}
 	out = append(out, c.watched.files...)
@@ -247,7 +247,7 @@ func (c *Catalogue) closeAll() error {
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)
-	c.clock.look(now, t.UnixNano())
+	c.clock.observe(now, t.UnixNano())
 	return c.clock.quietAt(now, t.UnixNano(), int64(mtime), since), now
 }
 

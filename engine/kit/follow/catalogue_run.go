@@ -21,7 +21,7 @@ func (c *Catalogue) bringUpToDate() {
 	for range 2 {
 		c.list(nil)
 		for _, f := range c.pending() {
-			c.lookAt(f)
+			c.identifyAndOpen(f)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (c *Catalogue) stop() {
 func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.meetRoutes()
+	c.updateRoutes()
 	if len(c.readers) == 0 {
 		c.warnClose("", c.closeAll())
 		return
@@ -106,13 +106,13 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 		if ctx.Err() != nil || c.table.scans != scan {
 			return
 		}
-		c.lookAt(f)
+		c.identifyAndOpen(f)
 	}
 }
 
-// meetRoutes gives each route of the source a reader, and drops those of routes that the source no
-// longer has.
-func (c *Catalogue) meetRoutes() {
+// updateRoutes gives each route of the source a reader, and drops those of routes that the source
+// no longer has.
+func (c *Catalogue) updateRoutes() {
 	h, ok := c.h.(stream.SourceHost)
 	if !ok {
 		return
@@ -134,8 +134,8 @@ func (c *Catalogue) meetRoutes() {
 	}
 }
 
-// missesRoute reports whether a route of the source has not opened yet, or waits for its restart, so
-// that its marks are not known.
+// missesRoute reports whether a route of the source has not opened yet, or waits for its restart,
+// so that its marks are not known.
 func (c *Catalogue) missesRoute() bool {
 	h, ok := c.h.(stream.SourceHost)
 	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
@@ -162,8 +162,8 @@ func (c *Catalogue) pending() []*file {
 	return out[max(0, len(out)-most):]
 }
 
-// lookAt recognises and opens one file.
-func (c *Catalogue) lookAt(f *file) {
+// identifyAndOpen recognises and opens one file.
+func (c *Catalogue) identifyAndOpen(f *file) {
 	if !c.table.has(f) {
 		return
 	}
@@ -171,15 +171,16 @@ func (c *Catalogue) lookAt(f *file) {
 		return
 	}
 	for _, cur := range slices.Clone(f.cursors) {
-		if cur.f == f && cur.changed() && !c.stillStands(cur) {
+		if cur.f == f && cur.changed() && !c.isStillIntact(cur) {
 			return
 		}
 	}
-	f.look()
+	f.recordUnread()
 }
 
-// look records the beginning and end of an unread file, so that a copy of it can be recognised.
-func (f *file) look() {
+// recordUnread records the beginning and end of an unread file, so that a copy of it can be
+// recognised.
+func (f *file) recordUnread() {
 	if f.view != nil || !f.blank() || f.info.Size == 0 || f.handle == nil {
 		return
 	}
@@ -187,7 +188,7 @@ func (f *file) look() {
 	if f.readFull(head, 0) != nil || f.readFull(before, f.info.Size-int64(len(before))) != nil {
 		return // the next look reports the reason
 	}
-	p := fileid.Proof{}.WithHead(head).WithPlace(f.info.Size, before)
+	p := fileid.Fingerprint{}.WithHead(head).WithPlace(f.info.Size, before)
 	p.ModTime = int64(f.info.ModTime)
-	f.rare().glimpse = p
+	f.ensureExtras().unreadFingerprint = p
 }

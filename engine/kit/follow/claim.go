@@ -55,7 +55,7 @@ func (n *identifier) withdraw(f *file, e *Entry) {
 	c := n.c
 	c.release(f)
 	f.held = c.now() + c.o.Growing.CopyWait
-	if e.file == nil && !e.liesAt(func(id fileid.ID) bool { return n.isMet(e, id) }) {
+	if e.file == nil && !e.liesAt(func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		c.rotation.awaitStored(e, "a file of an earlier run is gone")
 	}
 }
@@ -65,14 +65,14 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := c.ids.idOf(e)
 	same := isOf(id, f.info)
-	if !same && !c.rotation.isKin(f, m.Part.Name) || !c.handles.look(f) {
+	if !same && !c.rotation.isRelated(f, m.Part.Name) || !c.handles.refresh(f) {
 		return false
 	}
 	head, err := f.readHead(c.head[:])
 	if err != nil || same && !id.Match(f.seen(head, false)) || f.holds(highest(m)) < highest(m) {
 		return false
 	}
-	p := proofOf(m)
+	p := fingerprintOf(m)
 	if p.At == 0 {
 		return same
 	}
@@ -96,9 +96,9 @@ func (n *identifier) rename(f *file, e *Entry) {
 	for _, cur := range f.cursors {
 		c.ids.unref(old, cur.r, false)
 		cur.r.notes.end(old.text)
-		cur.entry, cur.note = e, cur.r.notes.begin(e.text, cur.note.proof)
+		cur.entry, cur.note = e, cur.r.notes.begin(e.text, cur.note.fingerprint)
 		cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
 		c.ids.ref(e)
 	}
-	c.ids.settle(e, f.info)
+	c.ids.resolvePlace(e, f.info)
 }

@@ -39,8 +39,8 @@ func (c *clock) calibrate(wall, mtime int64) {
 	}
 }
 
-// look compares the clocks. Call it before quietAt.
-func (c *clock) look(mono time.Duration, wall int64) {
+// observe compares the clocks. Call it before quietAt.
+func (c *clock) observe(mono time.Duration, wall int64) {
 	offset := wall - int64(mono)
 	if c.looked && time.Duration(offset-c.offset).Abs() > stepMin {
 		c.stepped = mono

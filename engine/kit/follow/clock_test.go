@@ -37,7 +37,7 @@ func TestQuiet(t *testing.T) {
 		var mono, stepped time.Duration
 		for i, step := range tt.steps {
 			mono, stepped = time.Duration(i)*100*time.Millisecond, stepped+step
-			c.look(mono, at(mono+stepped))
+			c.observe(mono, at(mono+stepped))
 		}
 		if got := c.quietAt(mono, at(mono+stepped), at(tt.mtime), tt.since) <= mono; got != tt.want {
 			t.Errorf("%s: quiet = %v, want %v", tt.name, got, tt.want)

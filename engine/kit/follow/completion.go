@@ -112,7 +112,7 @@ func (d *completions) drop() {
 			p.r.c.ids.mu.Lock()
 			delete(p.r.done, p.id)
 			p.r.c.ids.mu.Unlock()
-			p.r.forgets.now(p.id)
+			p.r.forgets.add(p.id)
 		}
 		return true
 	})

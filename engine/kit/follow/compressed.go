@@ -97,7 +97,7 @@ func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
 
 // findView determines the compression of a file that was recognised by its stat alone.
 func (u *unpacker) findView(f *file) error {
-	if f.view != nil || f.all(func(cur *cursor) bool { return cur.note.proof.Packed == 0 }) {
+	if f.view != nil || f.all(func(cur *cursor) bool { return cur.note.fingerprint.Packed == 0 }) {
 		return nil
 	}
 	var magic [unpack.MaxMagic]byte
@@ -142,7 +142,7 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	case !u.c.strategy.grows():
 		return false
 	}
-	f.rare().nothing = versionOf(f.info)
+	f.ensureExtras().nothing = versionOf(f.info)
 	u.c.handles.close(f)
 	return true
 }
@@ -169,7 +169,7 @@ func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 		u.c.lose(f, err.Error())
 		return true
 	}
-	f.rare().nothing = versionOf(f.info)
+	f.ensureExtras().nothing = versionOf(f.info)
 	read := int64(0)
 	if cur != nil {
 		cur.stamp()
@@ -216,8 +216,8 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 	if err := r.c.unpacker.framingOf(f); err != nil {
 		return lines.NoRoom, err
 	}
-	if f.aside != nil {
-		file.Framing = f.aside.framing
+	if f.extras != nil {
+		file.Framing = f.extras.framing
 	}
 	if f.view == nil {
 		return r.filler.Fill(b, &cur.pos, file)
@@ -260,13 +260,13 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 
 // framingOf sets the framing of a file if ByHead derives it from the first bytes.
 func (u *unpacker) framingOf(f *file) error {
-	if u.c.o.ByHead == nil || f.aside != nil && f.aside.framing != nil {
+	if u.c.o.ByHead == nil || f.extras != nil && f.extras.framing != nil {
 		return nil
 	}
 	head := make([]byte, min(f.holds(markSize), markSize))
 	if err := f.readFull(head, 0); err != nil {
 		return err
 	}
-	f.rare().framing = u.c.o.ByHead(head)
+	f.ensureExtras().framing = u.c.o.ByHead(head)
 	return nil
 }

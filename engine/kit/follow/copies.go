@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxKin is the maximum number of files of one stem that a new file is compared with.
-	maxKin = 32
-	// untoldMost is the maximum number of listings for which a file is held back beyond its time.
-	// It applies to a possible copy of a file that cannot be read, because that file lost its name
-	// since the last listing.
-	untoldMost = 3
+	// maxRelated is the maximum number of files of one stem that a new file is compared with.
+	maxRelated = 32
+	// maxUndecidedListings is the maximum number of listings for which a file is held back beyond
+	// its time. It applies to a possible copy of a file that cannot be read, because that file lost
+	// its name since the last listing.
+	maxUndecidedListings = 3
 )
 
 // copies detects the results of a rotation of files that were read: copytruncate, a move to another
@@ -25,30 +25,30 @@ const (
 // if its original was deleted or rewritten. Until then, a file equal to another one of a related
 // name is held back for CopyWait.
 type copies struct {
-	c      *Catalogue
-	asking bool          // a comparison is running; no nested one is started
-	until  time.Duration // the last end of a hold of a possible copy
+	c         *Catalogue
+	comparing bool          // a comparison is running; no nested one is started
+	until     time.Duration // the last end of a hold of a possible copy
 }
 
 // verdict is the result of comparing a new file with related ones.
 type verdict struct {
-	hold    bool  // it may be a copy of an existing file, or is still being written
-	grows   bool  // it may be an incomplete copy of an awaiting file
-	untold  bool  // a possible original cannot be looked at
-	unread  bool  // the same, because that file cannot be read
-	unbegun *file // an unread file, awaiting or deleted, that it continues
+	hold      bool  // it may be a copy of an existing file, or is still being written
+	grows     bool  // it may be an incomplete copy of an awaiting file
+	undecided bool  // a possible original cannot be looked at
+	unread    bool  // the same, because that file cannot be read
+	unbegun   *file // an unread file, awaiting or deleted, that it continues
 }
 
-// meet determines whether f, which no route knows, continues a known file. done reports that it
-// does, or that it may and is held back. read reports that f can be read now.
-func (k *copies) meet(f *file, head []byte) (done, read bool) {
-	if k.asking {
+// findPredecessor determines whether f, which no route knows, continues a known file. done reports
+// that it does, or that it may and is held back. read reports that f can be read now.
+func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
+	if k.comparing {
 		return false, false
 	}
-	k.asking, k.c.handles.keep = true, f
-	defer func() { k.asking, k.c.handles.keep = false, nil }()
-	v := verdict{unread: k.c.rotation.hasUnreadKin(f, head)}
-	for _, e := range k.kin(f, head) {
+	k.comparing, k.c.handles.keep = true, f
+	defer func() { k.comparing, k.c.handles.keep = false, nil }()
+	v := verdict{unread: k.c.rotation.hasUnreadRelated(f, head)}
+	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, false) {
 			return true, false
@@ -57,7 +57,8 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 			return true, read
 		}
 	}
-	if v.unread && k.holdUnread(f) || (v.hold || v.untold || v.grows && v.unbegun == nil) && k.holdBack(f, v.untold) {
+	mayBeCopy := v.hold || v.undecided || v.grows && v.unbegun == nil
+	if v.unread && k.holdUnread(f) || mayBeCopy && k.holdBack(f, v.undecided) {
 		return true, false
 	}
 	// files with read data were compared first
@@ -76,19 +77,19 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 }
 
 // compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read are those of meet.
+// done and read are those of findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
 	equal := false
 	// checked once more after the comparison: it may have been emptied meanwhile
 	if w == nil && g != nil {
-		standing := k.stands(g)
-		if equal = standing && k.equals(f, g, head); standing && !equal {
-			standing = k.stands(g)
+		intact := k.isIntact(g)
+		if equal = intact && k.equals(f, g, head); intact && !equal {
+			intact = k.isIntact(g)
 		}
-		if w = awaited(e); w == nil && !standing { // undecided for now
-			v.untold = true
+		if w = awaited(e); w == nil && !intact { // undecided for now
+			v.undecided = true
 			v.unread = v.unread || g.trouble != nil
 			return false, false
 		}
@@ -128,7 +129,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		return true, true
 	}
 	if k.mayBeRestored(f, w, head) {
-		v.hold, f.rare().restored = true, true
+		v.hold, f.ensureExtras().restored = true, true
 	}
 	v.grows = v.grows || k.mayGrowInto(f, w, head)
 	return false, false
@@ -142,48 +143,49 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, for CopyWait or, if untold, for a few listings more. It
-// reports whether f is still held back.
-func (k *copies) holdBack(f *file, untold bool) bool {
+// holdBack holds back f, a possible copy, for CopyWait or, if undecided, for a few listings more.
+// It reports whether f is still held back.
+func (k *copies) holdBack(f *file, undecided bool) bool {
 	c, now := k.c, k.c.now()
-	f.rare().asked = now
+	f.ensureExtras().compared = now
 	f.held = max(f.held, f.since+c.o.Growing.CopyWait)
 	k.until = max(k.until, f.held)
 	if now < f.held {
 		c.pace.dueAt(f.held)
 		return true
 	}
-	if !untold {
+	if !undecided {
 		return false
 	}
-	a := f.rare()
-	if a.untold == 0 {
-		a.untold = c.table.scans + untoldMost
+	a := f.ensureExtras()
+	if a.undecided == 0 {
+		a.undecided = c.table.scans + maxUndecidedListings
 	}
 	c.pace.soon()
-	return c.table.scans < a.untold
+	return c.table.scans < a.undecided
 }
 
-// askAgain reports whether to compare a held-back file with others once more. That is the case if
-// it was changed, or if any file was met, renamed, deleted or emptied since. It is also compared
-// again after the maximum wait of an idle reader, because not every change shows in a listing.
-func (k *copies) askAgain(f *file, now time.Duration) bool {
-	a := f.rare()
+// mayCompareAgain reports whether to compare a held-back file with others once more. That is the
+// case if it was changed, or if any file was met, renamed, deleted or emptied since. It is also
+// compared again after the maximum wait of an idle reader, because not every change shows in a
+// listing.
+func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
+	a := f.ensureExtras()
 	if a.unread > now {
 		return false
 	}
-	at := a.asked + k.c.o.PollMax
-	if now < at && f.since <= a.asked && k.c.table.changed <= a.asked {
+	at := a.compared + k.c.o.PollMax
+	if now < at && f.since <= a.compared && k.c.table.changed <= a.compared {
 		k.c.pace.dueAt(at)
 		return false
 	}
 	return true
 }
 
-// stands reports whether g still contains its delivered data at this moment. If g holds other data,
-// its identity starts to wait for a copy.
-func (k *copies) stands(g *file) bool {
-	if !k.c.handles.lookNow(g) {
+// isIntact reports whether g still contains its delivered data at this moment. If g holds other
+// data, its identity starts to wait for a copy.
+func (k *copies) isIntact(g *file) bool {
+	if !k.c.handles.refreshNow(g) {
 		return false
 	}
 	cur := g.furthest()
@@ -193,10 +195,10 @@ func (k *copies) stands(g *file) bool {
 // logNew logs that a possibly restored file, which is newer than its original, is read as a new
 // file. Delivering data twice is better than losing it.
 func (k *copies) logNew(f *file) {
-	if f.aside == nil || !f.aside.restored {
+	if f.extras == nil || !f.extras.restored {
 		return
 	}
-	f.aside.restored = false
+	f.extras.restored = false
 	k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: it is "+
 		"read from its beginning; what was read of "+
 		"the other one comes twice if it was restored from a backup that did not keep its time",
@@ -204,21 +206,21 @@ func (k *copies) logNew(f *file) {
 	k.c.count("files_doubtful", 1)
 }
 
-// kin returns the identities of files with names that f's name may be derived from. Many rotations
-// may be waiting, so it leaves out identities with read data that does not fit head, the beginning
-// of f. Files that a route has still to read come first, then those with the longest names: if
-// several files hold the same data, and a copy continued a file that all routes have read, a needed
-// file could be deleted unread.
-func (k *copies) kin(f *file, head []byte) []*Entry {
+// relatedEntries returns the identities of files with names that f's name may be derived from. Many
+// rotations may be waiting, so it leaves out identities with read data that does not fit head, the
+// beginning of f. Files that a route has still to read come first, then those with the longest
+// names: if several files hold the same data, and a copy continued a file that all routes have
+// read, a needed file could be deleted unread.
+func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var out []*Entry
-	k.c.resting.riseKin(f.label)
+	k.c.dormant.reactivateRelated(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
 		found := 0
 		for _, g := range k.c.rotation.stems[base[:n]] {
 			if g != f && g.entry != nil && g.state != ended && k.mayBegin(g, head) {
 				out = append(out, g.entry)
-				if found++; found == maxKin {
+				if found++; found == maxRelated {
 					break
 				}
 			}
@@ -231,46 +233,46 @@ func (k *copies) kin(f *file, head []byte) []*Entry {
 // mayBegin reports whether the read data of g and head may have the same beginning. It does not
 // read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
-	return mayBeginAs(k.c.ids.idOf(g.entry), g.proof(), head)
+	return mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
 }
 
-// mayBeginAs is mayBegin for the data described by an id and a proof.
-func mayBeginAs(id fileid.ID, p fileid.Proof, head []byte) bool {
+// mayBeginAs is mayBegin for the data described by an id and a fingerprint.
+func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 	if p.Head > 0 {
 		return len(head) < p.Head || p.FitsHead(head)
 	}
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// inherit makes f the successor of the awaiting file w if f contains the read data of w, and
+// inherit makes f the successor of the aawaiting file w if f contains the read data of w, and
 // reports whether it does. Identical first bytes are not enough: if the old file's name was given
 // to a new file of the same content, that file is new.
 func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
 	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) {
 		return false, nil
 	}
-	return k.leadOn(f, w, head)
+	return k.continueFrom(f, w, head)
 }
 
-// leadOn is inherit without the check of name and time. f continues w at the furthest position with
-// a proof that matches f.
-func (k *copies) leadOn(f, w *file, head []byte) (bool, error) {
+// continueFrom is inherit without the check of name and time. f continues w at the furthest
+// position with a fingerprint that matches f.
+func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
-	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.read() {
+	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {
 		grown, err := k.grewAsCopy(f)
 		if err != nil {
 			return false, err
 		}
 		if !grown {
-			k.startCopy(f, w, head, a.twinTo)
+			k.startCopy(f, w, head, a.equalTo)
 			return true, nil
 		}
 	}
-	if w.proof().At == 0 && k.hasSameHead(f, w, head) {
+	if w.fingerprint().At == 0 && k.hasSameHead(f, w, head) {
 		k.adopt(f, w)
 		return true, nil
 	}
-	for i, p := range w.proofs() {
+	for i, p := range w.fingerprints() {
 		ok, err := f.fits(p, head, c.head[fileid.MaxHead:])
 		switch {
 		case err != nil:

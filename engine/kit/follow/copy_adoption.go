@@ -13,13 +13,13 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 	if !k.mayInherit(f, g) || f.holds(g.size()) < g.size() {
 		return false
 	}
-	proofs := g.proofs()
-	for _, p := range proofs {
+	fingerprints := g.fingerprints()
+	for _, p := range fingerprints {
 		if ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:]); !ok || err != nil {
 			return false
 		}
 	}
-	return g.blank() || len(proofs) > 0
+	return g.blank() || len(fingerprints) > 0
 }
 
 // giveUpHandle closes the handle of the deleted file g, because another file holds the same data.
@@ -36,7 +36,7 @@ func (k *copies) adopt(f, w *file) {
 	k.c.rotation.unwait(w)
 	w.state = w.state.on(copied)
 	k.gather(f)
-	k.c.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.read())
+	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
 }
 
@@ -44,10 +44,10 @@ func (k *copies) adopt(f, w *file) {
 func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c := k.c
 	c.rotation.unindex(w)
-	f.entry, f.excused, f.held = w.entry, false, 0
-	f.rare().twin = nil
-	if f.state == beside {
-		f.rare().listed = w.partName()
+	f.entry, f.dataElsewhere, f.held = w.entry, false, 0
+	f.ensureExtras().equal = nil
+	if f.state == unlisted {
+		f.ensureExtras().listed = w.partName()
 	}
 	var stay []*cursor
 	for _, cur := range w.cursors {
@@ -55,7 +55,8 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 			stay = append(stay, cur)
 			continue
 		}
-		cur.f, cur.stands, cur.touch, cur.drained, cur.sealed, cur.told = f, version{}, true, 0, false, false
+		cur.f, cur.verified, cur.touch, cur.drained = f, version{}, true, 0
+		cur.sealed, cur.storedFinished = false, false
 		cur.own = nil
 		cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 		k.place(cur)
@@ -80,21 +81,22 @@ func (k *copies) gather(f *file) {
 	if err != nil {
 		return // it is read from the beginning: better twice than not at all
 	}
-	for _, e := range k.kin(f, head) {
+	for _, e := range k.relatedEntries(f, head) {
 		w := awaited(e)
 		if w == nil || c.ids.phaseOf(e) == known && !k.mayInherit(f, w) {
 			continue
 		}
 		for _, cur := range slices.Clone(w.cursors) {
 			i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.r == cur.r && isNew(o) })
-			if p := cur.note.proof; i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
+			p := cur.note.fingerprint
+			if i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
 				continue
 			}
-			if ok, err := f.fits(cur.note.proof, head, c.head[fileid.MaxHead:]); !ok || err != nil {
+			if ok, err := f.fits(p, head, c.head[fileid.MaxHead:]); !ok || err != nil {
 				continue
 			}
 			c.ids.unref(f.cursors[i].entry, cur.r, false)
-			cur.f, cur.stands, cur.touch, cur.drained = f, version{}, true, 0
+			cur.f, cur.verified, cur.touch, cur.drained = f, version{}, true, 0
 			cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 			k.place(cur)
 			f.cursors[i] = cur
@@ -129,10 +131,10 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	own := c.ids.give(f.seen(head, true), f.name)
 	own.file = f
 	if f.entry == nil {
-		f.entry, f.excused, f.held = own, false, 0
-		f.rare().twin = nil
-		if f.state == beside {
-			f.rare().listed = w.partName()
+		f.entry, f.dataElsewhere, f.held = own, false, 0
+		f.ensureExtras().equal = nil
+		if f.state == unlisted {
+			f.ensureExtras().listed = w.partName()
 		}
 		c.rotation.index(f)
 	}
@@ -142,10 +144,10 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	}
 	c.rotation.unwait(w)
 	w.state = w.state.on(copied)
-	w.excused = true
+	w.dataElsewhere = true
 	if moves { // f has its identity now
 		for _, cur := range w.cursors {
-			cur.r.ghosts = append(cur.r.ghosts, cur)
+			cur.r.lostCursors = append(cur.r.lostCursors, cur)
 			c.drop(cur)
 		}
 		w.entry, w.cursors = nil, nil
@@ -153,7 +155,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 		c.ids.end(w.entry)
 		c.giveUp(w)
 	}
-	c.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
+	c.log.Info("copy of a rotated file", "file", f.label, "of", w.label, "read", to)
 	c.count("files_rotated", 1)
 }
 
@@ -162,7 +164,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 // deleted first, f continues it like any other copy. If f gets more data, it becomes a separate
 // file, and the routes skip what they read in g. read reports that f can be read now.
 func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
-	c, now, to := k.c, k.c.now(), f.aside.twinTo
+	c, now, to := k.c, k.c.now(), f.extras.equalTo
 	grows := c.strategy.(*growing)
 	if f.state != nameless {
 		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label,
@@ -176,7 +178,7 @@ func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 		for _, cur := range f.cursors {
 			cur.skipTo = to
 		}
-		f.rare().twin = nil
+		f.ensureExtras().equal = nil
 		return true
 	}
 	isRead := g.all(func(cur *cursor) bool { return cur.pos.Next >= to })
@@ -187,7 +189,7 @@ func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 		c.table.remove(f)
 		return false
 	}
-	f.rare().asked = now
+	f.ensureExtras().compared = now
 	f.held = now + c.o.PollMax
 	c.pace.dueAt(f.held)
 	return false

@@ -23,32 +23,33 @@ func (k *copies) equals(f, g *file, head []byte) bool {
 	if f.readFull(mine[:n], to-n) != nil || g.readFull(other[:n], to-n) != nil || !slices.Equal(mine[:n], other[:n]) {
 		return false
 	}
-	a := f.rare()
-	a.twin, a.twinTo, a.twinOf = g.entry, to, f.info.Size
+	a := f.ensureExtras()
+	a.equal, a.equalTo, a.equalSize = g.entry, to, f.info.Size
 	return true
 }
 
-// proofs returns the routes' proofs of the bytes of a file, the furthest position first.
-func (f *file) proofs() []fileid.Proof {
-	var out []fileid.Proof
+// fingerprints returns the routes' fingerprints of the bytes of a file, the furthest position
+// first.
+func (f *file) fingerprints() []fileid.Fingerprint {
+	var out []fileid.Fingerprint
 	for _, cur := range f.cursors {
-		out = append(out, cur.note.proof)
+		out = append(out, cur.note.fingerprint)
 		out = append(out, cur.note.earlier...)
 	}
-	out = slices.DeleteFunc(out, func(p fileid.Proof) bool { return p.At == 0 })
-	slices.SortStableFunc(out, func(a, b fileid.Proof) int { return int(b.At - a.At) })
-	return slices.CompactFunc(out, func(a, b fileid.Proof) bool { return a == b })
+	out = slices.DeleteFunc(out, func(p fileid.Fingerprint) bool { return p.At == 0 })
+	slices.SortStableFunc(out, func(a, b fileid.Fingerprint) int { return int(b.At - a.At) })
+	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
 // mayBecomeWhole reports whether f may be an incomplete copy of w: it is shorter than one route's
 // read data of w, and only another route, which has read less, finds its data in f. The rest is
 // awaited for the first half of CopyWait.
-func (k *copies) mayBecomeWhole(f, w *file, found fileid.Proof) bool {
+func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false
 	}
 	n := w.furthest().note
-	return found != n.proof && !slices.Contains(n.earlier, found)
+	return found != n.fingerprint && !slices.Contains(n.earlier, found)
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w: it has another name, or
@@ -58,7 +59,7 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f may continue the awaiting file w, of which nothing was read: f begins
+// mayBe reports whether f may continue the aawaiting file w, of which nothing was read: f begins
 // with the bytes seen in w and is not shorter.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
 	if f.shows(w, head) {
@@ -72,10 +73,10 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
+// shows reports whether f, which begins with head, contains the bytes seen in the aawaiting file w
 // and is no older than they are. Nothing was read of w.
 func (f *file) shows(w *file, head []byte) bool {
-	p := w.aside.glimpse
+	p := w.extras.unreadFingerprint
 	if p.At == 0 || int64(f.info.ModTime) < p.ModTime {
 		return false
 	}
@@ -84,7 +85,7 @@ func (f *file) shows(w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
+// hasSameHead reports whether f may continue the aawaiting file w, judged by w's id and watermark
 // alone. This is needed if a sink's ledger has the watermark, but the process was killed before it
 // saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
 // hashes. The id must hash enough of them.
@@ -101,7 +102,7 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 // mayBeRestored reports whether f, under the name of w and with its content, may still turn out to
 // be a restored copy: cp -p and tar restore a file's time after its bytes.
 func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
-	p := w.proof()
+	p := w.fingerprint()
 	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
 		return false
 	}
@@ -109,7 +110,7 @@ func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: it is shorter
+// mayGrowInto reports whether f may be an incomplete copy of the aawaiting file w: it is shorter
 // than the read data of w and has the same beginning. If f is shorter than the hashed bytes of w's
 // id, this is undecided. Then a possible copy of a deleted file is awaited rather than read a
 // second time. A file rewritten in place may have any number of unrelated new files next to it, and
@@ -123,23 +124,23 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 }
 
 // grewAsCopy reports whether f has grown since it was compared with the old file. Then only the
-// proofs show how much of the old file f contains.
+// fingerprints show how much of the old file f contains.
 func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
-		return f.info.Size != f.aside.twinOf, nil
+		return f.info.Size != f.extras.equalSize, nil
 	}
 	info, err := f.handle.Stat()
 	if err != nil {
 		return false, err
 	}
-	f.saw(statOf(info), k.c.now())
-	return f.info.Size > f.aside.twinTo, nil
+	f.update(statOf(info), k.c.now())
+	return f.info.Size > f.extras.equalTo, nil
 }
 
-// isUnfinished reports whether f begins like the awaiting file w, but is compressed and incomplete,
-// because it is still being written.
+// isUnfinished reports whether f begins like the aawaiting file w, but is compressed and
+// incomplete, because it is still being written.
 func (k *copies) isUnfinished(f, w *file, head []byte) bool {
-	p := w.proof()
+	p := w.fingerprint()
 	if f.view == nil || len(head) < p.Head || !p.FitsHead(head) {
 		return false
 	}

@@ -23,20 +23,20 @@ type cursor struct {
 
 	// separate decompressor of a compressed file; nil for the first of its routes, which uses the
 	// file's
-	own     *unpack.File
-	ownAt   stamp
-	stands  version       // version of the file in which the delivered data was found
-	proved  time.Duration // growing: when that was verified
-	drained int64         // at this size of the file all whole records were handed out
-	last    int64         // where it was sealed, in bytes of the file
-	skipTo  int64         // growing: everything before counts as read
-	unread  time.Duration // since when bytes have been waiting, 0 if none are
+	own        *unpack.File
+	ownAt      stamp
+	verified   version       // version of the file in which the delivered data was found
+	verifiedAt time.Duration // growing: when that was verified
+	drained    int64         // at this size of the file all whole records were handed out
+	last       int64         // where it was sealed, in bytes of the file
+	skipTo     int64         // growing: everything before counts as read
+	unread     time.Duration // since when bytes have been waiting, 0 if none are
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
 
-	sealed bool // all of it was handed out
-	touch  bool // its progress has to be saved again, even if nothing more is read
-	told   bool // its stored progress is marked as finished
+	sealed         bool // all of it was handed out
+	touch          bool // its progress has to be saved again, even if nothing more is read
+	storedFinished bool // its stored progress is marked as finished
 }
 
 // version is a file as it was at a moment, by its stat. The zero value is none.
@@ -93,13 +93,13 @@ func (f *file) all(is func(*cursor) bool) bool {
 func (cur *cursor) isSealed() bool { return cur.sealed }
 
 // changed reports whether the file was written to since the delivered data was found in it.
-func (cur *cursor) changed() bool { return !cur.stands.is(cur.f.info) }
+func (cur *cursor) changed() bool { return !cur.verified.is(cur.f.info) }
 
-func (cur *cursor) stamp() { cur.stands = versionOf(cur.f.info) }
+func (cur *cursor) stamp() { cur.verified = versionOf(cur.f.info) }
 
 // blank reports whether nothing was read.
 func (cur *cursor) blank() bool {
-	return cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.note.proof.At == 0
+	return cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.note.fingerprint.At == 0
 }
 
 // isUnreadBySome reports whether some route has read nothing of the file.
@@ -120,8 +120,8 @@ func (cur *cursor) known() (size int64, end bool) {
 	switch v := cur.view(); {
 	case v != nil:
 		return v.Known()
-	case cur.note.proof.Packed > 0:
-		return cur.note.proof.At, cur.note.proof.Packed == cur.f.info.Size
+	case cur.note.fingerprint.Packed > 0:
+		return cur.note.fingerprint.At, cur.note.fingerprint.Packed == cur.f.info.Size
 	}
 	return cur.f.info.Size, true
 }
@@ -147,7 +147,7 @@ func (cur *cursor) allRead() bool {
 // shorter reports whether the file is shorter than the data delivered from it.
 func (cur *cursor) shorter() bool {
 	if cur.view() != nil {
-		return cur.stands.ok && cur.f.info.Size < cur.stands.size
+		return cur.verified.ok && cur.f.info.Size < cur.verified.size
 	}
 	return cur.f.info.Size < cur.pos.Next
 }

@@ -144,7 +144,7 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 			r.deliver(b)
 		}
 		stop(t, r)
-		if log := d.log.String(); !strings.Contains(log, "is a copy of one that was rotated") {
+		if log := d.log.String(); !strings.Contains(log, "copy of a rotated file") {
 			t.Errorf("the copy was not found; the log:\n%s", log)
 		}
 		d.hidden = ""

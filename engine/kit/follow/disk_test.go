@@ -97,8 +97,8 @@ func (d *disk) free(n *inode) {
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)
-		proof, noted := fileid.ParseProof(m.Note)
-		moved := err != nil || noted != nil || proof.Moved != (fileid.Key{})
+		fingerprint, noted := fileid.ParseFingerprint(m.Metadata)
+		moved := err != nil || noted != nil || fingerprint.Moved != (fileid.Key{})
 		if !moved && !m.Finished && !r.HasEnded(m.Part.ID) && id.Ino == n.number && id.Birth == n.born.UnixNano() {
 			return true
 		}

@@ -11,17 +11,17 @@ import (
 
 // Entry is the identity of a file, for all routes. identities.mu guards all fields except file.
 type Entry struct {
-	id     fileid.ID // with the inode that holds the data now
-	given  fileid.Key
-	others []fileid.ID // the same with other inodes that hold the data according to some routes
-	text   string      // of the id as first given; the partition's id
-	name   string      // beneath its directory, as last seen
-	phase  phase
-	done   bool // renamed, moved or deleted by its source; name is where it went
-	rests  bool // a resting file has the id
-	refs   int  // cursors of this partition
-	sealed []sealing
-	file   *file // holds or awaits its data, nil if none was met; guarded by Catalogue.mu
+	id      fileid.ID // with the inode that holds the data now
+	given   fileid.Key
+	others  []fileid.ID // the same with other inodes that hold the data according to some routes
+	text    string      // of the id as first given; the partition's id
+	name    string      // beneath its directory, as last seen
+	phase   phase
+	done    bool // renamed, moved or deleted by its source; name is where it went
+	dormant bool // a dormant file has the id
+	refs    int  // cursors of this partition
+	sealed  []sealing
+	file    *file // holds or awaits its data, nil if none was met; guarded by Catalogue.mu
 }
 
 // phase is the stage of an identity.
@@ -93,8 +93,8 @@ func (s *identities) addLocked(id fileid.ID, text string) *Entry {
 	return e
 }
 
-// gaveLocked reserves an id, so that it is not given again even if no file has it any more.
-func (s *identities) gaveLocked(id fileid.ID) {
+// reserveLocked reserves an id, so that it is not given again even if no file has it any more.
+func (s *identities) reserveLocked(id fileid.ID) {
 	key := id.Key()
 	if g := s.gens[key]; g.birth != id.Birth || g.next <= int64(id.Gen) {
 		s.gens[key] = generation{id.Birth, int64(id.Gen) + 1}
@@ -128,22 +128,22 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// rest notes that a resting file has the id of e. unkeyLocked then does not reserve the id.
-func (s *identities) rest(e *Entry) {
+// noteDormant notes that a dormant file has the id of e. unkeyLocked then does not reserve the id.
+func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.rests = true
+	e.dormant = true
 }
 
-// gave reserves the id of a resting file that is gone, so that it is not given again.
-func (s *identities) gave(d *rest) {
+// reserve reserves the id of a dormant file that is gone, so that it is not given again.
+func (s *identities) reserve(d *dormantFile) {
 	id, err := fileid.Parse(d.text)
 	if err != nil {
 		return // it would not have been met
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gaveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
+	s.reserveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
 }
 
 // drop removes e unless it has cursors.
@@ -187,7 +187,7 @@ func (s *identities) ref(e *Entry) {
 			s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
 		}
 	}
-	e.rests = false
+	e.dormant = false
 	before := len(e.sealed)
 	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == nil })
 	e.refs += 1 - (before - len(e.sealed))
@@ -195,7 +195,7 @@ func (s *identities) ref(e *Entry) {
 
 // close removes identities without a file and detaches the others from their files.
 func (s *identities) close() {
-	for _, e := range s.unmet() {
+	for _, e := range s.withoutFile() {
 		s.drop(e)
 	}
 	s.mu.Lock()
@@ -240,7 +240,7 @@ func (s *identities) noteSealed(cur *cursor) {
 	defer s.mu.Unlock()
 	cur.entry.unseal(cur.r)
 	cur.entry.sealed = append(cur.entry.sealed, sealing{
-		r: cur.r, at: cur.last, to: cur.pos.Next, seen: cur.f.info, when: cur.f.looked,
+		r: cur.r, at: cur.last, to: cur.pos.Next, seen: cur.f.info, when: cur.f.refreshedAt,
 	})
 }
 

@@ -14,21 +14,21 @@ import (
 
 // file is the catalogue's record of one file, for all routes.
 type file struct {
-	dir   Dir // opens name; nil if only a handle leads to the file
-	name  string
-	label string
-	info  stat
-	since time.Duration // monotonic: when size or modification time last changed
-	state state
-	scan  uint32 // the last listing in which it was seen
-	met   uint32 // the first listing in which it was seen
+	dir       Dir // opens name; nil if only a handle leads to the file
+	name      string
+	label     string
+	info      stat
+	since     time.Duration // monotonic: when size or modification time last changed
+	state     state
+	scan      uint32 // the last listing in which it was seen
+	firstScan uint32 // the first listing in which it was seen
 
 	entry   *Entry // nil: not identified yet
 	cursors []*cursor
 
-	handle vfs.File
-	looked time.Duration // when the handle was last asked for its size
-	used   uint64        // sequence number of the handle's last use
+	handle      vfs.File
+	refreshedAt time.Duration // when the handle was last asked for its size
+	used        uint64        // sequence number of the handle's last use
 	// its content, if it is compressed. Offsets and sizes refer to the content, except in stat and
 	// version
 	view   *unpack.File
@@ -40,51 +40,52 @@ type file struct {
 	// until when it is held back as a possible copy, or awaited; 0 if that was not checked yet
 	held    time.Duration
 	trouble *trouble // nil: it could be read
-	aside   *aside   // nil: nothing of it was needed
+	extras  *extras  // nil: nothing of it was needed
 	queues  int      // readers' queues that contain it
 
-	metEmpty bool // it was empty when it was met
-	counted  bool // deleted: it was added to the counters of unread files
-	excused  bool // its missing data belongs to another file
+	foundEmpty    bool // it was empty when it was met
+	counted       bool // deleted: it was added to the counters of unread files
+	dataElsewhere bool // its missing data belongs to another file
 }
 
-// aside holds the state that few files need, to keep the other hundred thousand small.
-type aside struct {
+// extras holds the state that few files need, to keep the other hundred thousand small.
+type extras struct {
 	framing lines.Framing // its own; nil: the source's
 	// until when it waits for the possible original to become readable; 0 if it does not
-	unread  time.Duration
-	away    bool    // awaiting or stray, and its folder is not there
-	unseen  bool    // awaiting: the present content of its inode was not seen
-	nothing version // compressed and empty, or damaged: as it was then
-	// beside: the listed name of its predecessor, by which the next run detects the rotation
-	listed string
-	asked  time.Duration // when it was compared with others last, and held back
-	twin   *Entry        // the identity of a file with the same first twinTo bytes
-	twinTo int64
-	twinOf int64 // its own size at that comparison
+	unread        time.Duration
+	folderMissing bool    // awaiting or missing, and its folder is not there
+	unseen        bool    // awaiting: the present content of its inode was not seen
+	nothing       version // compressed and empty, or damaged: as it was then
+	// unlisted: the listed name of its predecessor, by which the next run detects the rotation
+	listed    string
+	compared  time.Duration // when it was compared with others last, and held back
+	equal     *Entry        // the identity of a file with the same first equalTo bytes
+	equalTo   int64
+	equalSize int64 // its own size at that comparison
 	// it has the name and the content of a deleted file, and was not reported as new yet
 	restored bool
 	// the listing up to which it is held back beyond its time, because its original is unreadable
-	untold uint32
-	why    string // awaiting: the reason
+	undecided uint32
+	why       string // awaiting: the reason
 	// the latest time to give up an awaiting or nameless file after its wait is over; 0 before
 	until time.Duration
 	// a nameless file after its wait is over: its unlisted name as last found, and the listing
 	// before that
-	besideAs string
-	besideIn uint32
-	nextLook time.Duration // finished
-	checks   uint8         // looks at it
-	glimpse  fileid.Proof  // nothing of it was read: proof of the bytes seen before At
-	shrunk   int64         // the largest size that it had before it shrank
+	unlistedAs   string
+	unlistedScan uint32
+	nextLook     time.Duration // finished
+	checks       uint8         // looks at it
+	// nothing of it was read: fingerprint of the bytes seen before At
+	unreadFingerprint fileid.Fingerprint
+	shrunk            int64 // the largest size that it had before it shrank
 }
 
-// rare returns aside, to be written.
-func (f *file) rare() *aside {
-	if f.aside == nil {
-		f.aside = &aside{}
+// ensureExtras returns extras, and creates it first if necessary.
+func (f *file) ensureExtras() *extras {
+	if f.extras == nil {
+		f.extras = &extras{}
 	}
-	return f.aside
+	return f.extras
 }
 
 // trouble is the reason why a file cannot be read.
@@ -104,13 +105,13 @@ func (f *file) failed() error {
 	return f.trouble.last
 }
 
-// saw records a new stat of the file.
-func (f *file) saw(i stat, now time.Duration) {
+// update records a new stat of the file.
+func (f *file) update(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
 	}
 	if i.Size < f.info.Size {
-		f.rare().shrunk = max(f.rare().shrunk, f.info.Size)
+		f.ensureExtras().shrunk = max(f.ensureExtras().shrunk, f.info.Size)
 		f.state = f.state.on(truncated)
 	}
 	f.info = i
@@ -163,7 +164,7 @@ func (f *file) readFull(buf []byte, off int64) error {
 
 // fits reports whether the file contains the read data described by p. buf has room for both
 // ranges.
-func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
+func (f *file) fits(p fileid.Fingerprint, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
 	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before decompressing all
 		return false, nil
@@ -178,12 +179,12 @@ func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 	return p.Fits(head, before), nil
 }
 
-// proof returns the proof of the route that has read furthest.
-func (f *file) proof() fileid.Proof {
+// fingerprint returns the fingerprint of the route that has read furthest.
+func (f *file) fingerprint() fileid.Fingerprint {
 	if cur := f.furthest(); cur != nil {
-		return cur.note.proof
+		return cur.note.fingerprint
 	}
-	return fileid.Proof{}
+	return fileid.Fingerprint{}
 }
 
 // blank reports whether no route has read anything.
@@ -201,9 +202,10 @@ func (cur *cursor) unchanged(id fileid.ID, buf []byte) (bool, error) {
 	if !id.Match(f.seen(head, false)) {
 		return false, nil
 	}
-	ok, err := f.fits(cur.note.proof, head, buf[fileid.MaxHead:])
-	if ok && len(cur.note.suffix) == 0 && cur.note.proof.Len > 0 {
-		cur.note.suffix = append(cur.note.suffix, buf[fileid.MaxHead:][:cur.note.proof.Len]...)
+	ok, err := f.fits(cur.note.fingerprint, head, buf[fileid.MaxHead:])
+	if ok && len(cur.note.suffix) == 0 && cur.note.fingerprint.Len > 0 {
+		cur.note.suffix = append(cur.note.suffix,
+			buf[fileid.MaxHead:][:cur.note.fingerprint.Len]...)
 	}
 	if ok {
 		cur.r.notes.grow(cur.note, head[:min(int64(len(head)), cur.pos.Next)])
@@ -266,10 +268,10 @@ func (f *file) close() error {
 func (f *file) isEmpty() bool { return f.view != nil && f.entry == nil && f.isNothingNew() }
 
 // isNothingNew reports whether a compressed file that was empty or damaged has not changed since.
-func (f *file) isNothingNew() bool { return f.aside != nil && f.aside.nothing.is(f.info) }
+func (f *file) isNothingNew() bool { return f.extras != nil && f.extras.nothing.is(f.info) }
 
-// isUnmet reports whether a file with readable bytes is not identified yet.
-func (f *file) isUnmet() bool {
+// isUnidentified reports whether a file with readable bytes is not identified yet.
+func (f *file) isUnidentified() bool {
 	return f.entry == nil && f.info.Size > 0 && f.trouble == nil && !f.isEmpty()
 }
 
@@ -277,12 +279,12 @@ func (f *file) isUnmet() bool {
 func (f *file) byHandle() bool { return f.state == nameless || f.dir == nil }
 
 // isUnlisted reports whether f is read without a listed name.
-func (f *file) isUnlisted() bool { return f.state == nameless || f.state == beside }
+func (f *file) isUnlisted() bool { return f.state == nameless || f.state == unlisted }
 
 // partName returns the name of f's partition.
 func (f *file) partName() string {
-	if f.aside != nil {
-		return cmp.Or(f.aside.listed, f.label)
+	if f.extras != nil {
+		return cmp.Or(f.extras.listed, f.label)
 	}
 	return f.label
 }
@@ -290,8 +292,8 @@ func (f *file) partName() string {
 // rename gives f another name. Spans that were handed out keep the partition with the old name.
 func (f *file) rename(dir Dir, name, label string) {
 	f.dir, f.name, f.label = dir, name, label
-	if f.aside != nil {
-		f.aside.listed = ""
+	if f.extras != nil {
+		f.extras.listed = ""
 	}
 	for _, cur := range f.cursors {
 		part := *cur.part
@@ -300,11 +302,12 @@ func (f *file) rename(dir Dir, name, label string) {
 	}
 }
 
-func (f *file) isAway() bool { return f.aside != nil && f.aside.away }
+func (f *file) isFolderMissing() bool { return f.extras != nil && f.extras.folderMissing }
 
-// isTwin reports whether another file, which is read, contains all of f, which was held back.
-func (f *file) isTwin() bool {
-	return f.aside != nil && f.aside.twin != nil && f.aside.twinTo >= f.info.Size
+// isHeldElsewhere reports whether another file, which is read, contains all of f, which was held
+// back.
+func (f *file) isHeldElsewhere() bool {
+	return f.extras != nil && f.extras.equal != nil && f.extras.equalTo >= f.info.Size
 }
 
 // isDeleted reports whether an open file has no name any more, by its last stat. No listing may

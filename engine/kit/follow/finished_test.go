@@ -44,10 +44,10 @@ func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	})
 }
 
-// TestMetAfterAnotherRouteFoundIt checks that the next process finds a file that the second route
-// first met after a move, in the location where the first route found it. The mark of the second
-// route names that location.
-func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
+// TestIdentifiedAfterAnotherRouteFoundIt checks that the next process finds a file that the second
+// route first met after a move, in the location where the first route found it. The mark of the
+// second route names that location.
+func TestIdentifiedAfterAnotherRouteFoundIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", three)
@@ -69,9 +69,9 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	})
 }
 
-// TestHalfMadeCopyOfGoneFile checks that an incomplete copy of a deleted file is awaited, even if
-// it is shorter than the bytes that the original's id hashes.
-func TestHalfMadeCopyOfGoneFile(t *testing.T) {
+// TestIncompleteCopyOfDeletedFile checks that an incomplete copy of a deleted file is awaited, even
+// if it is shorter than the bytes that the original's id hashes.
+func TestIncompleteCopyOfDeletedFile(t *testing.T) {
 	for name, made := range map[string]int{"a little": 3, "more than the id": 8} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,10 +121,10 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	})
 }
 
-// TestHalfMadeCopyBeside checks an incomplete copy with an unlisted name that grows while it is
+// TestIncompleteUnlistedCopy checks an incomplete copy with an unlisted name that grows while it is
 // looked at, when its original is awaited. Reading continues at the last position in the original,
 // not at an earlier one.
-func TestHalfMadeCopyBeside(t *testing.T) {
+func TestIncompleteUnlistedCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
 		stop(t, other)
@@ -158,10 +158,10 @@ func TestHalfMadeCopyBeside(t *testing.T) {
 	})
 }
 
-// TestEndedWhenItIsMet checks that a copy that was deleted long ago, but is still open, is not
-// sealed before its own copy was looked at. Only then is the deleted copy recognised as the last
-// data of the original file.
-func TestEndedWhenItIsMet(t *testing.T) {
+// TestEndedWhileItIsIdentified checks that a copy that was deleted long ago, but is still open, is
+// not sealed before its own copy was looked at. Only then is the deleted copy recognised as the
+// last data of the original file.
+func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", three)
@@ -190,9 +190,9 @@ func TestEndedWhenItIsMet(t *testing.T) {
 	})
 }
 
-// TestRewrittenWhenItIsMet checks a file that is rewritten between its identification and its
-// reading. The new data is read as another file.
-func TestRewrittenWhenItIsMet(t *testing.T) {
+// TestRewrittenWhileItIsIdentified checks a file that is rewritten between its identification and
+// its reading. The new data is read as another file.
+func TestRewrittenWhileItIsIdentified(t *testing.T) {
 	for name, fromEnd := range map[string]bool{"read": false, "skipped": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRewrittenWhenItIsMet(t *testing.T) {
 				d.put(t, "a.log", "6 six\n")
 				r.run(t, 30*time.Second)
 				r.want(t, d, "4 four", "5 and longer than what was there", "6 six")
-				if log := d.log.String(); strings.Count(log, "leads on") > 1 {
+				if log := d.log.String(); strings.Count(log, "rotated file continued") > 1 {
 					t.Errorf("it is taken for what it was, again and again; the log:\n%.2000s", log)
 				}
 			})
@@ -239,10 +239,10 @@ func TestMovedSinceItWasListed(t *testing.T) {
 	})
 }
 
-// TestDoneWithWhereverItIsFound checks two routes that find a file in two different copies. One
-// route then follows its copy as a separate file. The other route finds the file in a further copy,
-// which is not the partition that the first route has completed.
-func TestDoneWithWhereverItIsFound(t *testing.T) {
+// TestFinishedFileIsFoundUnderAnyName checks two routes that find a file in two different copies.
+// One route then follows its copy as a separate file. The other route finds the file in a further
+// copy, which is not the partition that the first route has completed.
+func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
 		a2, b2 := d.restarted(t, a, b)
@@ -290,7 +290,7 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		if err := once.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
 			t.Fatalf("Read of an empty folder: %v", err)
 		}
-		if got := once.Forget(); !slices.Equal(got, []string{id}) {
+		if got := once.Deleted(); !slices.Equal(got, []string{id}) {
 			t.Errorf("forgotten at the end: %q, want %q", got, id)
 		}
 		if err := once.Close(); err != nil {
@@ -300,7 +300,7 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		a2, b2 := d.restarted(t, a, b)
 		turns(t, 5, 2*time.Second, a2, b2)
-		if got := a2.Forget(); !slices.Equal(got, []string{id}) {
+		if got := a2.Deleted(); !slices.Equal(got, []string{id}) {
 			t.Errorf("forgotten: %q, want %q", got, id)
 		}
 		wantLines(t, d, a2, b2, "4 four")
@@ -323,7 +323,7 @@ func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 		for range 2 {
 			a2 := newRoute(t, d.set(follow.Growing{FromEnd: true}), a.marks)
 			a2.run(t, time.Second)
-			if got := a2.Forget(); len(got) > 0 {
+			if got := a2.Deleted(); len(got) > 0 {
 				t.Errorf("forgotten: %q", got)
 			}
 			stop(t, a2)

@@ -105,7 +105,7 @@ func (n Finisher) isStillThere(f *file) bool {
 		return false
 	}
 	f.name, f.scan = name, c.table.scans
-	f.saw(statOf(info), c.now())
+	f.update(statOf(info), c.now())
 	c.pace.soon()
 	return true
 }

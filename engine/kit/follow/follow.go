@@ -43,9 +43,9 @@ type Place interface {
 	List(found func(Sight), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Sight)) error
-	// Beside calls found with every regular file in the directory of a label, whether the source
+	// Siblings calls found with every regular file in the directory of a label, whether the source
 	// reads it or not. A missing directory counts as empty.
-	Beside(label string, found func(Sight)) error
+	Siblings(label string, found func(Sight)) error
 }
 
 // Options of a Catalogue. Zero values are not replaced by defaults: the source's options have
@@ -115,9 +115,10 @@ type strategy interface {
 	// wholeAt returns the time at which a compressed file counts as whole if it does not change,
 	// and the current time.
 	wholeAt(f *file) (at, now time.Duration)
-	// meet determines where the routes begin in a file that no route knows. done reports that f
-	// continues another file, or that this is undecided. read reports that f can be read now.
-	meet(f *file, head []byte) (done, read bool)
+	// findPredecessor determines where the routes begin in a file that no route knows. done reports
+	// that f continues another file, or that this is undecided. read reports that f can be read
+	// now.
+	findPredecessor(f *file, head []byte) (done, read bool)
 	// mismatch handles an identity of earlier runs with data that is no longer in f.
 	mismatch(f *file, e *Entry, why string)
 	// resumed adjusts a new cursor, which begins at the position of m.

@@ -27,8 +27,8 @@ type forgets struct {
 	swept   time.Duration
 }
 
-// now notes that a partition has ended and its progress may be dropped.
-func (g *forgets) now(id string) { g.ended = append(g.ended, id) }
+// add notes that a partition has ended and its progress may be dropped.
+func (g *forgets) add(id string) { g.ended = append(g.ended, id) }
 
 // publish makes the ended partitions available once the engine has all of their batches.
 func (g *forgets) publish() {
@@ -41,8 +41,8 @@ func (g *forgets) publish() {
 	g.ended = nil
 }
 
-// Forget implements stream.PartitionTracker.
-func (r *Reader) Forget() []string {
+// Deleted implements stream.PartitionTracker.
+func (r *Reader) Deleted() []string {
 	r.forgets.mu.Lock()
 	list := r.forgets.list
 	r.forgets.list = nil
@@ -54,7 +54,7 @@ func (r *Reader) Forget() []string {
 	return list
 }
 
-// sweep finds partitions of deleted files for Forget: not listed, not finished and still present,
+// sweep finds partitions of deleted files for Deleted: not listed, not finished and still present,
 // and not held open.
 func (r *Reader) sweep(now time.Duration) {
 	g, c := &r.forgets, r.c
@@ -69,7 +69,7 @@ func (r *Reader) sweep(now time.Duration) {
 	missing := make(map[string]time.Duration)
 	var over []string
 	for id, key := range r.partitions() {
-		if there[key] || c.lister.isStoredAway(r, id, key) {
+		if there[key] || c.lister.isStoredFolderMissing(r, id, key) {
 			continue
 		}
 		since, ok := g.missing[id]
@@ -89,8 +89,8 @@ func (r *Reader) sweep(now time.Duration) {
 		if e := c.ids.get(id); e != nil && e.file == nil {
 			c.ids.drop(e)
 		}
-		c.resting.forget(id)
-		g.now(id)
+		c.dormant.forget(id)
+		g.add(id)
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	for key := range c.table.byKey {
 		there[key] = true
 	}
-	c.resting.rests.each(func(d *rest) bool {
+	c.dormant.table.each(func(d *dormantFile) bool {
 		there[d.key] = d.scan == c.table.scans
 		return true
 	})
@@ -123,13 +123,13 @@ func (r *Reader) partitions() map[string]fileid.Key {
 			out[id] = r.c.ids.idOf(e).Key()
 		}
 	}
-	r.c.resting.rests.each(func(d *rest) bool {
+	r.c.dormant.table.each(func(d *dormantFile) bool {
 		out[d.text] = d.key
 		return true
 	})
 	r.notes.mu.Lock()
 	for text, t := range r.notes.byID {
-		key := t.proof.Moved
+		key := t.fingerprint.Moved
 		if key == (fileid.Key{}) {
 			if id, err := fileid.Parse(text); err == nil {
 				key = id.Key()
@@ -143,7 +143,7 @@ func (r *Reader) partitions() map[string]fileid.Key {
 		delete(out, id)
 	}
 	r.c.ids.mu.Unlock()
-	for _, w := range r.c.rotation.waiting {
+	for _, w := range r.c.rotation.awaiting {
 		for _, cur := range w.cursors {
 			delete(out, cur.entry.text)
 		}

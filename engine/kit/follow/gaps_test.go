@@ -141,11 +141,11 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 	})
 }
 
-// TestNewContentWasSavedBeforeTheCopyWasMet checks a process that is killed during a rotation,
-// after it saved progress in the emptied file but before it saved the location of the copy. At the
-// next start the file matches its saved progress, but its earlier content must still wait for the
-// copy.
-func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
+// TestNewContentWasSavedBeforeTheCopyWasIdentified checks a process that is killed during a
+// rotation, after it saved progress in the emptied file but before it saved the location of the
+// copy. At the next start the file matches its saved progress, but its earlier content must still
+// wait for the copy.
+func TestNewContentWasSavedBeforeTheCopyWasIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", three)
@@ -165,9 +165,9 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	})
 }
 
-// TestCopyAmongManyWidows checks that a copy is recognised among any number of awaited old
+// TestCopyAmongManyAwaitingFiles checks that a copy is recognised among any number of awaited old
 // rotations with names that begin like the name of the copy.
-func TestCopyAmongManyWidows(t *testing.T) {
+func TestCopyAmongManyAwaitingFiles(t *testing.T) {
 	for range 5 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)

@@ -34,7 +34,7 @@ func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + pa
 func (g *growing) end(f *file) ending {
 	now := g.c.now()
 	if f.isUnlisted() {
-		if f.info.Links > 0 && g.c.lister.isAway(f.label, f.info.Dev) {
+		if f.info.Links > 0 && g.c.lister.isFolderMissing(f.label, f.info.Dev) {
 			f.nameless = now // its name is missing with its folder
 		}
 		// its successor may still be about to appear
@@ -68,7 +68,7 @@ func (g *growing) endOf(f *file) (ending, bool) {
 	if !end.sealed || e == nil {
 		return end, true
 	}
-	end.sealed = !g.c.rotation.mayLead(f, g.c.now()) && !g.c.rotation.missed(f)
+	end.sealed = !g.c.rotation.mayHaveSuccessor(f, g.c.now()) && !g.c.rotation.missed(f)
 	return end, f.entry == e && e.file == f && f.handle != nil
 }
 
@@ -92,7 +92,7 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 		return false
 	case f.entry == nil && f.held > now:
 		c.pace.dueAt(f.held)
-		return c.copies.askAgain(f, now)
+		return c.copies.mayCompareAgain(f, now)
 	case f.entry == nil:
 		return !c.identify.recall(f)
 	case f.info.Size != cur.drained || cur.changed() || cur.touch:
@@ -154,8 +154,8 @@ func (g *growing) reach(f *file, now time.Duration) bool {
 		g.await(f, "a rotated file is gone before it was read to its end")
 		return false
 	}
-	f.saw(info, now)
-	f.looked = now
+	f.update(info, now)
+	f.refreshedAt = now
 	return true
 }
 
@@ -172,14 +172,14 @@ func (g *growing) await(f *file, why string) {
 	c.rotation.await(f, why)
 }
 
-func (g *growing) meet(f *file, head []byte) (done, read bool) {
+func (g *growing) findPredecessor(f *file, head []byte) (done, read bool) {
 	switch c := g.c; {
 	case c.identify.meeting: // new files are met after the known ones
 		return true, false
 	case len(head) == 0:
 		return true, false // nothing to identify it by, and nothing to read
 	default:
-		return c.copies.meet(f, head)
+		return c.copies.findPredecessor(f, head)
 	}
 }
 
@@ -193,7 +193,8 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 	switch {
 	case m.Finished && f.state != awaiting && !cur.allRead():
 		g.grew(cur)
-	case g.o.FromEnd && !r.marked && f.met <= r.first && !f.metEmpty && f.state != awaiting && m.Part.ID == "":
+	case g.o.FromEnd && !r.marked && f.firstScan <= r.first && !f.foundEmpty &&
+		f.state != awaiting && m.Part.ID == "":
 		at, err := g.lastLine(f)
 		if err == nil {
 			cur.skipTo = at
@@ -204,15 +205,15 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 // lastLine returns where the unterminated last line of a file begins, or the size of the file if
 // there is none. A route that starts there does not split a record.
 func (g *growing) lastLine(f *file) (int64, error) {
-	if f.handle == nil && !g.c.handles.look(f) {
+	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
 	}
 	if err := g.c.unpacker.framingOf(f); err != nil {
 		return 0, err
 	}
 	framing := g.c.o.Rules.Framing
-	if f.aside != nil && f.aside.framing != nil {
-		framing = f.aside.framing
+	if f.extras != nil && f.extras.framing != nil {
+		framing = f.extras.framing
 	}
 	const step = 4096
 	var buf [step]byte
@@ -239,8 +240,8 @@ func (g *growing) lastLine(f *file) (int64, error) {
 
 // beginsAtEnd reports whether a route that has no progress begins at the end of f.
 func (g *growing) beginsAtEnd(f *file) bool {
-	return g.o.FromEnd && !f.metEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool {
-		return !r.marked && f.met <= r.first
+	return g.o.FromEnd && !f.foundEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool {
+		return !r.marked && f.firstScan <= r.first
 	})
 }
 
@@ -262,7 +263,7 @@ func (g *growing) nameGone(f *file) {
 	c := g.c
 	switch {
 	case f.entry == nil:
-		if c.identify.lostKnown(f); g.leadsOn(f) {
+		if c.identify.lostKnown(f); g.keepUnread(f) {
 			return
 		}
 		fallthrough
@@ -282,8 +283,8 @@ func (g *growing) nameGone(f *file) {
 func (g *growing) readByHandle(f *file) {
 	if f.state != nameless {
 		f.nameless = g.c.now()
-		if f.aside != nil {
-			f.aside.until = 0
+		if f.extras != nil {
+			f.extras.until = 0
 		}
 	}
 	f.state = f.state.on(losesName)
@@ -294,17 +295,17 @@ func (g *growing) readByHandle(f *file) {
 	g.c.count("files_orphaned", 1)
 }
 
-// leadsOn keeps a file that lost its name before anything of it was read, and reports whether it
+// keepUnread keeps a file that lost its name before anything of it was read, and reports whether it
 // did. An open file, which was rewritten in place, is read by its handle. Any other file becomes a
-// stray, because its inode may be found under an unlisted name. This includes an empty file, which
-// may have been written to since, and a held-back possible copy, because its new name shows whether
-// it is one.
-func (g *growing) leadsOn(f *file) bool {
+// missing, because its inode may be found under an unlisted name. This includes an empty file,
+// which may have been written to since, and a held-back possible copy, because its new name shows
+// whether it is one.
+func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() {
 		return false
 	}
-	if f.handle != nil && f.held == 0 && !f.excused {
+	if f.handle != nil && f.held == 0 && !f.dataElsewhere {
 		g.readByHandle(f)
 		return true
 	}
@@ -313,7 +314,7 @@ func (g *growing) leadsOn(f *file) bool {
 	c.handles.close(f)
 	f.dropView()
 	f.held = c.now() + g.o.CopyWait
-	c.rotation.strays = append(c.rotation.strays, f)
+	c.rotation.missing = append(c.rotation.missing, f)
 	c.rotation.search = 0
 	c.pace.soon()
 	return true
@@ -388,10 +389,10 @@ func (r *Reader) hasSaved(cur *cursor) bool {
 
 func (g *growing) listed(now time.Duration) {
 	c := g.c
-	if c.lister.unmet || c.rotation.away {
+	if c.lister.searchStored || c.rotation.folderMissing {
 		c.renumber()
 	}
-	c.resting.missed()
+	c.dormant.missed()
 	g.kept = 0
 	for _, f := range c.table.byKey {
 		if f.isUnlisted() && f.entry != nil && f.all((*cursor).isSealed) && !g.release(f) {

@@ -16,18 +16,18 @@ const lookSpacing = 5 * time.Millisecond
 // handles are the open files of a source, once for all routes. The least recently used ones are
 // closed to make room.
 type handles struct {
-	c    *Catalogue
-	open []*file
-	uses uint64
-	shut []*file // growing: closed to make room for others
-	keep *file   // being compared with others, must stay open; nil: none
+	c             *Catalogue
+	open          []*file
+	uses          uint64
+	closedForRoom []*file // growing: closed to make room for others
+	keep          *file   // being compared with others, must stay open; nil: none
 }
 
-// look opens f if necessary, and stats it by its handle unless the recorded stat is recent enough.
-// It returns false if f cannot be read now.
-func (h *handles) look(f *file) bool {
-	if f.handle == nil || f.view != nil || h.c.now()-f.looked >= lookSpacing || !h.c.strategy.sawEnough(f) {
-		return h.lookNow(f)
+// refresh opens f if necessary, and stats it by its handle unless the recorded stat is recent
+// enough. It returns false if f cannot be read now.
+func (h *handles) refresh(f *file) bool {
+	if f.handle == nil || f.view != nil || h.c.now()-f.refreshedAt >= lookSpacing || !h.c.strategy.sawEnough(f) {
+		return h.refreshNow(f)
 	}
 	h.use(f)
 	return true
@@ -38,8 +38,8 @@ func (h *handles) use(f *file) {
 	f.used = h.uses
 }
 
-// lookNow is look with a new stat in any case.
-func (h *handles) lookNow(f *file) bool {
+// refreshNow is refresh with a new stat in any case.
+func (h *handles) refreshNow(f *file) bool {
 	fresh := f.handle == nil
 	if fresh && !h.openFile(f) {
 		return false
@@ -51,13 +51,13 @@ func (h *handles) lookNow(f *file) bool {
 		return false
 	}
 	info := statOf(seen)
-	f.looked = now
+	f.refreshedAt = now
 	if !sameFile(info, f.info) {
 		h.close(f) // the name was given to another file since the listing
 		h.c.pace.soon()
 		return false
 	}
-	f.saw(info, now)
+	f.update(info, now)
 	h.use(f)
 	if err := h.c.unpacker.findView(f); err != nil {
 		h.fail(f, err)
@@ -144,7 +144,7 @@ func (h *handles) closeOldest(lose bool) bool {
 		return true
 	}
 	h.close(oldest)
-	h.shut = append(h.shut, oldest)
+	h.closedForRoom = append(h.closedForRoom, oldest)
 	if oldest.byHandle() {
 		h.c.lose(oldest, "too many files without a name are open; raise open_files")
 	}

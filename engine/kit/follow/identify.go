@@ -55,7 +55,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 	for {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
-			if done, read := c.strategy.meet(f, head); done {
+			if done, read := c.strategy.findPredecessor(f, head); done {
 				return read
 			}
 			n.attach(f, c.ids.give(f.seen(head, true), f.name))
@@ -69,7 +69,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 		if !ok {
 			continue
 		}
-		if err := n.prove(f, head); err != nil {
+		if err := n.addFingerprints(f, head); err != nil {
 			c.handles.unreadNow(f, err)
 			return false
 		}
@@ -117,22 +117,22 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 // that holds the data now. A route that was killed or idle since a rotation knows only the inode
 // before it.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
-	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isMet(e, id) }) {
+	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)
 	}
 }
 
-// isMet reports whether the inode of an id is listed and not recognised yet, or is a resting file
-// with the id of e.
-func (n *identifier) isMet(e *Entry, id fileid.ID) bool {
+// isStillListed reports whether the inode of an id is listed and not recognised yet, or is a
+// dormant file with the id of e.
+func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true
 	}
-	d := n.c.resting.rests.get(id.Key())
+	d := n.c.dormant.table.get(id.Key())
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
-// recogniseAwaited makes f, which has the inode of the awaiting file w, the successor of w if f
+// recogniseAwaited makes f, which has the inode of the aawaiting file w, the successor of w if f
 // contains the read data.
 func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	c := n.c
@@ -143,7 +143,7 @@ func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	if f.isBeingMade(w) {
 		return false, io.ErrUnexpectedEOF // it is looked at again
 	}
-	ok, err := c.copies.leadOn(f, w, head)
+	ok, err := c.copies.continueFrom(f, w, head)
 	if err == nil && !ok { // it was rewritten meanwhile
 		c.ids.displace(w.entry)
 	}
@@ -155,15 +155,15 @@ func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 	for _, m := range n.marks(e) {
 		const short = "a file is shorter than what was read of it in an earlier run; "
-		high, proof := highest(m.mark), proofOf(m.mark)
+		high, fingerprint := highest(m.mark), fingerprintOf(m.mark)
 		if high > f.holds(high) {
 			return short, nil
 		}
-		k, off, end := proof.Wants()
+		k, off, end := fingerprint.Wants()
 		if most := max(int64(k), end); most > f.holds(most) {
 			return short, nil
 		}
-		ok, err := f.fits(proof, head, n.c.head[len(n.c.head)-int(end-off):])
+		ok, err := f.fits(fingerprint, head, n.c.head[len(n.c.head)-int(end-off):])
 		if err != nil {
 			return "", err
 		}
@@ -178,9 +178,9 @@ func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 // the aliases, and not e, keeps that id.
 func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
-	f.entry, e.file, f.excused, f.held = e, f, false, 0
+	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
 	c.ids.noteName(e, f.name)
-	c.ids.settle(e, f.info)
+	c.ids.resolvePlace(e, f.info)
 	for _, r := range c.readers {
 		own := e
 		if _, ok := r.resume(e.text); !ok {
@@ -195,16 +195,16 @@ func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c.rotation.index(f)
 }
 
-// prove creates missing proofs for a growing file. The checkpoint has no proof for a position that
-// comes from a sink's ledger, which may be ahead of it, or from an operator. Without a proof, a
-// later copy of the file could not be recognised.
-func (n *identifier) prove(f *file, head []byte) error {
+// addFingerprints creates missing fingerprints for a growing file. The checkpoint has no
+// fingerprint for a position that comes from a sink's ledger, which may be ahead of it, or from an
+// operator. Without a fingerprint, a later copy of the file could not be recognised.
+func (n *identifier) addFingerprints(f *file, head []byte) error {
 	if !n.c.strategy.grows() || f.entry == nil || f.view != nil || f.handle == nil {
 		return nil
 	}
 	for _, cur := range f.cursors {
 		at := cur.pos.Next
-		if cur.note.proof.At == at || at > f.info.Size {
+		if cur.note.fingerprint.At == at || at > f.info.Size {
 			continue
 		}
 		before := make([]byte, min(at, fileid.MaxBefore))
@@ -212,7 +212,8 @@ func (n *identifier) prove(f *file, head []byte) error {
 			return err
 		}
 		cur.note.suffix = append(cur.note.suffix[:0], before...)
-		cur.r.notes.set(cur.note, cur.note.proof.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before))
+		withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), at)])
+		cur.r.notes.set(cur.note, withHead.WithPlace(at, before))
 	}
 	return nil
 }
@@ -245,7 +246,7 @@ func (n *identifier) recall(f *file) bool {
 	for _, cur := range f.cursors {
 		cur.drained, cur.unread = f.info.Size, 0
 	}
-	c.handles.shut = append(c.handles.shut, f)
+	c.handles.closedForRoom = append(c.handles.closedForRoom, f)
 	return true
 }
 
@@ -294,17 +295,18 @@ func (r *Reader) isWhole(text string, info stat) bool {
 	if !ok || len(m.Above) > 0 {
 		return false
 	}
-	proof := proofOf(m)
-	all := proof.At == info.Size
-	if proof.Packed > 0 {
-		all = proof.Packed == info.Size
+	fingerprint := fingerprintOf(m)
+	all := fingerprint.At == info.Size
+	if fingerprint.Packed > 0 {
+		all = fingerprint.Packed == info.Size
 	}
-	return all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
+	all = all && m.Watermark.Num == fingerprint.At
+	return all && fingerprint.ModTime != 0 && fingerprint.ModTime == int64(info.ModTime)
 }
 
-// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one
-// of them.
-func (n *identifier) meetKnown() {
+// recogniseKnown recognises the files of earlier runs before any other: a new one may be a copy of
+// one of them.
+func (n *identifier) recogniseKnown() {
 	var files []*file
 	for _, f := range n.c.table.byKey {
 		if n.isKnown(f) {
@@ -329,11 +331,11 @@ func (n *identifier) recogniseAll(files []*file) {
 	defer func() { n.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
-			look := c.handles.look
+			refresh := c.handles.refresh
 			if tries > 0 { // the content seen just now is no longer in it
-				look = c.handles.lookNow
+				refresh = c.handles.refreshNow
 			}
-			if !look(f) {
+			if !refresh(f) {
 				if f.handle == nil && f.trouble == nil {
 					c.table.unlabel(f)
 					c.strategy.nameGone(f) // the next listing will not have it
@@ -367,9 +369,9 @@ func (n *identifier) lostKnown(f *file) {
 			continue
 		}
 		// otherwise the size of f does not count the bytes of w
-		if n.c.ids.phaseOf(e) == known && w.proof().Packed == 0 {
-			w.info.Size, w.excused = f.info.Size, false
+		if n.c.ids.phaseOf(e) == known && w.fingerprint().Packed == 0 {
+			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}
-		f.excused = true // its missing data belongs to the awaiting file
+		f.dataElsewhere = true // its missing data belongs to the awaiting file
 	}
 }

@@ -58,7 +58,7 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	}
 	if given.Key() != moved.Key() {
 		if g := s.gens[given.Key()]; given.Birth >= g.birth {
-			s.gaveLocked(given)
+			s.reserveLocked(given)
 		}
 	}
 	e := s.byID[text]
@@ -66,7 +66,7 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 		e = s.addLocked(moved, text)
 		e.name = name
 	}
-	e.rests = false
+	e.dormant = false
 	if e.file == nil && e.phase == known && !e.liesAt(func(id fileid.ID) bool { return id == moved }) {
 		if !e.liesAt(func(id fileid.ID) bool { return id.Key() == moved.Key() }) {
 			s.byKey[moved.Key()] = append(s.byKey[moved.Key()], e)
@@ -81,29 +81,30 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
-		c.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition",
+		c.log.Warn("the checkpoint has a partition that is no file; it is ignored", "partition",
 			m.Part.ID, "error", err)
 		return id, id, false
 	}
-	proof, err := fileid.ParseProof(m.Note)
+	fingerprint, err := fileid.ParseFingerprint(m.Metadata)
 	if err != nil {
 		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its "+
 			"id alone", "file", m.Part.Name, "error", err)
 	}
 	now = id
-	if proof.Moved != (fileid.Key{}) {
-		now.Dev, now.Ino, now.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
+	if fingerprint.Moved != (fileid.Key{}) {
+		now.Dev, now.Ino = fingerprint.Moved.Dev, fingerprint.Moved.Ino
+		now.Birth = fingerprint.MovedBirth
 	}
 	return id, now, true
 }
 
-// unmet returns the identities of stored progress without a file, ordered by id.
-func (s *identities) unmet() []*Entry {
-	return slices.DeleteFunc(s.unmetOrAwaited(), func(e *Entry) bool { return e.file != nil })
+// withoutFile returns the identities of stored progress without a file, ordered by id.
+func (s *identities) withoutFile() []*Entry {
+	return slices.DeleteFunc(s.withoutFileOrAwaited(), func(e *Entry) bool { return e.file != nil })
 }
 
-// unmetOrAwaited returns the identities of unmet and those that await a successor.
-func (s *identities) unmetOrAwaited() []*Entry {
+// withoutFileOrAwaited returns the identities of withoutFile and those that await a successor.
+func (s *identities) withoutFileOrAwaited() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Entry
@@ -146,8 +147,8 @@ func (s *identities) displace(e *Entry) {
 }
 
 func (s *identities) unkeyLocked(e *Entry) {
-	if !e.rests {
-		s.gaveLocked(e.id)
+	if !e.dormant {
+		s.reserveLocked(e.id)
 	}
 	for _, id := range append(e.others, e.id) {
 		key := id.Key()
@@ -180,8 +181,8 @@ func (s *identities) moveDevice(e *Entry, dev uint64) {
 	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
 }
 
-// settle notes that i, one of several possible inodes, holds the data of e.
-func (s *identities) settle(e *Entry, i stat) {
+// resolvePlace notes that i, one of several possible inodes, holds the data of e.
+func (s *identities) resolvePlace(e *Entry, i stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(e.others) == 0 {

@@ -21,10 +21,10 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// TestDeletedFileIsMetAfterItsDataMoved checks that no line is delivered twice if the second route
-// first meets a file after the first route has continued in its copy, under the same id. The copy
-// is then moved again.
-func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
+// TestDeletedFileIsIdentifiedAfterItsDataMoved checks that no line is delivered twice if the second
+// route first meets a file after the first route has continued in its copy, under the same id. The
+// copy is then moved again.
+func TestDeletedFileIsIdentifiedAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", "0 zero\n")

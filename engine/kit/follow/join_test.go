@@ -29,7 +29,7 @@ func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 				stop(t, a, b)
 				for id, m := range a.marks {
 					if !how.noted {
-						m.Note = ""
+						m.Metadata = ""
 						a.marks[id] = m
 					}
 				}
@@ -115,7 +115,7 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 		wantLines(t, d, a2, b2)
 		turns(t, 1, 2*time.Second, a2, b2)
 		for _, r := range []*route{a2, b2} {
-			if r.marks = a.marks; len(r.Forget()) != 1 {
+			if r.marks = a.marks; len(r.Deleted()) != 1 {
 				t.Error("a route keeps progress of a file that both have read")
 			}
 		}
@@ -145,13 +145,13 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 		stop(t, b)
 		b2 := openRoute(s, "b", b.marks)
 		turns(t, 1, 2*time.Second, a)
-		if ids := a.Forget(); len(ids) > 0 {
+		if ids := a.Deleted(); len(ids) > 0 {
 			t.Errorf("a route drops the progress %q that another route still needs", ids)
 		}
 		turns(t, 2, 40*time.Second, b2, a)
 		b.lines = append(b.lines, b2.lines...)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
-		if a, b := a.Forget(), b2.Forget(); len(a) != 1 || !slices.Equal(a, b) {
+		if a, b := a.Deleted(), b2.Deleted(); len(a) != 1 || !slices.Equal(a, b) {
 			t.Errorf("the routes drop the progress %q and %q of a file that both have read", a, b)
 		}
 		stop(t, a, b2)
@@ -167,7 +167,7 @@ func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) 
 
 // forget drops the partitions that the reader reports as deleted.
 func (r *route) forget() {
-	for _, id := range r.Forget() {
+	for _, id := range r.Deleted() {
 		delete(r.marks, id)
 	}
 }
@@ -280,10 +280,10 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// TestRestingFileIsMovedWhileARouteRestarts checks that the copy of a resting file is recognised if
+// TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
 // the file is copied and deleted while a route restarts. The deleted file is awaited as soon as it
 // cannot be compared with the copy.
-func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
+func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
 		s := d.set(follow.Growing{})

@@ -104,18 +104,18 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 // at, even if a busy route comes to the copy only after gone_wait.
 func TestDeletedFileEndsLate(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		early bool // the copy is listed together with its original
-		mate  bool // another route has little to send
+		name   string
+		early  bool // the copy is listed together with its original
+		second bool // another route has little to send
 	}{
 		{"listed together", true, false}, {"listed later", false, false},
 		{"listed together, two routes", true, true}, {"listed later, two routes", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, r, mate := twoRoutes(t, follow.Growing{})
+				d, r, second := twoRoutes(t, follow.Growing{})
 				d.put(t, "a.log", three)
-				turns(t, 1, 2*time.Second, r, mate)
+				turns(t, 1, 2*time.Second, r, second)
 				d.put(t, "0.log", strings.Repeat("0 much\n", 50))
 				d.age(t, "0.log")
 				d.put(t, "a.log.1", three+"4 four\n")
@@ -132,15 +132,15 @@ func TestDeletedFileEndsLate(t *testing.T) {
 						d.delete(t, "a.log")
 					}
 					d.hidden = ""
-					if time.Sleep(time.Minute / 2); tt.mate { // no Read
-						mate.run(t, time.Minute/2)
+					if time.Sleep(time.Minute / 2); tt.second { // no Read
+						second.run(t, time.Minute/2)
 					}
 				}
-				turns(t, 40, time.Second, r, mate)
-				for _, r := range []*route{r, mate} {
+				turns(t, 40, time.Second, r, second)
+				for _, r := range []*route{r, second} {
 					r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
 				}
-				wantLines(t, d, r, mate, "1 one", "2 two", "3 three", "4 four")
+				wantLines(t, d, r, second, "1 one", "2 two", "3 three", "4 four")
 			})
 		})
 	}
@@ -221,7 +221,7 @@ func TestManyRenamedFilesEndTogether(t *testing.T) {
 			t.Errorf("%d lines", len(a.lines))
 		}
 		if listings == 0 || listings > most {
-			t.Errorf("the directory was gone through %d times beside its listings", listings)
+			t.Errorf("the directory was gone through %d times unlisted its listings", listings)
 		}
 	})
 }

@@ -30,14 +30,14 @@ const routesWait = time.Second
 
 // lister lists the place and carries out the decisions of the table.
 type lister struct {
-	c       *Catalogue
-	opened  time.Duration // when the first route opened; 0 if none has
-	begun   bool          // a listing has succeeded
-	first   uint32        // the first successful listing; until then the current one
-	at      time.Duration // when the last successful listing began
-	unmet   bool          // a route has stored progress of files that were not looked for yet
-	refused map[string]string
-	folders folders // folders of missing files
+	c            *Catalogue
+	opened       time.Duration // when the first route opened; 0 if none has
+	begun        bool          // a listing has succeeded
+	first        uint32        // the first successful listing; until then the current one
+	at           time.Duration // when the last successful listing began
+	searchStored bool          // a route has stored progress of files that were not looked for yet
+	refused      map[string]string
+	folders      folders // folders of missing files
 }
 
 // notBefore returns when a route may list the files for the first time; 0 if it may now.
@@ -82,7 +82,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	}
 	var rest []Sight
 	found := func(s Sight) { // first the unmoved ones, so that the others are known to have moved
-		if info := statOf(s.Info); !c.table.see(s.Label, info, now) && !c.resting.passed(s, info) {
+		if info := statOf(s.Info); !c.table.see(s.Label, info, now) && !c.dormant.see(s, info) {
 			rest = append(rest, s)
 		}
 	}
@@ -97,14 +97,14 @@ func (l *lister) list(now time.Duration, once bool) {
 			r.first = c.table.scans
 		}
 	}
-	c.resting.retire()
+	c.dormant.retire()
 	c.watched.takeNews() // before a name that the source has changed counts as missing
 	// files read first are adjacent in memory, which is released together
 	if c.table.scans == l.first {
 		slices.SortFunc(rest, c.lister.bySight)
 	}
 	for _, s := range rest {
-		l.meet(s, now)
+		l.track(s, now)
 	}
 	for _, f := range c.table.unlisted(now) {
 		c.strategy.nameGone(f)
@@ -131,13 +131,13 @@ func (l *lister) failed(err error, now time.Duration, once bool) {
 	}
 }
 
-// meet starts to follow a file with a new name, or with a name that belonged to another file.
-func (l *lister) meet(s Sight, now time.Duration) {
+// track starts to follow a file with a new name, or with a name that belonged to another file.
+func (l *lister) track(s Sight, now time.Duration) {
 	c, info := l.c, statOf(s.Info)
-	if c.table.byKey[keyOf(info)] == nil && c.resting.isHardLink(s.Label, keyOf(info)) {
+	if c.table.byKey[keyOf(info)] == nil && c.dormant.isHardLink(s.Label, keyOf(info)) {
 		return
 	}
-	ch := c.table.meet(s, info, now)
+	ch := c.table.resolve(s, info, now)
 	if ch.kind == isHardLink {
 		c.lister.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", ch.f.label))
 		return
@@ -148,12 +148,12 @@ func (l *lister) meet(s Sight, now time.Duration) {
 	}
 	f := ch.f
 	if ch.was != s.Label {
-		c.log.Info("a file was renamed", "from", ch.was, "to", s.Label)
+		c.log.Info("file renamed", "from", ch.was, "to", s.Label)
 	}
 	c.rotation.drop(f)
 	f.rename(s.Dir, s.Name, s.Label)
 	f.scan, f.state = c.table.scans, f.state.on(renamed)
-	f.saw(info, now)
+	f.update(info, now)
 	if f.entry != nil {
 		c.ids.noteName(f.entry, s.Name)
 		c.rotation.index(f)
@@ -232,7 +232,7 @@ func (l *lister) refuse(label, why string) {
 		return
 	}
 	l.refused[label] = why
-	l.c.log.Warn("left alone", "file", label, "reason", why)
+	l.c.log.Warn("file skipped", "file", label, "reason", why)
 	l.c.count("files_refused", 1)
 }
 
@@ -281,7 +281,7 @@ func (c *Catalogue) lose(f *file, why string) {
 		c.vanished(f)
 		return
 	}
-	if left := f.left(); !c.strategy.grows() || left > 0 && !f.excused {
+	if left := f.left(); !c.strategy.grows() || left > 0 && !f.dataElsewhere {
 		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are "+
 			"lost: %s", f.label, left, f.info.Size, why))
 		for _, cur := range f.cursors {
@@ -304,7 +304,7 @@ func (c *Catalogue) giveUp(f *file) {
 	}
 	for _, cur := range f.cursors {
 		if !cur.sealed {
-			cur.r.ghosts = append(cur.r.ghosts, cur)
+			cur.r.lostCursors = append(cur.r.lostCursors, cur)
 		}
 	}
 	c.release(f)
@@ -336,7 +336,7 @@ func (c *Catalogue) drop(cur *cursor) {
 // vanished reports that a file is gone before anything of it was read, unless its data is in
 // another file.
 func (c *Catalogue) vanished(f *file) {
-	if f.info.Size == 0 || f.excused || f.isTwin() {
+	if f.info.Size == 0 || f.dataElsewhere || f.isHeldElsewhere() {
 		return
 	}
 	c.h.Fault(fmt.Errorf("file %q is gone before anything of it was read, %d bytes are lost", f.label, f.info.Size))
@@ -361,13 +361,13 @@ func (c *Catalogue) replaced(f *file, why string) {
 		}
 	}
 	*f = file{
-		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, met: f.met,
+		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, firstScan: f.firstScan,
 		handle: f.handle, used: f.used,
 		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
-		queues: f.queues, metEmpty: true,
+		queues: f.queues, foundEmpty: true,
 	}
-	if old.aside != nil && old.aside.listed != "" {
-		f.rare().listed = old.aside.listed
+	if old.extras != nil && old.extras.listed != "" {
+		f.ensureExtras().listed = old.extras.listed
 	}
 	c.pace.soon()
 	gone := &old

@@ -8,10 +8,10 @@ import (
 )
 
 // maxEarlier bounds the positions kept of one file for unsaved progress. Beyond it, positions are
-// thinned out, and progress is saved with the proof of an earlier position.
+// thinned out, and progress is saved with the fingerprint of an earlier position.
 const maxEarlier = 64
 
-// notes are the proofs that a route's checkpoint stores, by partition. The reader writes, the
+// notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes, the
 // checkpoint's goroutine reads.
 type notes struct {
 	mu   sync.Mutex // guards the content of the notes, except suffix
@@ -20,16 +20,18 @@ type notes struct {
 
 // note describes the read data of one file.
 type note struct {
-	proof   fileid.Proof   // at the cursor
-	earlier []fileid.Proof // at earlier positions, ascending, that may still become a watermark
-	suffix  []byte         // the last known bytes before proof.At; only the reader uses it
+	fingerprint fileid.Fingerprint // at the cursor
+	// at earlier positions, ascending, that may still become a watermark
+	earlier []fileid.Fingerprint
+	suffix  []byte // the last known bytes before fingerprint.At; only the reader uses it
 }
 
-// begin starts the note of a partition with the proof from the checkpoint, which may be empty.
-func (n *notes) begin(id string, proof fileid.Proof) *note {
+// begin starts the note of a partition with the fingerprint from the checkpoint, which may be
+// empty.
+func (n *notes) begin(id string, fingerprint fileid.Fingerprint) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := &note{proof: proof}
+	t := &note{fingerprint: fingerprint}
 	n.byID[id] = t
 	return t
 }
@@ -41,30 +43,30 @@ func (n *notes) end(id string) {
 	delete(n.byID, id)
 }
 
-// set replaces the proof at the cursor.
-func (n *notes) set(t *note, proof fileid.Proof) {
+// set replaces the fingerprint at the cursor.
+func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if t.proof.At != proof.At && t.proof.At > 0 {
+	if t.fingerprint.At != fingerprint.At && t.fingerprint.At > 0 {
 		if len(t.earlier) >= maxEarlier {
 			for i := range maxEarlier / 2 {
 				t.earlier[i] = t.earlier[2*i]
 			}
 			t.earlier = t.earlier[:maxEarlier/2]
 		}
-		t.earlier = append(t.earlier, t.proof)
+		t.earlier = append(t.earlier, t.fingerprint)
 	}
-	t.proof = proof
+	t.fingerprint = fingerprint
 }
 
-// grow adds more of the head to the proof at the cursor.
+// grow adds more of the head to the fingerprint at the cursor.
 func (n *notes) grow(t *note, head []byte) {
-	if len(head) <= t.proof.Head {
+	if len(head) <= t.fingerprint.Head {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t.proof = t.proof.WithHead(head)
+	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
 // move notes that the file to holds the data of a partition now. elsewhere reports that its inode
@@ -72,26 +74,28 @@ func (n *notes) grow(t *note, head []byte) {
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime, t.proof.Packed = fileid.Key{}, 0, 0, 0
+	p := &t.fingerprint
+	p.Moved, p.MovedBirth, p.ModTime, p.Packed = fileid.Key{}, 0, 0, 0
 	if elsewhere {
-		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
+		t.fingerprint.Moved, t.fingerprint.MovedBirth = to.Key(), to.Birth
 	}
 }
 
-// at returns the proof for a watermark: the proof of the last position at or before it. If there is
-// none, at returns the proof of the first position, because the bytes before it were read, too.
-func (n *notes) at(id string, watermark int64) fileid.Proof {
+// at returns the fingerprint for a watermark: the fingerprint of the last position at or before it.
+// If there is none, at returns the fingerprint of the first position, because the bytes before it
+// were read, too.
+func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.byID[id]
 	if t == nil {
-		return fileid.Proof{}
+		return fileid.Fingerprint{}
 	}
-	if t.proof.At <= watermark {
+	if t.fingerprint.At <= watermark {
 		t.earlier = nil
-		return t.proof
+		return t.fingerprint
 	}
-	out := t.proof
+	out := t.fingerprint
 	if len(t.earlier) > 0 {
 		out = t.earlier[0]
 	}
@@ -102,12 +106,14 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 		}
 		t.earlier = t.earlier[1:]
 	}
-	out.Moved, out.MovedBirth = t.proof.Moved, t.proof.MovedBirth
+	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
 	return out
 }
 
-// Note implements stream.PartitionTracker.
-func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
+// Metadata implements stream.PartitionTracker.
+func (r *Reader) Metadata(m stream.Mark) string {
+	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
+}
 
 // remember records the data of the last Fill, which began at the position before. That data is the
 // end of b's data, unless a line end was added, a record was cut or a range was skipped. In these
@@ -129,24 +135,24 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 			head = fresh
 		}
 		t := cur.note
-		if t.proof.At != before || len(fresh) >= fileid.MaxBefore {
+		if t.fingerprint.At != before || len(fresh) >= fileid.MaxBefore {
 			t.suffix = t.suffix[:0]
 		}
 		t.suffix = append(t.suffix, fresh[max(0, len(fresh)-fileid.MaxBefore):]...)
 		if over := len(t.suffix) - fileid.MaxBefore; over > 0 {
 			t.suffix = t.suffix[:copy(t.suffix, t.suffix[over:])]
 		}
-		proof := t.proof.WithPlace(cur.pos.Next, t.suffix)
+		fingerprint := t.fingerprint.WithPlace(cur.pos.Next, t.suffix)
 		if before == 0 && s.From.Num == 0 {
-			proof = proof.WithHead(head)
+			fingerprint = fingerprint.WithHead(head)
 		}
 		if cur.atEnd() {
-			proof.ModTime = int64(cur.f.info.ModTime)
+			fingerprint.ModTime = int64(cur.f.info.ModTime)
 			if cur.view() != nil {
-				proof.Packed = cur.f.info.Size
+				fingerprint.Packed = cur.f.info.Size
 			}
 		}
-		r.notes.set(t, proof)
+		r.notes.set(t, fingerprint)
 	}
 	cur.stamp()
 }

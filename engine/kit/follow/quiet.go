@@ -15,11 +15,11 @@ var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 // settle.
 type quiet struct{ c *Catalogue }
 
-func (q *quiet) grows() bool                             { return false }
-func (q *quiet) sawEnough(f *file) bool                  { return isFarFromEnd(f, q.c.readers) }
-func (q *quiet) isAtEnd(*file, *cursor) bool             { return false }
-func (q *quiet) meet(*file, []byte) (bool, bool)         { return false, false }
-func (q *quiet) wholeAt(f *file) (at, now time.Duration) { return q.c.quietAt(f.info.ModTime, f.since) }
+func (q *quiet) grows() bool                                { return false }
+func (q *quiet) sawEnough(f *file) bool                     { return isFarFromEnd(f, q.c.readers) }
+func (q *quiet) isAtEnd(*file, *cursor) bool                { return false }
+func (q *quiet) findPredecessor(*file, []byte) (bool, bool) { return false, false }
+func (q *quiet) wholeAt(f *file) (at, now time.Duration)    { return q.c.quietAt(f.info.ModTime, f.since) }
 
 // isFarFromEnd reports whether more than two batches of a file are still to be read.
 func isFarFromEnd(f *file, readers []*Reader) bool {
@@ -124,7 +124,7 @@ func (q *quiet) rewritten(old *file, why string) {
 		c.count("files_replaced", 1)
 	}
 	for _, cur := range old.cursors {
-		cur.r.ghosts = append(cur.r.ghosts, cur)
+		cur.r.lostCursors = append(cur.r.lostCursors, cur)
 	}
 	c.release(old)
 }
@@ -152,8 +152,8 @@ func (q *quiet) sealed(cur *cursor) {
 }
 
 func (q *quiet) listed(time.Duration) {
-	if q.c.lister.unmet {
-		q.c.lister.unmet = false
+	if q.c.lister.searchStored {
+		q.c.lister.searchStored = false
 		q.c.renumber()
 		q.relocate()
 	}

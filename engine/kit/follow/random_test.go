@@ -265,8 +265,8 @@ func (s *rotating) step() {
 	}
 }
 
-// turn carries out one random action.
-func (s *rotating) turn() {
+// act carries out one random action.
+func (s *rotating) act() {
 	switch n := s.rnd.IntN(20); {
 	case n == 0: // no route calls Read
 		s.rest()
@@ -369,7 +369,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	d.step = s.step
 	for range 60 {
 		s.acts = 1 + s.rnd.IntN(8)
-		s.turn()
+		s.act()
 		s.rest()
 	}
 	d.step = nil

@@ -18,7 +18,7 @@ func CanReadRanges(r *Reader, partitionID string) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	cur := r.cursorOf(partitionID)
-	return cur != nil && cur.f.view == nil && cur.note.proof.Packed == 0
+	return cur != nil && cur.f.view == nil && cur.note.fingerprint.Packed == 0
 }
 
 // cursorOf returns the route's cursor of a partition, nil if its data is not there, or not
@@ -120,8 +120,8 @@ func (c *Catalogue) readRanges(
 	}
 	filler := lines.Filler{Rules: c.o.Rules}
 	file := lines.File{ReaderAt: h, Part: part, Flush: true}
-	if f.aside != nil {
-		file.Framing = f.aside.framing
+	if f.extras != nil {
+		file.Framing = f.extras.framing
 	}
 	if file.Framing == nil && c.o.ByHead != nil {
 		file.Framing = c.o.ByHead(head[:min(n, markSize)])

@@ -43,24 +43,25 @@ type Reader struct {
 	notes      notes
 	forgets    forgets
 
-	filler   filler
-	first    uint32    // the first successful listing that the reader has seen; 0 if there was none
-	queue    []*file   // files to process, in order
-	queuedAt uint32    // the listing of the queue
-	ghosts   []*cursor // of lost files: only their seals are still to be handed out
-	waits    []*cursor // ghosts that wait until their copies can be looked at
-	left     atomic.Int64
-	target   int64         // bytes that make a batch
-	endgame  time.Duration // Once: since when only files that are still written are left
+	filler filler
+	// the first successful listing that the reader has seen; 0 if there was none
+	first        uint32
+	queue        []*file   // files to process, in order
+	queuedAt     uint32    // the listing of the queue
+	lostCursors  []*cursor // of lost files: only their seals are still to be handed out
+	deferredLost []*cursor // of lost files, until their copies can be looked at
+	left         atomic.Int64
+	target       int64         // bytes that make a batch
+	endgame      time.Duration // Once: since when only files that are still written are left
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
 	// ends of nameless sealed files with unsaved last bytes; guarded by identities.mu
 	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
-	done  map[string]bool
-	told  []string // partitions that are stored as finished; guarded by identities.mu
-	fresh bool     // progress was stored since the last look; guarded by identities.mu
+	done          map[string]bool
+	newlyFinished []string // partitions that are stored as finished; guarded by identities.mu
+	fresh         bool     // progress was stored since the last look; guarded by identities.mu
 	// since when each listing has found bytes to read; 0 if the last one has not
 	busy time.Duration
 }
@@ -83,8 +84,8 @@ func (r *Reader) count(name string, n int64) {
 	r.c.h.Count(name, n)
 }
 
-// Left implements stream.Estimator. It returns the unread bytes as of the last listing.
-func (r *Reader) Left() int64 { return max(0, r.left.Load()) }
+// Remaining implements stream.Estimator. It returns the unread bytes as of the last listing.
+func (r *Reader) Remaining() int64 { return max(0, r.left.Load()) }
 
 // Read implements stream.Reader.
 func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {
@@ -137,7 +138,7 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 			}
 		}
 		c.list(r)
-		if len(r.queue)+len(r.ghosts) == 0 && len(b.Spans) == 0 && (r.o.Once || c.over != nil) {
+		if len(r.queue)+len(r.lostCursors) == 0 && len(b.Spans) == 0 && (r.o.Once || c.over != nil) {
 			if end, err := r.ended(); end {
 				r.forgets.publish() // a first listing that is also the last may have found some
 				return err
@@ -159,13 +160,13 @@ func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
 func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
-	r.c.resting.retire()
+	r.c.dormant.retire()
 	if r.c.table.scans > 0 && r.queuedAt != r.c.table.scans {
 		r.enqueue(r.c.now())
 	}
 	for {
-		for ; len(r.ghosts) > 0; r.ghosts = r.ghosts[1:] {
-			if !r.sealLost(b, r.ghosts[0]) {
+		for ; len(r.lostCursors) > 0; r.lostCursors = r.lostCursors[1:] {
+			if !r.sealLost(b, r.lostCursors[0]) {
 				return true, nil
 			}
 		}
@@ -189,8 +190,8 @@ func (r *Reader) enqueue(now time.Duration) {
 	for _, f := range r.queue {
 		f.queues--
 	}
-	r.ghosts = append(r.ghosts, r.waits...)
-	r.waits = nil
+	r.lostCursors = append(r.lostCursors, r.deferredLost...)
+	r.deferredLost = nil
 	r.queuedAt = r.c.table.scans
 	r.queue = r.c.lister.todo(r, now)
 	for _, f := range r.queue {
@@ -268,7 +269,7 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.fresh = true
 	for _, m := range marks {
 		if m.Finished && r.c.o.Keep {
-			r.told = append(r.told, m.Part.ID)
+			r.newlyFinished = append(r.newlyFinished, m.Part.ID)
 		}
 		if _, ok := r.done[m.Part.ID]; ok && m.Finished {
 			r.done[m.Part.ID] = true

@@ -67,6 +67,6 @@ func (r *Reader) ended() (bool, error) {
 		return true, io.EOF
 	}
 	slices.SortFunc(failed, func(a, b *file) int { return cmp.Compare(a.label, b.label) })
-	return true, fmt.Errorf("%d files could not be read, the first is %q: %w; mend that and run again",
+	return true, fmt.Errorf("%d files could not be read, the first is %q: %w; repair them and run again",
 		len(failed), failed[0].label, failed[0].failed())
 }

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -23,11 +24,11 @@ var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
 // relocate recognises complete files of earlier runs that are copies: the directory was copied to
 // another machine or restored. A stored id is moved to the listed file of the same name if the
-// inode of the id is not listed and the file matches the proof. Growing files need no relocate,
-// because their copies are found as after a rotation.
+// inode of the id is not listed and the file matches the fingerprint. Growing files need no
+// relocate, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
-	for _, e := range c.ids.unmet() {
+	for _, e := range c.ids.withoutFile() {
 		if e.liesAt(func(id fileid.ID) bool { return isListedAs(c, id) }) {
 			continue
 		}
@@ -68,16 +69,17 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
 // Any other copy has a modification time before its creation.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
-	proof, err := fileid.ParseProof(m.Note)
-	if err != nil || proof.At == 0 || f.info.Size == 0 {
+	fingerprint, err := fileid.ParseFingerprint(m.Metadata)
+	if err != nil || fingerprint.At == 0 || f.info.Size == 0 {
 		return false
 	}
 	if q.c.o.Identity == ByContent {
 		return true
 	}
-	if proof.ModTime != 0 && (f.info.Size == proof.Packed || proof.Packed == 0 && f.info.Size == proof.At) {
-		second := proof.ModTime - proof.ModTime%int64(time.Second)
-		if t := int64(f.info.ModTime); t == proof.ModTime || t == second {
+	size := cmp.Or(fingerprint.Packed, fingerprint.At)
+	if fingerprint.ModTime != 0 && f.info.Size == size {
+		second := fingerprint.ModTime - fingerprint.ModTime%int64(time.Second)
+		if t := int64(f.info.ModTime); t == fingerprint.ModTime || t == second {
 			return true
 		}
 	}
@@ -88,7 +90,7 @@ func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	c := q.c
 	defer c.handles.close(f)
-	if !c.handles.look(f) {
+	if !c.handles.refresh(f) {
 		return false
 	}
 	head, err := c.unpacker.firstHead(f, nil)
@@ -99,6 +101,6 @@ func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	if f.holds(most) < most {
 		return false
 	}
-	ok, err := f.fits(proofOf(m), head, c.head[fileid.MaxHead:])
+	ok, err := f.fits(fingerprintOf(m), head, c.head[fileid.MaxHead:])
 	return ok && err == nil
 }

@@ -9,8 +9,8 @@ type born struct {
 // renumber recognises files of earlier runs on a file system that has another device number now: it
 // was remounted, the machine was restarted, or the whole file system was copied. A stored id is
 // moved to a listed file of the same inode and birth time if no listed file is on the old device.
-// The head and the proof are compared later, as for any other file. Files without a birth time are
-// skipped: inode numbers alone are weak evidence.
+// The head and the fingerprint are compared later, as for any other file. Files without a birth
+// time are skipped: inode numbers alone are weak evidence.
 func (c *Catalogue) renumber() {
 	devices := make(map[uint64]bool)
 	files := make(map[born]*file)
@@ -20,12 +20,12 @@ func (c *Catalogue) renumber() {
 			files[born{key.Ino, f.info.Birth}] = f
 		}
 	}
-	c.resting.rests.each(func(d *rest) bool {
+	c.dormant.table.each(func(d *dormantFile) bool {
 		devices[d.key.Dev] = true
 		return true
 	})
 	n := 0
-	for _, e := range c.ids.unmetOrAwaited() {
+	for _, e := range c.ids.withoutFileOrAwaited() {
 		id := c.ids.idOf(e)
 		if devices[id.Dev] {
 			continue

@@ -18,27 +18,27 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	m, stored := r.resume(e.text)
 	cur := &cursor{r: r, f: f, entry: e, pos: lines.Resume(m), unread: f.unread}
 	cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
-	cur.note = r.notes.begin(e.text, proofOf(m))
+	cur.note = r.notes.begin(e.text, fingerprintOf(m))
 	delete(r.forgets.stored, e.text)
 	r.c.ids.ref(e)
 	f.cursors = append(f.cursors, cur)
 	if id, err := fileid.Parse(e.text); f.state != awaiting && err == nil && !isOf(id, f.info) &&
-		cur.note.proof.Moved != keyOf(f.info) {
+		cur.note.fingerprint.Moved != keyOf(f.info) {
 		r.notes.move(cur.note, f.seen(nil, false), true)
 		cur.touch = stored
 	}
 	if cur.stamp(); f.state == awaiting {
-		cur.stands = version{}
+		cur.verified = version{}
 	}
 	r.c.strategy.resumed(cur, m)
 	return cur
 }
 
-// proofOf returns the proof in a stored note. An invalid proof is empty; it was logged when the
-// marks were read.
-func proofOf(m stream.Mark) fileid.Proof {
-	proof, _ := fileid.ParseProof(m.Note)
-	return proof
+// fingerprintOf returns the fingerprint in a stored note. An invalid fingerprint is empty; it was
+// logged when the marks were read.
+func fingerprintOf(m stream.Mark) fileid.Fingerprint {
+	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)
+	return fingerprint
 }
 
 // highest returns the end of the last settled range of a file.

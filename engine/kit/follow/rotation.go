@@ -19,16 +19,18 @@ import (
 type rotation struct {
 	c *Catalogue
 	// files with an id, including waiting ones, by the stems of their labels
-	stems   map[string][]*file
-	waiting map[*Entry]*file
-	strays  []*file // files that have lost their names before anything was read
-	tried   map[fileid.Key]tried
-	// time of the last search in the directories of waiting files and strays; 0 if there was none
-	search time.Duration
-	untold bool              // a file found there could not be read
-	beside map[string]inside // by directory, since the last listing: the entries seen by missed
-	unread unread
-	away   bool // folders of waiting files or strays are not there
+	stems    map[string][]*file
+	awaiting map[*Entry]*file
+	missing  []*file // files that have lost their names before anything was read
+	tried    map[fileid.Key]tried
+	// time of the last search in the directories of awaiting and missing files; 0 if there was
+	// none
+	search    time.Duration
+	undecided bool // a file found there could not be read
+	// by directory, since the last listing: the entries seen by missed
+	contents      map[string]directory
+	unread        unread
+	folderMissing bool // folders of awaiting or missing files are not there
 }
 
 // tried is the state of an unlisted file that continues no waiting file. An unchanged one is not
@@ -36,13 +38,13 @@ type rotation struct {
 type tried struct {
 	size int64
 	time time.Time
-	all  int // number of waiting files and strays then
+	all  int // number of awaiting and missing files then
 }
 
 func newRotation(c *Catalogue) rotation {
 	return rotation{
-		c: c, stems: make(map[string][]*file), waiting: make(map[*Entry]*file), tried: make(map[fileid.Key]tried),
-		beside: make(map[string]inside),
+		c: c, stems: make(map[string][]*file), awaiting: make(map[*Entry]*file),
+		tried: make(map[fileid.Key]tried), contents: make(map[string]directory),
 	}
 }
 
@@ -87,13 +89,13 @@ func (t *rotation) unindex(f *file) {
 	}
 }
 
-// inOrder returns the waiting files, ordered by label.
-func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Values(t.waiting), byLabel) }
+// inOrder returns the awaiting files, ordered by label.
+func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Values(t.awaiting), byLabel) }
 
-// waited returns the number of waiting files with existing folders.
+// waited returns the number of awaiting files with existing folders.
 func (t *rotation) waited() (n int) {
-	for _, w := range t.waiting {
-		if !w.isAway() {
+	for _, w := range t.awaiting {
+		if !w.isFolderMissing() {
 			n++
 		}
 	}
@@ -104,8 +106,10 @@ func (t *rotation) waited() (n int) {
 func (t *rotation) await(f *file, why string) {
 	f.state, f.held = f.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
 	f.handle, f.view, f.trouble = nil, nil, nil
-	a := f.rare()
-	f.aside = &aside{why: why, glimpse: a.glimpse, shrunk: a.shrunk, listed: a.listed}
+	a := f.ensureExtras()
+	f.extras = &extras{
+		why: why, unreadFingerprint: a.unreadFingerprint, shrunk: a.shrunk, listed: a.listed,
+	}
 	for _, cur := range f.cursors {
 		cur.own = nil
 		cur.note.suffix = nil
@@ -115,8 +119,8 @@ func (t *rotation) await(f *file, why string) {
 
 func (t *rotation) wait(w *file) {
 	w.entry.file = w
-	t.waiting[w.entry] = w
-	w.aside.unseen = t.c.table.byKey[keyOf(w.info)] == nil
+	t.awaiting[w.entry] = w
+	w.extras.unseen = t.c.table.byKey[keyOf(w.info)] == nil
 	t.index(w)
 	clear(t.tried)
 	t.search = 0
@@ -129,8 +133,9 @@ func (t *rotation) wait(w *file) {
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
-		name: e.name, label: e.name, entry: e, state: awaiting, excused: true, held: c.now() + c.o.Growing.CopyWait,
-		aside: &aside{why: why},
+		name: e.name, label: e.name, entry: e, state: awaiting, dataElsewhere: true,
+		held:   c.now() + c.o.Growing.CopyWait,
+		extras: &extras{why: why},
 	}
 	id, unknown := c.ids.idOf(e), c.missesRoute()
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
@@ -139,8 +144,8 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 			continue
 		}
 		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark),
-			note: m.r.notes.begin(e.text, proofOf(m.mark))}
-		cur.told = m.mark.Finished
+			note: m.r.notes.begin(e.text, fingerprintOf(m.mark))}
+		cur.storedFinished = m.mark.Finished
 		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
 		delete(m.r.forgets.stored, e.text)
 		c.ids.ref(e)
@@ -163,9 +168,9 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 // unwait removes a file from the waiting ones.
 func (t *rotation) unwait(w *file) {
 	t.unindex(w)
-	for e, o := range t.waiting {
+	for e, o := range t.awaiting {
 		if o == w {
-			delete(t.waiting, e)
+			delete(t.awaiting, e)
 		}
 	}
 }
@@ -174,41 +179,41 @@ func (t *rotation) unwait(w *file) {
 // files without one, and searches for files that earlier runs have stored.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
-	if c.lister.unmet {
-		c.lister.unmet = false
-		t.awaitUnmet()
-		c.identify.meetKnown()
+	if c.lister.searchStored {
+		c.lister.searchStored = false
+		t.awaitStoredFiles()
+		c.identify.recogniseKnown()
 	} else {
-		t.meetUnread()
+		t.recogniseUnreadable()
 	}
-	t.heldAway()
-	clear(t.beside)
+	t.holdMissingFolders()
+	clear(t.contents)
 	if t.search == 0 || now-t.search >= c.o.PollMax {
-		if held := t.held(); len(t.waiting)+len(t.strays)+len(held) > 0 {
+		if held := t.held(); len(t.awaiting)+len(t.missing)+len(held) > 0 {
 			t.search = max(now, 1)
-			t.searchBeside(held)
+			t.searchUnlisted(held)
 		}
 	}
-	if len(t.waiting)+len(t.strays) > 0 {
+	if len(t.awaiting)+len(t.missing) > 0 {
 		c.pace.dueAt(t.search + c.o.PollMax)
 	}
 	t.expire(now)
 }
 
-// awaitUnmet waits for successors of files that earlier runs have read and the listing does not
-// have. Once the marks of all routes are known, completed files no longer wait.
-func (t *rotation) awaitUnmet() {
+// awaitStoredFiles waits for successors of files that earlier runs have read and the listing does
+// not have. Once the marks of all routes are known, completed files no longer wait.
+func (t *rotation) awaitStoredFiles() {
 	c := t.c
 	if !c.missesRoute() {
-		for _, w := range t.waiting {
-			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.told }) {
+		for _, w := range t.awaiting {
+			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.storedFinished }) {
 				w.held = 0
 			}
 		}
 	}
-	for _, e := range c.ids.unmet() {
+	for _, e := range c.ids.withoutFile() {
 		id := c.ids.idOf(e)
-		if e.liesAt(func(id fileid.ID) bool { return c.identify.isMet(e, id) }) {
+		if e.liesAt(func(id fileid.ID) bool { return c.identify.isStillListed(e, id) }) {
 			continue
 		}
 		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
@@ -216,36 +221,36 @@ func (t *rotation) awaitUnmet() {
 		}
 		// with FromEnd a route without progress is at its very first start
 		for _, m := range c.identify.marks(e) {
-			if !c.o.Growing.FromEnd && !c.lister.isAway(m.mark.Part.Name, id.Dev) {
+			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, id.Dev) {
 				delete(m.r.forgets.stored, e.text)
-				m.r.forgets.now(e.text)
+				m.r.forgets.add(e.text)
 			}
 		}
 	}
 }
 
-// expire gives up waiting files and strays without a successor when their time is over.
+// expire gives up awaiting and missing files without a successor when their time is over.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	for _, w := range t.inOrder() {
-		if t.waiting[w.entry] != w {
+		if t.awaiting[w.entry] != w {
 			continue // the end of another file has resolved it already
 		}
 		if now < w.held {
 			c.pace.dueAt(w.held)
 			continue
 		}
-		if t.mayLead(w, now) || t.waiting[w.entry] != w {
+		if t.mayHaveSuccessor(w, now) || t.awaiting[w.entry] != w {
 			continue
 		}
 		t.unwait(w)
 		if c.ids.phaseOf(w.entry) != known {
 			t.logRewritten(w)
-			w.excused = true
+			w.dataElsewhere = true
 		}
-		c.lose(w, w.aside.why)
+		c.lose(w, w.extras.why)
 	}
-	t.strays = slices.DeleteFunc(t.strays, func(f *file) bool {
+	t.missing = slices.DeleteFunc(t.missing, func(f *file) bool {
 		if now < f.held {
 			c.pace.dueAt(f.held)
 			return false
@@ -262,31 +267,31 @@ func (t *rotation) logRewritten(w *file) {
 	c.count("files_replaced", 1)
 	most := int64(0)
 	for _, cur := range w.cursors {
-		missed := max(w.aside.shrunk, w.aside.glimpse.At) - cur.pos.Next
+		missed := max(w.extras.shrunk, w.extras.unreadFingerprint.At) - cur.pos.Next
 		if missed > 0 {
 			cur.r.count("bytes_vanished", missed)
 		}
 		most = max(most, missed)
 	}
 	if most <= 0 {
-		c.log.Warn(w.aside.why, "file", w.label, "read", w.read())
+		c.log.Warn(w.extras.why, "file", w.label, "read", w.read())
 		return
 	}
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll records that the new content of the inodes of waiting files was read to its end in f. They
-// are no longer searched for there.
+// sawAll records that the new content of the inodes of awaiting files was read to its end in f.
+// They are no longer searched for there.
 func (t *rotation) sawAll(f *file) {
-	for e, w := range t.waiting {
+	for e, w := range t.awaiting {
 		if isOf(t.c.ids.idOf(e), f.info) && (t.c.ids.phaseOf(e) != known || f.info.Birth.known()) {
 			t.c.ids.displace(e)
-			w.aside.unseen = false
+			w.extras.unseen = false
 		}
 	}
 }
 
-// isKin reports whether a rotation may have changed the label from to that of f.
-func (t *rotation) isKin(f *file, from string) bool {
+// isRelated reports whether a rotation may have changed the label from to that of f.
+func (t *rotation) isRelated(f *file, from string) bool {
 	return strings.HasPrefix(path.Base(f.label), stem(from))
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// searchBeside looks in the directories of waiting files and strays for unlisted files that
-// continue them. It also finds compressed files that hold the data of deleted ones.
-func (t *rotation) searchBeside(deleted []*file) {
+// searchUnlisted looks in the directories of awaiting and missing files for unlisted files
+// that continue them. It also finds compressed files that hold the data of deleted ones.
+func (t *rotation) searchUnlisted(deleted []*file) {
 	c := t.c
-	waiting := len(t.waiting) + len(t.strays) + len(deleted)
-	t.untold = false
+	waiting := len(t.awaiting) + len(t.missing) + len(deleted)
+	t.undecided = false
 	dirs := make(map[string]string)
-	// several waiting files may have had the same reused inode
+	// several awaiting files may have had the same reused inode
 	byKey := make(map[fileid.Key][]*file)
 	for _, w := range t.inOrder() {
 		dirs[path.Dir(w.label)] = w.label
-		if c.ids.phaseOf(w.entry) == known || w.aside.unseen {
+		if c.ids.phaseOf(w.entry) == known || w.extras.unseen {
 			id := c.ids.idOf(w.entry)
 			byKey[id.Key()] = append(byKey[id.Key()], w)
 		}
 	}
-	for _, f := range t.strays {
+	for _, f := range t.missing {
 		dirs[path.Dir(f.label)] = f.label
 		byKey[keyOf(f.info)] = append(byKey[keyOf(f.info)], f)
 	}
@@ -36,19 +36,19 @@ func (t *rotation) searchBeside(deleted []*file) {
 	var sights []Sight
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := c.place.Beside(label, func(s Sight) {
+		err := c.place.Siblings(label, func(s Sight) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
-			known := c.table.byKey[key] != nil || c.resting.rests.get(key) != nil
+			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
 			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
 				sights = append(sights, s)
 			}
 		})
 		if err != nil {
-			c.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
+			c.log.Debug("a directory cannot be searched for rotated files", "file", label, "error", err)
 		}
 	}
-	// the waiting file itself before copies of it
+	// the awaiting file itself before copies of it
 	slices.SortStableFunc(sights, func(a, b Sight) int {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
@@ -60,31 +60,31 @@ func (t *rotation) searchBeside(deleted []*file) {
 		if len(same) == 0 {
 			same = append(same, nil)
 		}
-		found, told := t.leadsOne(s, same)
+		found, decided := t.continuesAny(s, same)
 		if found || t.rewrittenAway(s, all) {
 			continue
 		}
-		if told {
+		if decided {
 			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
-		t.untold = t.untold || !told
+		t.undecided = t.undecided || !decided
 	}
 }
 
-// leadsOne calls leads for each of same until the file of s continues one of them.
-func (t *rotation) leadsOne(s Sight, same []*file) (found, told bool) {
-	told = true
+// continuesAny calls continues for each of same until the file of s continues one of them.
+func (t *rotation) continuesAny(s Sight, same []*file) (found, decided bool) {
+	decided = true
 	for _, w := range same {
-		yes, known := t.leads(s, w)
+		yes, known := t.continues(s, w)
 		if yes {
 			return true, true
 		}
-		told = told && known
+		decided = decided && known
 	}
-	return false, told
+	return false, decided
 }
 
-// is reports whether, by its stat, an unlisted file is the waiting file w itself.
+// is reports whether, by its stat, an unlisted file is the aawaiting file w itself.
 func (t *rotation) is(w *file, s Sight) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
@@ -92,28 +92,29 @@ func (t *rotation) is(w *file, s Sight) bool {
 	return IsOf(t.c.ids.idOf(w.entry), s.Info)
 }
 
-// newBeside returns the record of an unlisted file.
-func (t *rotation) newBeside(s Sight) *file {
+// newUnlisted returns the record of an unlisted file.
+func (t *rotation) newUnlisted(s Sight) *file {
 	now := t.c.now()
 	return &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), state: beside,
-		since: now, unread: max(now, 1), scan: t.c.table.scans, met: t.c.table.scans, metEmpty: true,
+		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), state: unlisted,
+		since: now, unread: max(now, 1), foundEmpty: true,
+		scan: t.c.table.scans, firstScan: t.c.table.scans,
 	}
 }
 
-// leads follows an unlisted file if it continues a waiting file or stray. If same is not nil, that
-// file is same, which has the same inode. Otherwise it is a waiting file with data that was copied.
-// told is false if this is undecided, because the unlisted file was renamed since or is still being
-// written.
-func (t *rotation) leads(s Sight, same *file) (found, told bool) {
-	c, f := t.c, t.newBeside(s)
+// continues follows an unlisted file if it continues an awaiting or missing file. If same is not
+// nil, that file is same, which has the same inode. Otherwise it is an awaiting file with data that
+// was copied. decided is false if this is undecided, because the unlisted file was renamed since or
+// is still being written.
+func (t *rotation) continues(s Sight, same *file) (found, decided bool) {
+	c, f := t.c, t.newUnlisted(s)
 	if same != nil && s.Label == same.label {
 		return false, true // it is no longer wanted, or will be listed again
 	}
-	if same == nil && (s.Info.Size == 0 || !t.hasKin(f)) {
+	if same == nil && (s.Info.Size == 0 || !t.hasRelated(f)) {
 		return false, true
 	}
-	if !c.handles.look(f) {
+	if !c.handles.refresh(f) {
 		c.handles.close(f)
 		return false, f.trouble != nil
 	}
@@ -122,36 +123,36 @@ func (t *rotation) leads(s Sight, same *file) (found, told bool) {
 		c.handles.close(f)
 		return false, false
 	}
-	head, told = slices.Clone(head), true
+	head, decided = slices.Clone(head), true
 	switch {
 	case same != nil && same.entry == nil:
-		return t.foundStray(f, same), true
+		return t.foundMissing(f, same), true
 	case same != nil:
 		if f.holds(same.read()) < same.read() {
 			break
 		}
-		if ok, err := f.fits(same.proof(), head, c.head[fileid.MaxHead:]); ok && err == nil {
+		if ok, err := f.fits(same.fingerprint(), head, c.head[fileid.MaxHead:]); ok && err == nil {
 			c.copies.adopt(f, same)
 		}
 	default:
-		told = t.leadsOnFromKin(f, head)
+		decided = t.continueRelated(f, head)
 	}
 	if f.entry == nil {
 		c.handles.close(f)
 		f.dropView()
-		return false, told
+		return false, decided
 	}
 	c.table.add(f)
 	c.pace.soon()
 	return true, true
 }
 
-// leadsOnFromKin makes f the successor of the first waiting file of a related name with data that f
-// contains. told is false if that cannot be decided now.
-func (t *rotation) leadsOnFromKin(f *file, head []byte) (told bool) {
+// continueRelated makes f the successor of the first waiting file of a related name with data that
+// f contains. decided is false if that cannot be decided now.
+func (t *rotation) continueRelated(f *file, head []byte) (decided bool) {
 	k := &t.c.copies
 	var unbegun *file
-	for _, e := range k.kin(f, head) {
+	for _, e := range k.relatedEntries(f, head) {
 		w := awaited(e)
 		if w == nil && t.packs(f, e.file, head) {
 			w = k.giveUpHandle(e.file)
@@ -219,7 +220,7 @@ func (t *rotation) held() (out []*file) {
 func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
 	c, info := t.c, statOf(s.Info)
 	for _, w := range same {
-		if w.entry == nil || !w.aside.unseen || s.Label == w.label || !info.Birth.known() {
+		if w.entry == nil || !w.extras.unseen || s.Label == w.label || !info.Birth.known() {
 			return false
 		}
 		if id := c.ids.idOf(w.entry); id.Key() != w.entry.given || id.Birth != int64(info.Birth) {
@@ -229,9 +230,9 @@ func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
 	if len(same) == 0 || c.table.byKey[keyOf(info)] != nil {
 		return false
 	}
-	f := t.newBeside(s)
+	f := t.newUnlisted(s)
 	f.nameless = c.now()
-	f.rare().listed = same[0].label
+	f.ensureExtras().listed = same[0].label
 	for _, w := range same {
 		if c.ids.phaseOf(w.entry) == known && !t.goneFrom(f, w) {
 			c.handles.close(f)
@@ -249,8 +250,8 @@ func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
 // goneFrom reports whether f no longer contains the read data of w, which was the same file. It
 // returns false if f does, or if that is undecided.
 func (t *rotation) goneFrom(f, w *file) bool {
-	p := w.proof()
-	if p.At == 0 || p.Packed > 0 || !t.c.handles.look(f) {
+	p := w.fingerprint()
+	if p.At == 0 || p.Packed > 0 || !t.c.handles.refresh(f) {
 		return false
 	}
 	if f.info.Size < w.read() {
@@ -265,8 +266,8 @@ func (t *rotation) goneFrom(f, w *file) bool {
 	return !ok && err == nil
 }
 
-// hasKin reports whether f's name may be derived from the name of a file with an id.
-func (t *rotation) hasKin(f *file) bool {
+// hasRelated reports whether f's name may be derived from the name of a file with an id.
+func (t *rotation) hasRelated(f *file) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
 		if len(t.stems[base[:n]]) > 0 {
@@ -276,19 +277,19 @@ func (t *rotation) hasKin(f *file) bool {
 	return false
 }
 
-// foundStray follows a file that was renamed out of the listing before anything of it was read.
-func (t *rotation) foundStray(f, lost *file) bool {
+// foundMissing follows a file that was renamed out of the listing before anything of it was read.
+func (t *rotation) foundMissing(f, lost *file) bool {
 	c := t.c
 	if !sameFile(f.info, lost.info) {
 		c.handles.close(f)
 		return false
 	}
-	if i := slices.Index(t.strays, lost); i >= 0 {
-		t.strays = slices.Delete(t.strays, i, i+1)
+	if i := slices.Index(t.missing, lost); i >= 0 {
+		t.missing = slices.Delete(t.missing, i, i+1)
 	}
 	lost.state = lost.state.on(found)
-	f.met, f.metEmpty = lost.met, lost.metEmpty
-	f.rare().listed = lost.label
+	f.firstScan, f.foundEmpty = lost.firstScan, lost.foundEmpty
+	f.ensureExtras().listed = lost.label
 	c.table.add(f)
 	c.pace.soon()
 	return true
@@ -298,30 +299,30 @@ func (t *rotation) foundStray(f, lost *file) bool {
 // looked at but is not complete yet.
 const lateMost = 10 * packedWait
 
-// mayLead reports whether one of the listed files may be the successor of w, which waits or has no
-// name and has used up its time. A catalogue with many files may be late in reading the successor:
-// it was listed in time, but not read, and may have another name by now. Candidates are therefore
-// read now, by the name in this listing, while one that is being compressed or held back is
-// awaited. A file that turns out to be the successor takes w over.
-func (t *rotation) mayLead(w *file, now time.Duration) bool {
+// mayHaveSuccessor reports whether one of the listed files may be the successor of w, which waits
+// or has no name and has used up its time. A catalogue with many files may be late in reading the
+// successor: it was listed in time, but not read, and may have another name by now. Candidates are
+// therefore read now, by the name in this listing, while one that is being compressed or held back
+// is awaited. A file that turns out to be the successor takes w over.
+func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file
 	of, id := stem(w.label), c.ids.idOf(w.entry)
 	for _, f := range c.table.byKey {
-		if f.isUnmet() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
+		if f.isUnidentified() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
 			list = append(list, f)
 		}
 	}
 	slices.SortFunc(list, byLabel)
 	for _, f := range list {
-		if f.isUnmet() && c.table.has(f) && c.handles.look(f) && f.entry == nil {
+		if f.isUnidentified() && c.table.has(f) && c.handles.refresh(f) && f.entry == nil {
 			c.identify.file(f, nil)
 		}
 	}
-	if !slices.ContainsFunc(list, (*file).isUnmet) && !t.isUnreadIn(w, id) && !t.untold {
+	if !slices.ContainsFunc(list, (*file).isUnidentified) && !t.isUnreadIn(w, id) && !t.undecided {
 		return false
 	}
-	a := w.rare()
+	a := w.ensureExtras()
 	if a.until == 0 {
 		a.until = now + lateMost
 	}
@@ -329,7 +330,7 @@ func (t *rotation) mayLead(w *file, now time.Duration) bool {
 	return now < a.until
 }
 
-// isUnreadIn reports whether the waiting file w is the only way for the next process to recognise
+// isUnreadIn reports whether the aawaiting file w is the only way for the next process to recognise
 // the file in which it was rewritten. That is the case if some route has delivered nothing of the
 // new content, since its lines may appear under an unlisted name.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
@@ -356,52 +357,53 @@ func (t *rotation) missed(f *file) bool {
 	if f.info.Links == 0 {
 		return false
 	}
-	name, a := "", f.rare()
-	files, err := t.inside(f.label)
+	name, a := "", f.ensureExtras()
+	files, err := t.directoryOf(f.label)
 	if is, ok := files[keyOf(f.info)]; ok && sameFile(is.info, f.info) {
 		name = is.label
 	}
-	seen := a.besideAs == name && a.besideIn != t.c.table.scans || f.state == beside && f.label == name
+	seen := a.unlistedAs == name && a.unlistedScan != t.c.table.scans ||
+		f.state == unlisted && f.label == name
 	if err != nil || name == "" || seen {
 		return false
 	}
-	if a.besideAs != name {
-		a.besideAs, a.besideIn = name, t.c.table.scans
+	if a.unlistedAs != name {
+		a.unlistedAs, a.unlistedScan = name, t.c.table.scans
 	}
 	t.c.pace.soon()
 	return true
 }
 
-// inside is the content of a directory, including entries that are not read.
-type inside struct {
+// directory is the content of a directory, including entries that are not read.
+type directory struct {
 	at, took time.Duration // time and duration of the reading
 	scan     uint32        // the listing before it
-	files    map[fileid.Key]besideAs
+	files    map[fileid.Key]dirEntry
 }
 
-type besideAs struct {
+type dirEntry struct {
 	label string
 	info  stat
 }
 
-// inside returns the content of the directory of a label. The result is reused until the next
+// directoryOf returns the content of the directory of a label. The result is reused until the next
 // listing, as long as rereading would cost more time than listings may. If all files of a directory
 // are rotated at once, thousands of them ask for it.
-func (t *rotation) inside(label string) (map[fileid.Key]besideAs, error) {
+func (t *rotation) directoryOf(label string) (map[fileid.Key]dirEntry, error) {
 	c := t.c
 	dir, start := path.Dir(label), c.now()
-	if d, ok := t.beside[dir]; ok && d.scan == c.table.scans && start < d.at+scanSpacing*d.took {
+	if d, ok := t.contents[dir]; ok && d.scan == c.table.scans && start < d.at+scanSpacing*d.took {
 		return d.files, nil
 	}
-	files := make(map[fileid.Key]besideAs)
-	err := c.place.Beside(label, func(s Sight) {
+	files := make(map[fileid.Key]dirEntry)
+	err := c.place.Siblings(label, func(s Sight) {
 		info := statOf(s.Info)
-		files[keyOf(info)] = besideAs{s.Label, info}
+		files[keyOf(info)] = dirEntry{s.Label, info}
 	})
 	if err != nil {
 		return nil, err
 	}
 	now := c.now()
-	t.beside[dir] = inside{at: now, took: now - start, scan: c.table.scans, files: files}
+	t.contents[dir] = directory{at: now, took: now - start, scan: c.table.scans, files: files}
 	return files, nil
 }

@@ -3,7 +3,7 @@
 package follow
 
 // state is the stage of a file between its first listing and its end. A file is created as listed,
-// beside or awaiting.
+// unlisted or awaiting.
 //
 //	from      event       to        when
 //	listed    grown       listed    it has more bytes than before
@@ -12,7 +12,7 @@ package follow
 //	listed    replaced    listed    it holds other data; an awaiting file takes over its progress
 //	listed    losesName   nameless  no listed name leads to it; it is read by its handle
 //	listed    deleted     awaiting  the same, and it is not open
-//	listed    missed      stray     the same, and nothing of it was read
+//	listed    missed      missing   the same, and nothing of it was read
 //	listed    isFinished  finished  its source renamed, moved or deleted it after its end
 //	nameless  grown       nameless
 //	nameless  truncated   nameless
@@ -20,18 +20,18 @@ package follow
 //	nameless  replaced    nameless  as above
 //	nameless  losesName   nameless  it still has no listed name
 //	nameless  deleted     awaiting  another file holds the same data, or its handle is lost
-//	beside    grown       beside
-//	beside    truncated   beside
-//	beside    renamed     listed    it has a listed name now
-//	beside    replaced    beside    as above
-//	beside    losesName   nameless  its inode was used again; it is read by its handle
-//	beside    deleted     awaiting  its name is gone and it is not open
+//	unlisted  grown       unlisted
+//	unlisted  truncated   unlisted
+//	unlisted  renamed     listed    it has a listed name now
+//	unlisted  replaced    unlisted  as above
+//	unlisted  losesName   nameless  its inode was used again; it is read by its handle
+//	unlisted  deleted     awaiting  its name is gone and it is not open
 //	finished  grown       finished
 //	finished  truncated   finished
 //	awaiting  copied      ended     its successor was found
 //	awaiting  expired     ended     no successor was found in time
-//	stray     found       ended     its inode was found outside the listing
-//	stray     expired     ended     it was not found
+//	missing   found       ended     its inode was found outside the listing
+//	missing   expired     ended     it was not found
 //
 // Every state except ended also has the events lost (its data is unreachable) and sealed (all of it
 // was read), which lead to ended.
@@ -40,10 +40,10 @@ type state uint8
 const (
 	listed   state = iota // a name that the source lists leads to it
 	nameless              // only its open handle leads to it
-	beside                // a name leads to it that the source does not list
+	unlisted              // a name leads to it that the source does not list
 	finished              // its source has finished it; it may grow nevertheless
 	awaiting              // its data is gone from where it was; a copy may hold it
-	stray                 // its name was gone before anything of it was read
+	missing               // its name was gone before anything of it was read
 	ended
 )
 
@@ -70,15 +70,15 @@ const (
 var transitions = map[state]map[event]state{
 	listed: {
 		grown: listed, truncated: listed, renamed: listed, replaced: listed,
-		losesName: nameless, deleted: awaiting, missed: stray, isFinished: finished,
+		losesName: nameless, deleted: awaiting, missed: missing, isFinished: finished,
 	},
 	nameless: {grown: nameless, truncated: nameless, renamed: listed, replaced: nameless,
 		losesName: nameless, deleted: awaiting},
-	beside: {grown: beside, truncated: beside, renamed: listed, replaced: beside,
+	unlisted: {grown: unlisted, truncated: unlisted, renamed: listed, replaced: unlisted,
 		losesName: nameless, deleted: awaiting},
 	finished: {grown: finished, truncated: finished},
 	awaiting: {copied: ended, expired: ended},
-	stray:    {found: ended, expired: ended},
+	missing:  {found: ended, expired: ended},
 }
 
 // on returns the state after an event. An event that the table does not have changes nothing.

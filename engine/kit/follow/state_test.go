@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	stateNames = []string{"listed", "nameless", "beside", "finished", "awaiting", "stray", "ended"}
+	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting", "missing", "ended"}
 	eventNames = []string{
 		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "missed", "isFinished",
 		"copied", "found", "expired", "lost",
@@ -41,7 +41,7 @@ func TestTransitions(t *testing.T) {
 	if !slices.Equal(documented, coded) {
 		t.Errorf("documented are\n%s\ncoded are\n%s", strings.Join(documented, "\n"), strings.Join(coded, "\n"))
 	}
-	reached := map[state]bool{listed: true, beside: true}
+	reached := map[state]bool{listed: true, unlisted: true}
 	for more := true; more; {
 		more = false
 		for from := range maps.Clone(reached) {

@@ -56,16 +56,16 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 	if info.Size < f.info.Size {
 		t.changed = now
 	}
-	f.saw(info, now)
+	f.update(info, now)
 	if f.handle != nil {
-		f.looked = now
+		f.refreshedAt = now
 	}
 	return true
 }
 
-// meet processes a label that is new or leads to another file now. It is called after see was
+// resolve processes a label that is new or leads to another file now. It is called after see was
 // called for every listed file, so a known file that was not seen has been renamed.
-func (t *table) meet(s Sight, info stat, now time.Duration) change {
+func (t *table) resolve(s Sight, info stat, now time.Duration) change {
 	t.changed = now
 	key := keyOf(info)
 	f := t.byKey[key]
@@ -82,8 +82,8 @@ func (t *table) meet(s Sight, info stat, now time.Duration) change {
 	c := change{kind: isNew}
 	c.f = &file{
 		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
-		scan: t.scans, met: t.scans,
-		metEmpty: info.Size == 0,
+		scan: t.scans, firstScan: t.scans,
+		foundEmpty: info.Size == 0,
 	}
 	t.byLabel[s.Label] = c.f
 	if f != nil { // its inode was used again before its name was seen to be gone

@@ -79,12 +79,12 @@ func (m *folderModel) step(t *table) (gone []*file, renamed map[*file]string) {
 	}
 	for _, name := range rest {
 		info := statOf(m.names[name])
-		c := t.meet(Sight{Name: name, Label: name, Info: m.names[name]}, info, time.Duration(t.scans))
+		c := t.resolve(Sight{Name: name, Label: name, Info: m.names[name]}, info, time.Duration(t.scans))
 		switch c.kind {
 		case isRenamed:
 			renamed[c.f] = c.was
 			c.f.label = name
-			c.f.saw(info, time.Duration(t.scans))
+			c.f.update(info, time.Duration(t.scans))
 		case isNew:
 			c.f.label = name
 		}

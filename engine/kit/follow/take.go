@@ -45,7 +45,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 		cur.touch = false
 	}
 	before, left := cur.pos.Next, cur.left()
-	res, ok := cur.fillStanding(b, end, later)
+	res, ok := cur.fillVerified(b, end, later)
 	if !ok || res == lines.NoRoom {
 		return ok
 	}
@@ -73,7 +73,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 // establish opens f, identifies it and determines its end. l keeps the bytes read for that, unless
 // it is nil. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
-	if !c.table.has(f) && f.state != finished || !c.handles.look(f) {
+	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
 	}
 	if end, ok = c.strategy.endOf(f); !ok || f.view != nil && !c.unpacker.isWhole(f) {
@@ -103,11 +103,11 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	case !cur.changed(), later:
 		return true
 	}
-	return c.stillStands(cur)
+	return c.isStillIntact(cur)
 }
 
-// stillStands is verify for a file that was changed.
-func (c *Catalogue) stillStands(cur *cursor) bool {
+// isStillIntact is verify for a file that was changed.
+func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	f := cur.f
 	same, err := cur.unchanged(c.ids.idOf(cur.entry), c.head[:])
 	if err != nil {
@@ -130,19 +130,20 @@ func (c *Catalogue) stillStands(cur *cursor) bool {
 }
 
 // verifiedLater reports whether it is enough to verify the delivered data of a growing file after
-// reading. stood does so for all delivered data, and a check before the read would cost as many
-// system calls as the read itself. It is not enough with framing, which may fail on the bytes of
-// another file, or if the file's state is needed before.
+// reading. verifyRead does so for all delivered data, and a check before the read would cost as
+// many system calls as the read itself. It is not enough with framing, which may fail on the bytes
+// of another file, or if the file's state is needed before.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
-	if !c.strategy.grows() || !cur.stands.ok || cur.sealed || f.view != nil || end.sealed || end.flush {
+	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed || end.flush {
 		return false
 	}
-	if c.o.Rules.Framing != nil || f.aside != nil && f.aside.framing != nil || cur.skipping() {
+	if c.o.Rules.Framing != nil || f.extras != nil && f.extras.framing != nil || cur.skipping() {
 		return false
 	}
-	at, proof := cur.pos.Next, &cur.note.proof
-	return at > 0 && proof.At == at && len(cur.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
+	at, fingerprint := cur.pos.Next, &cur.note.fingerprint
+	hasHead := int64(fingerprint.Head) == min(at, fileid.MaxHead)
+	return at > 0 && fingerprint.At == at && len(cur.note.suffix) > 0 && hasHead
 }
 
 // batchEnd is the length of a batch before a Fill, to undo the Fill.
@@ -167,9 +168,9 @@ func (e batchEnd) restore(b *stream.Batch) {
 	}
 }
 
-// fillStanding is fillFrom, but takes nothing from a growing file that no longer contains its
+// fillVerified is fillFrom, but takes nothing from a growing file that no longer contains its
 // delivered data. It returns false if nothing was taken and the file must be looked at again.
-func (cur *cursor) fillStanding(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
+func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
 	c, f := cur.r.c, cur.f
 	before, undo := cur.pos, batchLen(b)
 	var behind []byte
@@ -182,21 +183,22 @@ func (cur *cursor) fillStanding(b *stream.Batch, end ending, later bool) (lines.
 		c.pace.soon() // it has just become shorter: the next look shows by how much
 		return res, false
 	case errors.Is(err, lines.ErrOther):
-		cur.doubt()
+		cur.distrust()
 		return res, false
 	case err != nil:
 		c.handles.fail(f, err)
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
-	case c.strategy.grows() && cur.pos.Next > before.Next && !cur.stood(b.Data[undo.data:], before.Next, behind != nil):
+	case c.strategy.grows() && cur.pos.Next > before.Next &&
+		!cur.verifyRead(b.Data[undo.data:], before.Next, behind != nil):
 		undo.restore(b)
 		cur.r.filler.Undo(b)
 		cur.pos = before
-		cur.doubt()
+		cur.distrust()
 		return res, false
 	case later && cur.pos.Next == before.Next:
-		return res, c.stillStands(cur)
+		return res, c.isStillIntact(cur)
 	}
 	return res, true
 }
@@ -206,39 +208,39 @@ func (cur *cursor) fillStanding(b *stream.Batch, end ending, later bool) (lines.
 // and rewritten during it. The extra call then costs little in comparison.
 const atOnce = 64 << 10
 
-// stood reports whether the file was not rewritten while the last Fill read it: the data read
+// verifyRead reports whether the file was not rewritten while the last Fill read it: the data read
 // before the position before is still there. seen reports that Fill has found the bytes that end
 // there, so that only the head remains to be verified. data are the bytes that Fill has added.
-func (cur *cursor) stood(data []byte, before int64, seen bool) bool {
+func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	c, f := cur.r.c, cur.f
-	proof := cur.note.proof
+	fingerprint := cur.note.fingerprint
 	switch {
-	case proof.At != before || f.view != nil:
+	case fingerprint.At != before || f.view != nil:
 		return true // nothing is known of the bytes before, or it was read before this Fill
 	case before == 0:
-		return cur.began(data)
+		return cur.hasSameBeginning(data)
 	}
-	if cur.proved > f.since+lookSpacing && isUntouched(f.handle, f.info) {
+	if cur.verifiedAt > f.since+lookSpacing && isUntouched(f.handle, f.info) {
 		return true
 	}
 	now := c.now()
-	head := c.head[:proof.Head]
+	head := c.head[:fingerprint.Head]
 	if err := f.readFull(head, 0); err != nil {
 		return false
 	}
-	ok, err := seen && proof.FitsHead(head), error(nil)
+	ok, err := seen && fingerprint.FitsHead(head), error(nil)
 	if !seen {
-		ok, err = f.fits(proof, head, c.head[fileid.MaxHead:])
+		ok, err = f.fits(fingerprint, head, c.head[fileid.MaxHead:])
 	}
 	if ok && err == nil {
-		cur.proved = now
+		cur.verifiedAt = now
 	}
 	return ok && err == nil
 }
 
-// began reports whether a file still begins as it did when it got its id. data are its first bytes
-// that were handed out.
-func (cur *cursor) began(data []byte) bool {
+// hasSameBeginning reports whether a file still begins as it did when it got its id. data are its
+// first bytes that were handed out.
+func (cur *cursor) hasSameBeginning(data []byte) bool {
 	id := cur.r.c.ids.idOf(cur.entry)
 	if id.MatchHead(data) {
 		return true
@@ -248,9 +250,9 @@ func (cur *cursor) began(data []byte) bool {
 	return err == nil && id.MatchHead(head)
 }
 
-// doubt schedules an early check that the delivered data is still in the file.
-func (cur *cursor) doubt() {
-	cur.stands = version{}
+// distrust schedules an early check that the delivered data is still in the file.
+func (cur *cursor) distrust() {
+	cur.verified = version{}
 	cur.r.c.pace.soon()
 }
 
@@ -289,15 +291,15 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 		return false, false
 	}
 	if !r.c.ids.idOf(cur.entry).MatchHead(head) { // it was rewritten since it got its id
-		cur.doubt()
+		cur.distrust()
 		return false, false
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
 	cur.pos.Next = cur.skipTo
 	cur.note.suffix = append(cur.note.suffix[:0], before...)
-	r.notes.set(cur.note,
-		cur.note.proof.WithHead(head[:min(int64(len(head)), cur.skipTo)]).WithPlace(cur.skipTo, before))
+	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), cur.skipTo)])
+	r.notes.set(cur.note, withHead.WithPlace(cur.skipTo, before))
 	return false, true
 }
 
@@ -307,14 +309,14 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false
-		if r.c.handles.look(next.f) && r.c.verify(next, false) {
+		if r.c.handles.refresh(next.f) && r.c.verify(next, false) {
 			stay, ok = r.skip(b, next)
 		}
 		if stay {
 			return false
 		}
 		if !ok && next.f != nil && r.c.table.has(next.f) {
-			r.waits = append(r.waits, cur)
+			r.deferredLost = append(r.deferredLost, cur)
 			return true
 		}
 	}
@@ -324,7 +326,7 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 		return false
 	}
 	if !r.awaitsDone(cur.part.ID) {
-		r.forgets.now(cur.part.ID)
+		r.forgets.add(cur.part.ID)
 	}
 	return true
 }

@@ -29,8 +29,8 @@ func (t *rotation) noteUnread(f *file) {
 	}
 }
 
-// meetUnread recognises the files of unread that can be read now, before any other file.
-func (t *rotation) meetUnread() {
+// recogniseUnreadable recognises the files of unread that can be read now, before any other file.
+func (t *rotation) recogniseUnreadable() {
 	var list []*file
 	for key, files := range t.unread {
 		files = slices.DeleteFunc(files, func(u *file) bool { return !t.isUnread(u) })
@@ -57,9 +57,9 @@ func (t *rotation) isUnread(u *file) bool {
 	})
 }
 
-// hasUnreadKin reports whether f, which begins with head, may be a copy of a file of an earlier run
-// that cannot be read now: its name may be derived from that file's name, and both begin alike.
-func (t *rotation) hasUnreadKin(f *file, head []byte) bool {
+// hasUnreadRelated reports whether f, which begins with head, may be a copy of a file of an earlier
+// run that cannot be read now: its name may be derived from that file's name, and both begin alike.
+func (t *rotation) hasUnreadRelated(f *file, head []byte) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0 && len(t.unread) > 0; n-- {
 		key := base[:n]
@@ -75,7 +75,7 @@ func (t *rotation) hasUnreadKin(f *file, head []byte) bool {
 func (t *rotation) beganSo(u *file, head []byte) bool {
 	for _, e := range t.c.identify.knownAs(u) {
 		id := t.c.ids.idOf(e)
-		begins := func(m storedMark) bool { return mayBeginAs(id, proofOf(m.mark), head) }
+		begins := func(m storedMark) bool { return mayBeginAs(id, fingerprintOf(m.mark), head) }
 		if slices.ContainsFunc(t.c.identify.marks(e), begins) {
 			return true
 		}
@@ -85,8 +85,8 @@ func (t *rotation) beganSo(u *file, head []byte) bool {
 
 // holdUnread reports whether f waits because its possible original cannot be read.
 func (k *copies) holdUnread(f *file) bool {
-	now, a := k.c.now(), f.rare()
-	a.asked = now
+	now, a := k.c.now(), f.ensureExtras()
+	a.compared = now
 	if a.unread == 0 {
 		a.unread = now + unreadMost
 	}

@@ -76,7 +76,7 @@ func (a *watched) takeNews() {
 // forget makes the routes drop their progress of a deleted file.
 func (a *watched) forget(e *Entry) {
 	for _, r := range a.c.readers {
-		r.forgets.now(e.text)
+		r.forgets.add(e.text)
 	}
 }
 
@@ -95,7 +95,7 @@ func (a *watched) closeNews() error {
 
 // again restarts the series of checks of a finished file.
 func (a *watched) again(f *file) {
-	f.rare().checks, f.rare().nextLook = 0, a.c.now()+firstLook
+	f.ensureExtras().checks, f.ensureExtras().nextLook = 0, a.c.now()+firstLook
 }
 
 // drop ends the checks of a finished file.
@@ -130,7 +130,7 @@ func (a *watched) lookAgain(now time.Duration) {
 	c := a.c
 	var over []*file
 	for _, f := range a.files {
-		aside := f.rare()
+		aside := f.ensureExtras()
 		unchanged := func(cur *cursor) bool { return !cur.changed() }
 		if now < aside.nextLook && f.entry == nil || now < aside.nextLook && f.all(unchanged) {
 			c.pace.dueAt(aside.nextLook)
@@ -142,7 +142,7 @@ func (a *watched) lookAgain(now time.Duration) {
 			over = append(over, f)
 			continue
 		}
-		f.saw(info, now)
+		f.update(info, now)
 		asRead := func(cur *cursor) bool {
 			return f.view == nil && info.Size == cur.pos.Next || f.view != nil && cur.sealed && info.Size == cur.last
 		}
@@ -150,7 +150,7 @@ func (a *watched) lookAgain(now time.Duration) {
 			continue // ready sees that it has changed
 		}
 		for _, cur := range f.cursors {
-			cur.stands.at, cur.stands.size = info.ModTime, info.Size
+			cur.verified.at, cur.verified.size = info.ModTime, info.Size
 		}
 		if aside.checks++; firstLook<<aside.checks > c.o.Watch {
 			over = append(over, f)
@@ -191,7 +191,7 @@ func (a *watched) findGrown() {
 		now := c.now()
 		a.files = append(a.files, &file{
 			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), state: finished,
-			aside: &aside{nextLook: now},
+			extras: &extras{nextLook: now},
 		})
 	})
 	if err != nil {
@@ -205,8 +205,8 @@ func (a *watched) hasGrown(info stat) bool {
 	for _, e := range a.c.ids.at(info) {
 		for _, m := range a.c.identify.marks(e) {
 			size := highest(m.mark)
-			if proof := proofOf(m.mark); proof.Packed > 0 {
-				size = proof.Packed
+			if fingerprint := fingerprintOf(m.mark); fingerprint.Packed > 0 {
+				size = fingerprint.Packed
 			}
 			if size < info.Size {
 				return true

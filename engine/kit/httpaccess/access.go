@@ -97,8 +97,8 @@ func (t *Token) Read() error {
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c >= 0x7F {
-			return errors.New("holds a space, control or non-ASCII character, which no token " +
-				"may; is it another file?")
+			return errors.New("has a space, control or non-ASCII character, so it is not a " +
+				"token; check the file")
 		}
 	}
 	return nil
@@ -111,7 +111,7 @@ func CheckHeader(name, value string) error {
 	for _, c := range []byte(name) {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') &&
 			strings.IndexByte(special, c) < 0 {
-			return fmt.Errorf("the name holds %q, which no header name may", c)
+			return fmt.Errorf("the name has %q, which is not allowed in a header name", c)
 		}
 	}
 	if name == "" {
@@ -119,7 +119,7 @@ func CheckHeader(name, value string) error {
 	}
 	for _, c := range []byte(value) {
 		if c < ' ' && c != '\t' || c == 0x7F {
-			return fmt.Errorf("the value holds the control character %#x, which no header may", c)
+			return fmt.Errorf("the value has the control character %#x, which is not allowed", c)
 		}
 	}
 	return nil

@@ -21,18 +21,18 @@ func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[str
 	}
 	switch {
 	case given > 1:
-		return wrongOption("bearer", "basic, bearer and bearer_file exclude each other; keep one "+
-			"of them")
+		return wrongOption("bearer", "basic, bearer and bearer_file exclude each other; remove "+
+			"all but one")
 	case basic != nil && basic.User == "":
 		return wrongOption("basic.user", "is missing")
 	case basic != nil && strings.Contains(basic.User, ":"):
-		return wrongOption("basic.user", "holds a colon, which basic auth cannot carry")
+		return wrongOption("basic.user", "has a colon, which is not possible in basic auth")
 	}
 	if given > 0 {
 		for name := range headers {
 			if strings.EqualFold(name, "Authorization") {
-				return wrongOption("headers."+name, "basic, bearer or bearer_file sets this "+
-					"header already; keep one of them")
+				return wrongOption("headers."+name, "basic, bearer or bearer_file already sets "+
+					"this header; remove one of them")
 			}
 		}
 	}

@@ -92,13 +92,13 @@ func (e *Endpoint) check() error {
 	case given != 1:
 		return errors.New("write one of a URL, dns, srv and nats")
 	case e.URL != "" && (e.Port != 0 || e.Scheme != "" || e.Path != ""):
-		return errors.New("port, scheme and path belong to dns, srv and nats; write them into the URL")
+		return errors.New("port, scheme and path need dns, srv or nats; write them into the URL")
 	case e.DNS != "" && e.Port == 0:
 		return errors.New("dns needs the port")
 	case e.SRV != "" && e.Port != 0:
-		return errors.New("the records of srv name the port; leave it out")
+		return errors.New("the records of srv have the port; remove it")
 	case e.NATS != "" && e.Port != 0:
-		return errors.New("workers at nats name their ports; leave it out")
+		return errors.New("workers at nats register their ports; remove it")
 	case e.NATS != "":
 		if err := registry.CheckSubject(e.NATS); err != nil {
 			return fmt.Errorf("nats %w", err)
@@ -257,7 +257,7 @@ func (o *Options) checkRegistry() error {
 		return o.Discovery.NATS.Check("discovery.nats")
 	}
 	if o.Discovery.NATS != (natsaccess.Options{}) {
-		const text = "belongs to an endpoint with nats; write endpoints: [{nats: SUBJECT}]"
+		const text = "needs an endpoint with nats; write endpoints: [{nats: SUBJECT}]"
 		return &stream.OptionError{Key: "discovery.nats", Err: errors.New(text)}
 	}
 	return nil

@@ -54,8 +54,8 @@ func (o *Options) endpoint(text string, f Format) (endpoint, error) {
 		return e, err
 	}
 	if e.auth != "" && (o.Basic != nil || o.Bearer != "" || o.BearerFile != "") {
-		return e, errors.New("it holds a user, and basic, bearer or bearer_file gives another " +
-			"one; keep one of them")
+		return e, errors.New("it has a user, but basic, bearer or bearer_file gives another " +
+			"one; remove one of them")
 	}
 	f.aim(e.target)
 	shown := url.URL{Scheme: e.target.Scheme, Host: e.target.Host, Path: e.target.Path,
@@ -72,9 +72,9 @@ func parseEndpoint(text string) (endpoint, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return endpoint{}, fmt.Errorf("its scheme is %q; write http:// or https://", u.Scheme)
 	case u.Hostname() == "":
-		return endpoint{}, errors.New("it names no host; write http://host:port/path")
+		return endpoint{}, errors.New("it has no host; write http://host:port/path")
 	case u.Fragment != "":
-		return endpoint{}, errors.New("it has a fragment (#...), which is never sent; leave it out")
+		return endpoint{}, errors.New("it has a fragment (#...), which is never sent; remove it")
 	}
 	e := endpoint{target: u}
 	if u.User != nil {

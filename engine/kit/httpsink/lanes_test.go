@@ -211,9 +211,9 @@ func TestEndpointOptions(t *testing.T) {
 	}{
 		{"endpoint 1: write one of a URL, dns, srv and nats", Endpoint{}},
 		{"write one of a URL, dns, srv and nats", Endpoint{DNS: "a", SRV: "b", Port: 1}},
-		{"port, scheme and path belong to dns", Endpoint{URL: "http://a", Port: 1}},
+		{"port, scheme and path need dns", Endpoint{URL: "http://a", Port: 1}},
 		{"dns needs the port", Endpoint{DNS: "a"}},
-		{"the records of srv name the port", Endpoint{SRV: "a", Port: 1}},
+		{"the records of srv have the port", Endpoint{SRV: "a", Port: 1}},
 	} {
 		o := defaults()
 		o.Endpoints = []Endpoint{c.e}

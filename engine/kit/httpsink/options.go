@@ -64,7 +64,7 @@ func (o *Options) Check() error {
 		}
 	}
 	if o.ConnectionAge < 0 {
-		return Wrong("connection_age", "is %v; write a time, or 0 for no bound", o.ConnectionAge)
+		return Wrong("connection_age", "is %v; write a time, or 0 for no limit", o.ConnectionAge)
 	}
 	if err := o.Discovery.validate(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (o *Options) Check() error {
 	}
 	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
 		return Wrong("tls",
-			"no endpoint is https, so nothing would be encrypted; write https:// or leave tls out")
+			"no endpoint is https, so nothing would be encrypted; write https:// or remove tls")
 	}
 	return httpaccess.CheckProxy(o.Proxy)
 }
@@ -161,7 +161,7 @@ func Within(group string, err error) error {
 // checkHeader checks a header. Its errors never show the value, which may be a token.
 func checkHeader(name, value string) error {
 	if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
-		return errors.New("the sink sets this header itself; leave it out")
+		return errors.New("the sink sets this header itself; remove it")
 	}
 	return httpaccess.CheckHeader(name, value)
 }

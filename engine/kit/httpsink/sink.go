@@ -101,7 +101,7 @@ func (s *Sink) Close() error {
 // compression, an unchanged batch is sent from its own bytes instead. Records that cannot be
 // encoded are dead-lettered.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
-	return s.encode(dst, b, b.Bury)
+	return s.encode(dst, b, b.DeadLetter)
 }
 
 func (s *Sink) encode(dst []byte, b *stream.Batch, refuse func(int, error)) ([]byte, error) {

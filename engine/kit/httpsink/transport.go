@@ -99,7 +99,7 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 // unsentError returns the error for a response to a request that was not written completely.
 func unsentError(status int, cause error) error {
 	return fmt.Errorf(
-		"status %d does not count, because the request was not written completely: %w", status,
+		"status %d is ignored, because the request was not written completely: %w", status,
 		cause)
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	errOldRun = errors.New("the batch belongs to a run that is over")
-	errTwice  = errors.New("the place in the run was taken already")
+	errOldRun = errors.New("the batch belongs to a run that has ended")
+	errTwice  = errors.New("the position in the run is already used")
 )
 
 // Order releases attempts by place, which counts from 0 in each run. After a failure all later
@@ -35,7 +35,7 @@ type Order[T any] struct {
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
-			panic("inorder: BUG: a run began before all of the one before it had returned")
+			panic("inorder: BUG: a run began before all batches of the previous run had returned")
 		}
 		o.begun, o.run, o.next, o.failure = true, run, 0, nil
 	}

@@ -111,7 +111,8 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	i.mu.Unlock()
 	i.host.Count("records_lost", records)
 	if records > 0 {
-		const text = "%s: %d records (%d bytes) were received and not delivered by every route: they are lost"
+		const text = "%s: %d records (%d bytes) were received but not delivered by every route: " +
+			"they are lost"
 		i.host.Fault(fmt.Errorf(text, i.o.Name, records, bytes))
 	}
 	return nil

@@ -26,7 +26,7 @@ func (o *Objects) Set(b *stream.Batch) {
 	for i := range b.Records {
 		from := len(b.Fields)
 		if err := o.Append(b, i); err != nil { // unexpected: the source has checked it
-			b.Bury(i, err)
+			b.DeadLetter(i, err)
 			continue
 		}
 		b.SetFields(i, from)

@@ -384,8 +384,8 @@ func cut(lines []byte, size, records int) (end, count int) {
 	return end, count
 }
 
-// Left implements stream.Estimator.
-func (r *reader) Left() int64 {
+// Remaining implements stream.Estimator.
+func (r *reader) Remaining() int64 {
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -426,13 +426,13 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Note implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
+// Metadata implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
 // again.
-func (r *reader) Note(stream.Mark) string { return "" }
+func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
 // requests with outcomes that need not be kept.
-func (r *reader) Forget() []string {
+func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
 	o := &r.in.o

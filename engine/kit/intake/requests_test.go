@@ -136,7 +136,7 @@ func TestRequestsExpire(t *testing.T) {
 		identify(t, in, "half", lines("2", "3", "4", "5", "6"))
 		_, b = r.read()
 		r.settle(b)
-		forgotten := func() []string { return r.reader.(stream.PartitionTracker).Forget() }
+		forgotten := func() []string { return r.reader.(stream.PartitionTracker).Deleted() }
 		time.Sleep(59 * time.Minute)
 		if got := forgotten(); len(got) > 0 {
 			t.Errorf("%q are forgotten too early", got)

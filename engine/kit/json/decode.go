@@ -148,5 +148,5 @@ type RangeError struct{ Number string }
 
 // Error names the number.
 func (e *RangeError) Error() string {
-	return "the number " + e.Number + " is too large to be compared or counted with"
+	return "the number " + e.Number + " is too large to be compared or used in calculations"
 }

@@ -61,7 +61,7 @@ func (s *Scanner) Next() bool {
 			i = s.space(i + 3)
 		}
 		if i == s.end {
-			return s.fail("there is no JSON object, only nothing", i)
+			return s.fail("the input is empty, want a JSON object", i)
 		}
 		if s.data[i] != '{' {
 			return s.notObject(i)
@@ -88,7 +88,7 @@ func (s *Scanner) Next() bool {
 		return s.fail("a key with one half of a surrogate pair", s.Key.Off)
 	}
 	if i = s.space(i); i == s.end || s.data[i] != ':' {
-		return s.fail("a colon is missing behind the key", i)
+		return s.fail("a colon is missing after the key", i)
 	}
 	s.pos = s.value(s.space(i+1), &s.Value)
 	return s.pos >= 0
@@ -112,7 +112,7 @@ func (s *Scanner) failed(what string, at int) int {
 func (s *Scanner) finish(i int) bool {
 	s.pos = i
 	if i = s.space(i); i < s.end {
-		return s.fail("text behind the object", i)
+		return s.fail("text after the object", i)
 	}
 	return false
 }
@@ -121,7 +121,7 @@ func (s *Scanner) notObject(i int) bool {
 	if s.value(i, &s.Value) < 0 {
 		return false
 	}
-	return s.fail("a JSON object is wanted, {...}, and this is another value", i)
+	return s.fail("want a JSON object, {...}, but this is another value", i)
 }
 
 // space returns the first offset from i on that is not white space, or the end.
@@ -161,7 +161,7 @@ func (s *Scanner) value(i int, v *Value) int {
 		*v = Value{Kind: stream.Null, Off: i}
 		return i + 4
 	}
-	return s.failed("no JSON value begins like this", i)
+	return s.failed("no JSON value begins with this character", i)
 }
 
 func (s *Scanner) word(i int, w string) bool {
@@ -184,7 +184,7 @@ func (s *Scanner) number(i int) int {
 	if i < s.end && s.data[i] == '.' {
 		from = i + 1
 		if i = s.digits(from); i == from {
-			return s.failed("a number without digits behind its point", start)
+			return s.failed("a number without digits after its point", start)
 		}
 	}
 	if i < s.end && s.data[i]|0x20 == 'e' {
@@ -282,7 +282,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 		}
 		return 6, true
 	}
-	return s.failed("a backslash before something that has no escape", i), false
+	return s.failed("a backslash before a character that cannot be escaped", i), false
 }
 
 // unit returns the number of the escape of four hex digits at the start of b, or -1.
@@ -375,7 +375,7 @@ func (s *Scanner) member(i int) int {
 		return i
 	}
 	if i = s.space(i); i == s.end || s.data[i] != ':' {
-		return s.failed("a colon is missing behind the key", i)
+		return s.failed("a colon is missing after the key", i)
 	}
 	return s.space(i + 1)
 }

@@ -168,7 +168,7 @@ func (l *Filler) handOver(b *stream.Batch) {
 	}
 	b.Records = append(b.Records[:0], l.records...)
 	for _, g := range l.badRecords {
-		b.Bury(g.record, g.reason)
+		b.DeadLetter(g.record, g.reason)
 	}
 	l.badRecords = l.badRecords[:0]
 	if !l.Framing.Exact() {

@@ -99,7 +99,7 @@ func (l *Filler) Complete(b *stream.Batch) {
 			i++
 		}
 		s := &b.Spans[g.span]
-		b.Bury(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size,
+		b.DeadLetter(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size,
 			Max: l.MaxRecord})
 	}
 	l.deadLettered = l.deadLettered[:0]

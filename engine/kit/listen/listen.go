@@ -31,7 +31,7 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	ip := net.ParseIP(host)
 	switch {
 	case host != "" && ip == nil && host != "localhost":
-		return fail("%q is not an IP address; a name could come to mean another machine", host)
+		return fail("%q is not an IP address; a name could later resolve to another machine", host)
 	case !protected && host != "localhost" && (ip == nil || !ip.IsLoopback()):
 		return fail("%s can be reached from other machines; %s, or listen on 127.0.0.1", address,
 			remedy)
@@ -62,13 +62,13 @@ func CheckConnections(n int) error {
 }
 
 // ErrOnce means that a listening source was started in a finite run.
-var ErrOnce = errors.New("a listener has no end: run it without --once")
+var ErrOnce = errors.New("a listener never ends: run it without --once")
 
 // CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.
 func CheckSocket(network, address string, t *TLS, insecure bool) error {
 	if network != "tcp" && *t != (TLS{}) {
-		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("belongs to network tcp, and "+
-			"this is %s", network)}
+		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("needs network tcp, but this is "+
+			"%s", network)}
 	}
 	switch network {
 	case "unix", "unixgram":
@@ -79,7 +79,7 @@ func CheckSocket(network, address string, t *TLS, insecure bool) error {
 		}
 		return nil
 	case "udp":
-		return CheckAddress(address, insecure, "set insecure: true, because UDP knows no tokens")
+		return CheckAddress(address, insecure, "set insecure: true, because UDP has no tokens")
 	}
 	remedy := "set tls.cert, tls.key and tls.client_ca, or insecure: true"
 	return errors.Join(CheckAddress(address, insecure || t.On() && t.ClientCA != "", remedy),

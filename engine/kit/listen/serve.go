@@ -53,7 +53,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		switch {
 		case wrong != nil:
 			h.Count("connections_malformed", 1)
-			h.Log().Warn("connection closed: its data has another form", "peer", peer, "error",
+			h.Log().Warn("connection closed: malformed data", "peer", peer, "error",
 				wrong)
 			return
 		case err == nil:
@@ -63,7 +63,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		default:
 			if rest := f.Pending(); rest > 0 {
 				h.Count("bytes_discarded", int64(rest))
-				h.Log().Warn("connection closed in the middle of a record", "peer", peer,
+				h.Log().Warn("connection closed inside a record", "peer", peer,
 					"bytes", rest, "error", err)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {

@@ -33,7 +33,7 @@ func (t *TLS) Check() error {
 		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: a listener with " +
 			"TLS needs a certificate")}
 	case t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of " +
+		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: add the key of " +
 			"tls.cert")}
 	}
 	_, err := t.load()
@@ -56,7 +56,7 @@ func (t *TLS) load() (*tls.Config, error) {
 	}
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		err := fmt.Errorf("%s holds no certificate in PEM", t.ClientCA)
+		err := fmt.Errorf("%s has no certificate in PEM", t.ClientCA)
 		return nil, &stream.OptionError{Key: "tls.client_ca", Err: err}
 	}
 	return c, nil
@@ -127,7 +127,7 @@ func (c *certificates) current() *tls.Config {
 	c.stamps = stamps
 	config, err := c.files.load()
 	if err != nil {
-		c.log.Warn("changed certificates cannot be used; the old ones remain in use", "error", err)
+		c.log.Warn("changed certificates are invalid; the old ones remain in use", "error", err)
 		return c.config
 	}
 	config.NextProtos = c.protocols

@@ -22,7 +22,7 @@ func CheckTokens(token string, tokens Tokens) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	if token != "" && len(tokens) > 0 {
-		return fail("token", "stands beside tokens; give it a name there")
+		return fail("token", "cannot be combined with tokens; add it there with a name")
 	}
 	if token != "" && len(token) < minToken {
 		return fail("token", "has fewer than %d characters; write a longer one", minToken)

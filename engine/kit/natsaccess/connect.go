@@ -37,7 +37,7 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("the NATS server reports an error", "error", err)
+			log.Warn("error from the NATS connection", "error", err)
 		}),
 	}
 	login, err := o.Login(log)
@@ -47,7 +47,8 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 	options = append(options, login...)
 	conn, err := nats.Connect(o.URL, options...)
 	if err != nil {
-		return nil, fmt.Errorf("no server takes the connection: check url, login and tls: %w", err)
+		return nil, fmt.Errorf("no server accepts the connection: check url, login and tls: "+
+			"%w", err)
 	}
 	return conn, nil
 }

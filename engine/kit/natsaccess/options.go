@@ -44,9 +44,9 @@ func (o *Options) Check(key string) error {
 	}
 	switch {
 	case ways > 1:
-		return wrong("", "has several of credentials, user and token; give one of them")
+		return wrong("", "has several of credentials, user and token; remove all but one")
 	case o.Password != "" && o.User == "":
-		return wrong(".user", "is missing: name the user of password")
+		return wrong(".user", "is missing: add the user of password")
 	}
 	if err := o.TLS.Check(); err != nil {
 		return wrong(".tls", "%w", err)
@@ -61,7 +61,8 @@ func checkServer(text string) error {
 	case err != nil || u.Host == "":
 		return errors.New("has an entry that is not a URL such as nats://nats-1:4222")
 	case u.User != nil:
-		return errors.New("has a user or password in it; use the options user and password, or token")
+		return errors.New("has a user or password in it; use the options user and password, or " +
+			"token")
 	case u.Scheme != "nats" && u.Scheme != "tls":
 		return fmt.Errorf("has the scheme %s, want nats or tls", u.Scheme)
 	}

@@ -37,7 +37,7 @@ func TestAppend(t *testing.T) {
 	addField(b, 1, "deep", stream.JSON, "{\"z\":1,\n \"a\":[0.10]}")
 	addField(b, 1, "z", stream.Number, "")
 	b.Drop(2)
-	b.Bury(3, bytes.ErrTooLarge)
+	b.DeadLetter(3, bytes.ErrTooLarge)
 	got := string(ndjson.Append([]byte("before "), b))
 	want := `before {"message":"plain"}
 {"z":1e400,"a\"b":"tab\there","yes":true,"none":null,"deep":{"z":1,  "a":[0.10]},"z":null}

@@ -210,7 +210,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]*Delivery, error) {
 		}
 		if state == InFlight {
 			return nil, errors.New(
-				"deliveries in flight are stored as waiting; ask for state waiting",
+				"deliveries in flight are stored as waiting; use the state waiting",
 			)
 		}
 		where, args = append(where, "d.state = ?"), append(args, state)

@@ -37,7 +37,7 @@ func ParseState(name string) (State, error) {
 			return State(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no state; there are %v", name, stateNames)
+	return 0, fmt.Errorf("%q is not a state; the states are %v", name, stateNames)
 }
 
 // Ended reports whether nothing more happens to a delivery in this state.

@@ -166,7 +166,7 @@ func (s *Store) upgrade(ctx context.Context) error {
 		err = from.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found)
 		if err == nil && found > version {
 			err = fmt.Errorf(
-				"has version %d, and this program knows versions up to %d: use the newer program",
+				"has version %d, but this program reads versions up to %d: use the newer program",
 				found, version,
 			)
 		}

@@ -185,7 +185,7 @@ func (a *audit[C]) insert(ctx context.Context, rows []pendingRow) error {
 func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifference) error) error {
 	if !a.exists && a.missed > 0 {
 		return fmt.Errorf(
-			"the table %s does not exist, and %d records must be in it",
+			"the table %s does not exist, but %d records must be in it",
 			a.Table,
 			a.missed,
 		)

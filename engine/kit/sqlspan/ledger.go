@@ -199,7 +199,7 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 			break
 		}
 		if err := s.Run(ctx, &Statement{SQL: text}); err != nil {
-			return fmt.Errorf("making the ledger's tables: %w", err)
+			return fmt.Errorf("create the ledger's tables: %w", err)
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
 		for i := range owned {
 			if own := &owned[i]; seen[own.part.ID] != own.epoch {
 				return &stream.FencedError{Assignment: own.assignment, Part: own.part,
-					Err: fmt.Errorf("its epoch in the ledger %q is %d, this process's was %d",
+					Err: fmt.Errorf("its epoch in the ledger %q is %d, this process has %d",
 						l.Name, seen[own.part.ID], own.epoch)}
 			}
 		}

@@ -127,9 +127,9 @@ type FencedError struct {
 
 // Error returns the problem and its remedy.
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("another process delivers to the ledger %q (its epoch is %d, this one's "+
-		"was %d): stop one of the two, "+
-		"or give each a `ledger:` name of its own", e.Ledger, e.Seen, e.Own)
+	return fmt.Sprintf("another process delivers to the ledger %q (its epoch is %d, this "+
+		"process has %d): stop one of them, or give each its own `ledger:` "+
+		"name", e.Ledger, e.Seen, e.Own)
 }
 
 // Is reports that e is a supervise.ErrStop: restarting the route would take the ledger back, and
@@ -147,11 +147,11 @@ type FormatError struct {
 // Error returns the problem and its remedy.
 func (e *FormatError) Error() string {
 	if e.Format == SharedFormat {
-		return fmt.Sprintf("the ledger %q is of format %d, whose partitions a broker assigns to "+
-			"several processes, and this source has no such partitions: give the route a "+
-			"`ledger:` name of its own", e.Ledger, e.Format)
+		return fmt.Sprintf("the ledger %q has format %d, with partitions that a broker assigns "+
+			"to several processes, but this source has no such partitions: give the route its "+
+			"own `ledger:` name", e.Ledger, e.Format)
 	}
-	return fmt.Sprintf("the ledger %q is of format %d, and this penstock knows %d and %d: use the "+
+	return fmt.Sprintf("the ledger %q has format %d, but this penstock reads %d and %d: use the "+
 		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, SharedFormat)
 }
 
@@ -167,9 +167,9 @@ type PartError struct {
 
 // Error returns the problem and its remedy.
 func (e *PartError) Error() string {
-	return fmt.Sprintf("the ledger %q has a part of the batch that begins with %s %v, "+
-		"and not the rest: its tables were changed "+
-		"by hand; restart penstock to resume from their current content", e.Ledger, e.Span.Part.ID,
+	return fmt.Sprintf("the ledger %q has only a part of the batch that begins with %s %v: its "+
+		"tables were changed by hand; restart penstock to resume from their current "+
+		"content", e.Ledger, e.Span.Part.ID,
 		e.Span.Range)
 }
 

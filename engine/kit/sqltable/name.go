@@ -26,7 +26,7 @@ func QuoteAll(names []string) string {
 
 var (
 	errNoName = errors.New("is empty; a name has at least one character")
-	errNUL    = errors.New("holds a NUL byte, which no name may")
+	errNUL    = errors.New("has a NUL byte, which is not allowed in a name")
 	errUTF8   = errors.New("is not UTF-8")
 )
 
@@ -38,7 +38,7 @@ func checkName(name string, most int) error {
 	case name == "":
 		return errNoName
 	case most > 0 && len(name) > most:
-		return fmt.Errorf("has %d bytes, and the database takes names of at most %d",
+		return fmt.Errorf("has %d bytes, but the database allows names of at most %d",
 			len(name), most)
 	case strings.IndexByte(name, 0) >= 0:
 		return errNUL
@@ -83,7 +83,7 @@ func ParseName(text string, schemas bool) (Name, error) {
 	case len(parts) == 2 && schemas:
 		return Name{parts[0], parts[1]}, nil
 	}
-	return Name{}, fmt.Errorf("%q has too many dots; quote a name that holds one", text)
+	return Name{}, fmt.Errorf("%q has too many dots; quote a name that contains one", text)
 }
 
 func namePart(text string, schemas bool) (part, after string, err error) {

@@ -31,7 +31,7 @@ func TestNestedColumns(t *testing.T) {
 	}{
 		{[]sqltable.ColumnOption{{Name: "user.email"}}, []string{
 			"flat", "in\n", "NULL", "last", "NULL", "NULL", "NULL", `{"home":[1]}`,
-			`refused: field "user.email" holds a NUL byte, which the database cannot store in text`,
+			`refused: field "user.email" has a NUL byte, which the database cannot store in text`,
 		}},
 		{[]sqltable.ColumnOption{{Name: `"user.email"`}}, []string{
 			"flat", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL",
@@ -39,9 +39,9 @@ func TestNestedColumns(t *testing.T) {
 		{[]sqltable.ColumnOption{{Name: "user.n", Type: "integer"}, {Name: "user", Type: "json"}},
 			[]string{
 				`1 {"email":"in","n":1}`,
-				`refused: field "user.n" holds a number, which its column cannot (whole numbers ` +
+				`refused: field "user.n" has a number, which its column cannot store (whole numbers ` +
 					`of 64 bits)`,
-				`refused: field "user.n" holds a text, which its column cannot (whole numbers ` +
+				`refused: field "user.n" has a text, which its column cannot store (whole numbers ` +
 					`of 64 bits)`,
 				`7 {"email":"a","email":"last"}`, `NULL {"email":"in"}`, `NULL "text"`, "NULL NULL",
 				`NULL {"email":{"home":[1]}}`,
@@ -101,7 +101,7 @@ func TestColumnsShape(t *testing.T) {
 	for _, c := range []struct{ column, want string }{
 		{"host", "<nil>"}, {"user.email", "<nil>"}, {"a.b", "<nil>"}, {`"a.b"`, "<nil>"},
 		{"hots", `columns[0]: there is no field "hots"`},
-		{"host.name", "columns[0]: host is a text, and so has no member name"},
+		{"host.name", "columns[0]: host is a text, which has no member name"},
 		{`"user.email"`, `columns[0]: there is no field "\"user.email\""`},
 	} {
 		o := sqltable.Options{Columns: []sqltable.ColumnOption{{Name: c.column}}}

@@ -73,8 +73,8 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 	case name.Schema != "" && d.CheckName(name.Schema) != nil:
 		return wrong("table", "schema %w", d.CheckName(name.Schema))
 	case strings.HasPrefix(strings.ToLower(name.Table), LedgerPrefix):
-		return wrong("table", "%q is a name of the ledger's own; "+
-			"choose one that does not begin with %s", name.Table, LedgerPrefix)
+		return wrong("table", "%q is reserved for the ledger; choose a name that does not begin "+
+			"with %s", name.Table, LedgerPrefix)
 	case !d.Usable(o.JSONColumn):
 		return wrong("json_column", "%q cannot be the name of a column", o.JSONColumn)
 	case len(o.Ledger) > maxLedgerName ||
@@ -99,9 +99,9 @@ func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
 	case d.CheckName(name) != nil:
 		return fmt.Errorf("name %q %w", name, d.CheckName(name))
 	case !d.Usable(name):
-		return fmt.Errorf("%q is a name that the database keeps for itself", name)
+		return fmt.Errorf("%q is reserved by the database", name)
 	case o.Policy() == JSONColumn && d.same(name, o.JSONColumn):
-		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column",
+		return fmt.Errorf("%q is the JSON column; remove it, or set another name in json_column",
 			name)
 	case slices.ContainsFunc(o.Columns[:i],
 		func(before ColumnOption) bool { return d.same(before.field().Flat, name) }):
@@ -131,16 +131,16 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 func (o *Options) validateKey(wrong func(key, format string, args ...any) error) error {
 	switch {
 	case o.Mode == Upsert && len(o.Key) == 0:
-		return wrong("key", "is missing: upsert needs the columns that tell rows apart")
+		return wrong("key", "is missing: upsert needs the columns that identify a row")
 	case o.Mode != Upsert && len(o.Key) > 0:
-		return wrong("key", "has no meaning with mode: append; write mode: upsert, or leave it out")
+		return wrong("key", "has no effect with mode: append; write mode: upsert, or remove it")
 	}
 	for i, k := range o.Key {
 		listed := slices.ContainsFunc(o.Columns,
 			func(c ColumnOption) bool { return c.field().Flat == k })
 		switch {
 		case k == "" || slices.Contains(o.Key[:i], k):
-			return wrong("key", "%q is empty or stands twice", k)
+			return wrong("key", "%q is empty or given twice", k)
 		case len(o.Columns) > 0 && !listed:
 			return wrong("key", "%q is not one of the columns", k)
 		}
@@ -165,7 +165,7 @@ func (c *ColumnOption) UnmarshalText(text []byte) error {
 	if name, typ, ok := strings.Cut(string(text), ": "); ok {
 		c.Name, c.Type = name, strings.TrimSpace(typ)
 		if c.Type == "" {
-			return errors.New("the type is empty; leave out the colon, or write a type behind it")
+			return errors.New("the type is empty; remove the colon, or add a type after it")
 		}
 	}
 	return nil
@@ -202,8 +202,8 @@ func (c ColumnOption) Column() (Column, error) {
 	}
 	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' ||
 		strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
-		return Column{}, fmt.Errorf("%q is no type; write text, integer, number, float, boolean, "+
-			"json, or one of the database", c.Type)
+		return Column{}, fmt.Errorf("%q is not a type; write text, integer, number, float, "+
+			"boolean, json, or a type of the database", c.Type)
 	}
 	return Column{Name: c.field().Flat, Type: Other, Decl: name, Nested: c.field().Path != nil}, nil
 }

@@ -181,7 +181,8 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 			r.more(name, kind, value)
 			return ""
 		}
-		return fmt.Sprintf("field %q holds %s, which its column cannot (%s)", name, kindName(kind),
+		return fmt.Sprintf("field %q has %s, which its column cannot store "+
+			"(%s)", name, kindName(kind),
 			typeName(c))
 	}
 	if c.Type == JSON && kind == stream.Text {
@@ -229,8 +230,8 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
-		return nil, fmt.Sprintf("field %q holds a NUL byte, which the database cannot "+
-			"store in text", name)
+		return nil, fmt.Sprintf("field %q has a NUL byte, which the database cannot store in "+
+			"text", name)
 	}
 	if !d.UTF8 || utf8.Valid(value) {
 		return value, ""

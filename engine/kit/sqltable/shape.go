@@ -71,8 +71,8 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	for _, l := range listed {
 		i := at(l.Name)
 		if i < 0 {
-			return true, fmt.Errorf("the table %s has no column %q; "+
-				"add it to the table, or take it out of `columns`", s.name, l.Name)
+			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or "+
+				"remove it from `columns`", s.name, l.Name)
 		}
 		column := there[i]
 		column.Nested = l.Nested
@@ -85,20 +85,20 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	}
 	for _, k := range s.options.Key {
 		if !slices.ContainsFunc(columns, func(c Column) bool { return c.Name == k }) {
-			return true, fmt.Errorf("the table %s has no column %q that `key` could name",
+			return true, fmt.Errorf("the table %s has no column %q, which is in `key`",
 				s.name, k)
 		}
 	}
 	if len(columns) == 0 {
-		return true, fmt.Errorf("the table %s has no column without a default of its own; "+
-			"list the `columns` to fill", s.name)
+		return true, fmt.Errorf("all columns of the table %s have defaults; list the `columns` "+
+			"to fill", s.name)
 	}
 	s.settle(columns)
 	return true, nil
 }
 
-var errNoJSONColumn = errors.New("add it to the table, list the `columns` that are wanted, " +
-	"or say `on_new_field: ignore` or dead_letter")
+var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
+	"`on_new_field` to ignore or dead_letter")
 
 // Unfit returns an error if reason is due to a missing JSON column, which is a fault of the table
 // and makes it refuse every such record. It returns nil if the records are to be refused.
@@ -106,6 +106,6 @@ func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil
 	}
-	return fmt.Errorf("%s, and the table %s has no column %q to take it: %w", reason, s.name,
+	return fmt.Errorf("%s, and the table %s has no column %q for it: %w", reason, s.name,
 		s.options.JSONColumn, errNoJSONColumn)
 }

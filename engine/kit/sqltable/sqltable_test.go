@@ -87,7 +87,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"default", func(*Options) {}, ""},
 		{"no table", func(o *Options) { o.Table = "" }, "table"},
-		{"the ledger's own", func(o *Options) { o.Table = "Penstock_spans" }, "table"},
+		{"the ledger", func(o *Options) { o.Table = "Penstock_spans" }, "table"},
 		{"long", func(o *Options) { o.Table = strings.Repeat("t", 64) }, "table"},
 		{"mode", func(o *Options) { o.Mode = "replace" }, "mode"},
 		{"policy", func(o *Options) { o.OnNewField = "drop" }, "on_new_field"},

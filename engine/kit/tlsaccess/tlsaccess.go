@@ -26,10 +26,10 @@ type TLS struct {
 func (t *TLS) Check() error {
 	switch {
 	case t.Cert != "" && t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of " +
+		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: add the key of " +
 			"tls.cert")}
 	case t.Key != "" && t.Cert == "":
-		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: name the " +
+		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: add the " +
 			"certificate of tls.key")}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (t *TLS) Authorities() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", t.CA)
+		return nil, fmt.Errorf("%s has no certificate in PEM", t.CA)
 	}
 	return pool, nil
 }
@@ -117,7 +117,7 @@ func (t *Trust) Current() *tls.Config {
 	}
 	if err != nil {
 		if t.file != nil {
-			t.log.Warn("authorities cannot be read again; the old ones remain in use",
+			t.log.Warn("cannot read the authorities again; the old ones remain in use",
 				"file", t.options.CA,
 				"error", err)
 		}
@@ -127,7 +127,7 @@ func (t *Trust) Current() *tls.Config {
 	t.file = file
 	config, err := t.options.config()
 	if err != nil {
-		t.log.Warn("authorities cannot be read again; the old ones remain in use",
+		t.log.Warn("cannot read the authorities again; the old ones remain in use",
 			"file", t.options.CA,
 			"error", err)
 		return t.config

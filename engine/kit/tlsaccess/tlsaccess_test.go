@@ -75,9 +75,9 @@ func TestRefusedOptions(t *testing.T) {
 		o    TLS
 		want string
 	}{
-		{TLS{Cert: "a"}, "tls.key: is missing: name the key of tls.cert"},
-		{TLS{Key: "a"}, "tls.cert: is missing: name the certificate of tls.key"},
-		{TLS{CA: empty}, "tls.ca: " + empty + " holds no certificate in PEM"},
+		{TLS{Cert: "a"}, "tls.key: is missing: add the key of tls.cert"},
+		{TLS{Key: "a"}, "tls.cert: is missing: add the certificate of tls.key"},
+		{TLS{CA: empty}, "tls.ca: " + empty + " has no certificate in PEM"},
 		{TLS{Cert: empty, Key: empty}, "tls.cert: tls: failed to find any PEM data in " +
 			"certificate input"},
 	} {

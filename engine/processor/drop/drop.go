@@ -35,7 +35,7 @@ func Component() stream.Component {
 // Validate returns an error for each invalid name.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
-		return errors.New("names no field; write drop: [FIELD]")
+		return errors.New("has no field; write drop: [FIELD]")
 	}
 	var errs []error
 	for k, text := range *o {
@@ -114,7 +114,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 			b.SetFields(i, b.OpenFields(i))
 		}
 		if err := p.drop(b, i); err != nil {
-			b.Bury(i, fmt.Errorf("drop: %w", err))
+			b.DeadLetter(i, fmt.Errorf("drop: %w", err))
 		}
 	}
 	b.Parsed()

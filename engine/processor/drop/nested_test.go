@@ -64,7 +64,7 @@ func TestDropNestedShape(t *testing.T) {
 	}}
 	for _, c := range []struct{ name, want string }{
 		{"user.email", ""},
-		{"path.x", "[0]: path is a text, and so has no member x"},
+		{"path.x", "[0]: path is a text, which has no member x"},
 		{"nosuch.x", `[0]: there is no field "nosuch.x"`},
 		{`"user.email"`, `[0]: there is no field "\"user.email\""`},
 		{"a.b", ""},

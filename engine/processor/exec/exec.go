@@ -67,7 +67,7 @@ func (p *Processor) start() error {
 	if p.o.Protocol == Storm {
 		var err error
 		if pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
-			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
+			return fmt.Errorf("create a directory for the process ids of bolts: %w", err)
 		}
 	}
 	fleet, err := child.NewFleet(child.FleetOptions[*session]{
@@ -192,7 +192,7 @@ func (p *Processor) blame(part []*state, died error) {
 			continue
 		}
 		if s.deaths++; s.deaths >= mayKill {
-			s.done, s.reason = true, fmt.Errorf("%d children died of it, the last of this: %w",
+			s.done, s.reason = true, fmt.Errorf("it killed %d children; the last error: %w",
 				s.deaths, died)
 		}
 	}
@@ -225,7 +225,7 @@ func apply(b *stream.Batch, all []*state) {
 	extra, more := make([]int, len(b.Records)), false
 	for _, s := range all {
 		if len(s.results) > maxResults {
-			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken",
+			s.reason = fmt.Errorf("it became %d records; the limit is %d",
 				len(s.results),
 				maxResults)
 		}
@@ -244,7 +244,7 @@ func apply(b *stream.Batch, all []*state) {
 			i = index[s.index]
 		}
 		if s.reason != nil {
-			b.Bury(i, s.reason)
+			b.DeadLetter(i, s.reason)
 			continue
 		}
 		if len(s.results) == 0 {

@@ -128,7 +128,7 @@ func TestDeaths(t *testing.T) {
 	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; ` +
 		`*noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
 	for _, c := range []struct{ word, reason string }{
-		{"exit", "exit status 3"}, {"kill", "signal: killed"}, {"hang", "has said nothing for 2s"},
+		{"exit", "exit status 3"}, {"kill", "signal: killed"}, {"hang", "wrote nothing for 2s"},
 	} {
 		t.Run(c.word, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +136,7 @@ func TestDeaths(t *testing.T) {
 			for range 2 {
 				kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
 				if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
-					!strings.Contains(buried[0], c.word+": 3 children died of it") ||
+					!strings.Contains(buried[0], c.word+": it killed 3 children;") ||
 					!strings.Contains(buried[0], c.reason) {
 					t.Errorf("%q, %q", kept, buried)
 				}
@@ -150,7 +150,7 @@ func TestDeaths(t *testing.T) {
 		func(o *exec.Options) { o.Protocol = exec.NDJSON })
 	kept, buried := process(t, p, streamtest.Lines("a"))
 	if len(kept) > 0 || len(buried) != 1 ||
-		!strings.Contains(buried[0], "has 0 records, and the batch has 1") {
+		!strings.Contains(buried[0], "has 0 records, but the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, buried)
 	}
 }
@@ -217,7 +217,7 @@ func TestStorm(t *testing.T) {
 		want) {
 		t.Errorf("%q\nwant %q", kept, want)
 	}
-	if len(buried) != 1 || !strings.Contains(buried[0], "kill: 3 children died of it") {
+	if len(buried) != 1 || !strings.Contains(buried[0], "kill: it killed 3 children;") {
 		t.Errorf("buried: %q", buried)
 	}
 	if b.Records[1].Sub != 1 || b.Records[1].Origin != b.Records[0].Origin {
@@ -277,7 +277,7 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	p, h := processor(t, `echo ready; `+echo, nil)
 	b := streamtest.Lines("a", "b")
 	err := p.Process(t.Context(), b)
-	if !errors.Is(err, supervise.ErrStop) || !strings.Contains(err.Error(), "not asked for") ||
+	if !errors.Is(err, supervise.ErrStop) || !strings.Contains(err.Error(), "unexpected line") ||
 		!strings.Contains(err.Error(), "use protocol ndjson") {
 		t.Errorf("Process: %v", err)
 	}
@@ -307,7 +307,7 @@ func TestStrayLineAfterAnswer(t *testing.T) {
 		}
 		_ = h.Stop()
 		if faults := h.Faults(); len(faults) != 1 ||
-			!strings.Contains(faults[0].Error(), "records may have changed places") {
+			!strings.Contains(faults[0].Error(), "records may be assigned to the wrong input") {
 			t.Errorf("%s: faults: %v", name, faults)
 		}
 	}

@@ -65,28 +65,28 @@ func (o *Options) Validate() error {
 		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)
 	}
 	if len(o.Fields) > 0 && o.Protocol != Storm {
-		wrong("fields", "belongs to protocol storm, and this is %s", o.Protocol)
+		wrong("fields", "needs protocol storm, but this is %s", o.Protocol)
 	}
 	if len(o.Conf) > 0 && o.Protocol != Storm {
-		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
+		wrong("conf", "needs protocol storm, but this is %s", o.Protocol)
 	}
 	for i, name := range o.Fields {
 		if name == "" || slices.Contains(o.Fields[:i], name) {
-			wrong(fmt.Sprintf("fields[%d]", i), "%q is empty, or named twice", name)
+			wrong(fmt.Sprintf("fields[%d]", i), "%q is empty or given twice", name)
 		}
 	}
 	if o.Format == JSON && o.Protocol != Lines {
-		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+		wrong("format", "needs protocol lines; %s has a fixed format", o.Protocol)
 	}
 	switch {
 	case o.Quiet < 0 || o.Quiet > maxQuiet:
 		wrong("quiet", "%v; want 0s to %v", o.Quiet, maxQuiet)
 	case o.Quiet != defaultQuiet && o.Protocol != Lines:
-		wrong("quiet", "belongs to protocol lines; the answers of %s name what they belong to",
+		wrong("quiet", "needs protocol lines; responses of %s name their batch",
 			o.Protocol)
 	}
 	if o.Timeout < minTimeout {
-		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout,
+		wrong("timeout", "%v is too short for one heartbeat a second; want %v or more", o.Timeout,
 			minTimeout)
 	}
 	return errors.Join(append(errs, o.Options.Validate())...)

@@ -88,7 +88,7 @@ func kindOf(value []byte) stream.Kind {
 func resultsOf(value json.RawMessage) ([]result, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
-		return nil, errors.New("nothing stands for a record")
+		return nil, errors.New("there is no value for a record")
 	}
 	switch value[0] {
 	case 'n':
@@ -128,8 +128,8 @@ func resultOf(value []byte) (result, error) {
 		}
 		return result{fields: fields}, nil
 	}
-	return result{}, fmt.Errorf("%.40q stands for a record; want an object, a text, "+
-		"null or a list of those", value)
+	return result{}, fmt.Errorf("%.40q is not a record; want an object, a text, null or a list "+
+		"of those", value)
 }
 
 // fieldsOf returns the fields of an object, in order, with unchanged values. If a name occurs
@@ -165,7 +165,7 @@ func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {
 			return result{}, fmt.Errorf(
-				"it has emitted a tuple of %d values, and `fields` names %d",
+				"it emitted a tuple of %d values, but `fields` has %d names",
 				len(tuple), len(names))
 		}
 		fields := make([]field, len(tuple))

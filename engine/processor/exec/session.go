@@ -38,8 +38,8 @@ const (
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
-	return fmt.Sprintf("it has written a line that was not asked for: %q; "+
-		"write one line for each line read and all else to standard error, or use protocol ndjson",
+	return fmt.Sprintf("it wrote an unexpected line: %q; write one line for each line read and "+
+		"everything else to standard error, or use protocol ndjson",
 		e.line)
 }
 
@@ -107,7 +107,7 @@ func (t *session) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
 	if t.phase == answered && t.o.Protocol == Lines {
-		t.host.Fault(fmt.Errorf("records may have changed places: a child of %s: %w",
+		t.host.Fault(fmt.Errorf("records may be assigned to the wrong input: a child of %s: %w",
 			t.o.Command[0], err))
 	}
 	return err
@@ -158,7 +158,7 @@ func (t *session) workLines(ctx context.Context, b *stream.Batch, part []*state)
 		}
 		if bytes.IndexByte(text[from:], '\n') >= 0 {
 			s.done, s.reason = true, errors.New(
-				"it holds a line end, and the child is to get it as one line; use protocol ndjson")
+				"it has a line end, but the child reads it as one line; use protocol ndjson")
 			text = text[:from]
 			continue
 		}
@@ -210,31 +210,31 @@ func (t *session) workNDJSON(ctx context.Context, b *stream.Batch, part []*state
 func (t *session) understand(line []byte, part []*state) error {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		return fmt.Errorf("its answer %q is not one of the protocol ndjson: %w; "+
-			"all else belongs on standard error",
+		return fmt.Errorf("its response %q is not valid in protocol ndjson: %w; write other "+
+			"output to standard error",
 			child.Quoted(line), err)
 	}
 	switch {
 	case a.ID != nil && *a.ID != t.ids:
-		return fmt.Errorf("its answer is to batch %d, and it has batch %d", *a.ID, t.ids)
+		return fmt.Errorf("its response is for batch %d, but it has batch %d", *a.ID, t.ids)
 	case a.Err != "":
 		return nil
 	case len(a.Records) != len(part):
-		return fmt.Errorf("its answer has %d records, and the batch has %d; "+
-			"one that is dropped is null", len(a.Records), len(part))
+		return fmt.Errorf("its response has %d records, but the batch has %d; write null for a "+
+			"dropped record", len(a.Records), len(part))
 	}
 	all := make([][]result, len(part))
 	for n, value := range a.Records {
 		m, err := resultsOf(value)
 		if err != nil {
-			return fmt.Errorf("record %d of its answer: %w", n, err)
+			return fmt.Errorf("record %d of its response: %w", n, err)
 		}
 		all[n] = m
 	}
 	reasons := make([]error, len(part))
 	for _, r := range a.Refused {
 		if r.Record == nil || *r.Record < 0 || *r.Record >= len(part) {
-			return fmt.Errorf("its answer refuses a record that the batch of %d does not have",
+			return fmt.Errorf("its response refuses a record that is not in the batch of %d",
 				len(part))
 		}
 		reason := r.Reason
@@ -351,7 +351,7 @@ func (t *session) quietLocked() time.Duration {
 const writeStep = 4 << 10
 
 func (t *session) silent() error {
-	return fmt.Errorf("it has said nothing for %v, with records in hand", t.o.Timeout)
+	return fmt.Errorf("it wrote nothing for %v while it had records", t.o.Timeout)
 }
 
 // workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results.

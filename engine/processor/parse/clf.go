@@ -123,7 +123,7 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 		}
 	}
 	if at != len(s) {
-		return problem{"text behind the last field; for a format with more fields use dissect", at}
+		return problem{"text after the last field; for a format with more fields use dissect", at}
 	}
 	b.Fields = b.Fields[:base+c.count]
 	if c.escaped(b.Data, int(off), int(off+n)) {
@@ -267,14 +267,14 @@ var token = func() (t [256]bool) {
 // numbers parses status and size, and returns the end of the size.
 func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	if at >= len(s) || s[at] != ' ' {
-		return c.fail("a space and a status are missing behind the request", at)
+		return c.fail("a space and a status are missing after the request", at)
 	}
 	end := c.integer(s, off, at+1, f, clfStatus)
 	if end < 0 {
 		return end
 	}
 	if end >= len(s) || s[end] != ' ' {
-		return c.fail("a space and a size are missing behind the status", end)
+		return c.fail("a space and a size are missing after the status", end)
 	}
 	return c.integer(s, off, end+1, f, clfSize)
 }

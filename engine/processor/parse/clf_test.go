@@ -107,11 +107,11 @@ func TestCombined(t *testing.T) {
 		{"request not closed", `h - - [t] "GET / HTTP/1.1\"`,
 			"dead: parse combined: byte 11: the request's quote does not close"},
 		{"no status", `h - - [t] "GET / HTTP/1.1"`,
-			"dead: parse combined: byte 27: a space and a status are missing behind the request"},
+			"dead: parse combined: byte 27: a space and a status are missing after the request"},
 		{"status is text", `h - - [t] "GET / HTTP/1.1" abc 1 "-" "-"`,
 			"dead: parse combined: byte 28: neither a number nor a -"},
 		{"no size", `h - - [t] "GET / HTTP/1.1" 200`,
-			"dead: parse combined: byte 31: a space and a size are missing behind the status"},
+			"dead: parse combined: byte 31: a space and a size are missing after the status"},
 		{"size too long", `h - - [t] "GET / HTTP/1.1" 200 1234567890123456789 "-" "-"`,
 			"dead: parse combined: byte 32: a number of more than 18 digits"},
 		{"common", `h - - [t] "GET / HTTP/1.1" 200 1`,
@@ -126,7 +126,7 @@ func TestCombined(t *testing.T) {
 				`"protocol":"HTTP/1.1","status":200,"size":1,` +
 				`"referrer":"r","agent":"a b"}`},
 		{"more fields", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a" "x"`,
-			"dead: parse combined: byte 41: text behind the last field; " +
+			"dead: parse combined: byte 41: text after the last field; " +
 				"for a format with more fields use dissect"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestCommon(t *testing.T) {
 		`HTTP/1.1" 200 1`); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want = "dead: parse common: byte 33: text behind the last field; " +
+	want = "dead: parse common: byte 33: text after the last field; " +
 		"for a format with more fields use dissect"
 	if got := parsed(t, parse.Options{Format: "common"},
 		`h - - [t] "GET / HTTP/1.1" 200 1 "r" "a"`); got != want {
@@ -247,7 +247,7 @@ func TestShape(t *testing.T) {
 		{"", "pass", "[x:integer a:text message:text] false pass"},
 		{"z", "dead_letter", "[a:text n:integer x:integer] false dead_letter"},
 		{"z", "pass", "[a:text n:integer z:text x:integer] false pass"},
-		{"n", "drop", "field: n is integer, and only text can be parsed"},
+		{"n", "drop", "field: n is integer, but only text can be parsed"},
 		{"y", "drop", `field: there is no field "y" here`},
 	} {
 		o := pattern

@@ -49,7 +49,7 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 	}
 	prefix, rest, _ := strings.Cut(pattern, "%{")
 	if len(prefix) == len(pattern) {
-		return "", nil, nil, wrong(0, "is without %%{field}, so that there would be no field")
+		return "", nil, nil, wrong(0, "has no %%{field}, so there would be no field")
 	}
 	for at := len(prefix); ; {
 		name, behind, closed := strings.Cut(rest, "}")
@@ -76,11 +76,11 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 		p.before = next
 		if p.padding && next == "" {
 			return "", nil, nil, wrong(at,
-				"%%{%s->} needs the text that is repeated behind it", name)
+				"%%{%s->} needs the repeated text after it", name)
 		}
 		if found && next == "" {
 			return "", nil, nil, wrong(at,
-				"%%{%s} and the next field need something between them", name)
+				"%%{%s} and the next field need text between them", name)
 		}
 		parts = append(parts, p)
 		if !found {
@@ -91,7 +91,7 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 	}
 	if len(named) == 0 {
 		return "", nil, nil, option("pattern",
-			errors.New("is without a name in its %{}, so that there would be no field"))
+			errors.New("has no name in its %{}, so there would be no field"))
 	}
 	return prefix, parts, named, nil
 }
@@ -104,7 +104,7 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 		to, bare := end, false
 		if k == 0 {
 			if !bytes.HasPrefix(b.Data[i:end], []byte(p.before)) {
-				return problem{"the text does not begin as the pattern does", 0}
+				return problem{"the text does not begin like the pattern", 0}
 			}
 			i += len(p.before)
 			continue
@@ -114,7 +114,7 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 			to, bare = i+n, plain && first && p.before[0] == '"'
 		}
 		if to < i {
-			return problem{"here the pattern wants " + p.before, i - int(off)}
+			return problem{"at this point the pattern wants " + p.before, i - int(off)}
 		}
 		if p.field >= 0 {
 			if bad := d.add(b, p.field, uint32(i), uint32(to-i), off); bad.what != "" {
@@ -130,7 +130,7 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 		}
 	}
 	if i != end {
-		return problem{"text behind the end of the pattern", i - int(off)}
+		return problem{"text after the end of the pattern", i - int(off)}
 	}
 	return problem{}
 }

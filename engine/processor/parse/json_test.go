@@ -42,10 +42,10 @@ func TestJSON(t *testing.T) {
 		{"empty", `{}`, `{}`},
 		{"CRLF", "{\"a\":1}\r", `{"a":1}`},
 		{"mark", "\ufeff{\"a\":1}", `{"a":1}`},
-		{"blank", ``, "dead: parse json: byte 1: there is no JSON object, only nothing"},
-		{"array", `[{"a":1}]`, "dead: parse json: byte 1: a JSON object is wanted, {...}, " +
-			"and this is another value"},
-		{"two", `{"a":1} {"a":2}`, "dead: parse json: byte 9: text behind the object"},
+		{"blank", ``, "dead: parse json: byte 1: the input is empty, want a JSON object"},
+		{"array", `[{"a":1}]`, "dead: parse json: byte 1: want a JSON object, {...}, " +
+			"but this is another value"},
+		{"two", `{"a":1} {"a":2}`, "dead: parse json: byte 9: text after the object"},
 		{"octal", `{"a":01}`, "dead: parse json: byte 6: a number with leading zeros"},
 		{"raw tab", "{\"a\":\"\t\"}", "dead: parse json: byte 7: " +
 			"a control character in a string, which must be escaped"},

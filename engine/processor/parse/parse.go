@@ -92,14 +92,14 @@ func (o *Options) Validate() error {
 	switch {
 	case patterned && o.Pattern == "":
 		errs = append(errs, option("format",
-			fmt.Errorf("%s needs a pattern that names the fields", o.Format)))
+			fmt.Errorf("%s needs a pattern with the names of the fields", o.Format)))
 	case !patterned && o.Pattern != "":
 		errs = append(errs, option("pattern",
-			fmt.Errorf("is for dissect and regex; %s has fields of its own", o.Format)))
+			fmt.Errorf("is for dissect and regex; %s has fixed fields", o.Format)))
 	}
 	if !patterned && len(o.Types) > 0 {
 		errs = append(errs, option("types",
-			fmt.Errorf("is for dissect and regex; %s has types of its own", o.Format)))
+			fmt.Errorf("is for dissect and regex; %s has fixed types", o.Format)))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -130,8 +130,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	found := o.made.fields
 	if o.Field == "" {
 		if lost := o.discarded(in); len(lost) > 0 {
-			err := fmt.Errorf("the fields that records have here would be lost (%s); "+
-				"add `field: message` to keep them, or leave them out", strings.Join(lost, ", "))
+			err := fmt.Errorf("existing fields of the record would be lost (%s); add `field: "+
+				"message` to keep them, or remove them", strings.Join(lost, ", "))
 			return in, option("", err)
 		}
 		out := stream.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
@@ -152,7 +152,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if at >= 0 {
 		if t := in.Fields[at].Type; t == stream.IntegerType || t == stream.NumberType ||
 			t == stream.BoolType {
-			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed",
+			return in, option("field", fmt.Errorf("%s is %s, but only text can be parsed",
 				o.Field, t))
 		}
 	}
@@ -256,6 +256,6 @@ func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	case "drop":
 		b.Drop(i)
 	default:
-		b.Bury(i, bad.err(p.options.Format))
+		b.DeadLetter(i, bad.err(p.options.Format))
 	}
 }

@@ -86,7 +86,7 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 		at := (stream.Schema{Fields: fields}).Find(n)
 		if at < 0 {
 			errs = append(errs, &stream.OptionError{
-				Key: "types." + n, Err: errors.New("the pattern has no field of that name"),
+				Key: "types." + n, Err: errors.New("the pattern has no field with this name"),
 				Word: n, Known: named,
 			})
 			continue
@@ -146,7 +146,7 @@ type regex struct {
 func newRegex(o *Options) (*format, error) {
 	expr, err := regexp.Compile(o.Pattern)
 	if err != nil {
-		return nil, option("pattern", fmt.Errorf("is no regular expression of Go: %w", err))
+		return nil, option("pattern", fmt.Errorf("is not a regular expression of Go: %w", err))
 	}
 	var named []string
 	var groups []int
@@ -158,7 +158,7 @@ func newRegex(o *Options) (*format, error) {
 	}
 	if len(named) == 0 {
 		return nil, option("pattern", errors.New(
-			"is without a named group, so that there would be no field; write (?P<name>...)"))
+			"has no named group, so there would be no field; write (?P<name>...)"))
 	}
 	fields, err := typed(o, named)
 	if err != nil {

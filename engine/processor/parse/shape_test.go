@@ -15,8 +15,8 @@ func TestShapeKeepsOrigin(t *testing.T) {
 		stream.SchemaField{Name: "host"})
 	parsed := stream.Schema{Fields: []stream.SchemaField{{Name: "a"}}}
 	lost := func(names string) string {
-		return "the fields that records have here would be lost (" + names + "); " +
-			"add `field: message` to keep them, or leave them out"
+		return "existing fields of the record would be lost (" + names + "); " +
+			"add `field: message` to keep them, or remove them"
 	}
 	for _, c := range []struct {
 		name string

@@ -42,7 +42,7 @@ func TestRenameNested(t *testing.T) {
 		{`{"a":1}`, []rename.Pair{{Old: "a", New: `"b.c"`}}, `{"b.c":1}`},
 		{`{"a":1,"b":null}`, []rename.Pair{{Old: "a", New: "b.c"}}, `{"b":{"c":1}}`},
 		{`{"a":1,"b":"text"}`, []rename.Pair{{Old: "a", New: "b.c"}},
-			`dead: rename a: b is no object, and so takes no member c`},
+			`dead: rename a: b is not an object, so member c cannot be set`},
 		{`{"u":{"x":1}}`, []rename.Pair{{Old: "u.a", New: "b"}}, `{"u":{"x":1}}`},
 		{`{"u":"text"}`, []rename.Pair{{Old: "u.a", New: "b"}}, `{"u":"text"}`},
 		{`plain`, []rename.Pair{{Old: "message", New: "log.text"}}, `{"log":{"text":"plain"}}`},
@@ -70,10 +70,10 @@ func TestRenameNestedShape(t *testing.T) {
 		{"user.email", "user.mail", "[{user json} {path text} {n integer}]"},
 		{"path", "user.path", "[{user json} {n integer}]"},
 		{"path", "url.path", "[{user json} {n integer} {url json}]"},
-		{"path", "n.x", "path: n is a number, and so has no member x"},
-		{"path.x", "x", "path.x: path is a text, and so has no member x"},
+		{"path", "n.x", "path: n is a number, which has no member x"},
+		{"path.x", "x", "path.x: path is a text, which has no member x"},
 		{"nosuch.x", "x", `nosuch.x: there is no field "nosuch.x"`},
-		{"path", `"`, `path: " begins with a quote and is no quoted name; ` +
+		{"path", `"`, `path: " begins with a quote but is not a quoted name; ` +
 			`write "\"a.b\"" for the field a.b`},
 	} {
 		if got := shaped(rename.Options{{Old: c.old, New: c.to}}, in); got != c.want {

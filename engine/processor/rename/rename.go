@@ -43,7 +43,7 @@ func Component() stream.Component {
 // Validate returns an error for each invalid pair.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
-		return errors.New("names no field; write rename: {OLD: NEW}")
+		return errors.New("has no field; write rename: {OLD: NEW}")
 	}
 	var errs []error
 	for k, p := range *o {
@@ -88,7 +88,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 			!slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
 		if taken && !in.Open {
 			errs = append(errs, option(p.Old,
-				"there is a field %s already; drop or rename it first", to.Flat))
+				"a field %s already exists; drop or rename it first", to.Flat))
 			continue
 		}
 		switch {

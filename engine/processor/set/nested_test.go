@@ -22,10 +22,10 @@ func TestSetNested(t *testing.T) {
 		{`{"user":{"email":"in","email":"twice"}}`, mask, `{"user":{"email":"*"}}`},
 		{`{"user":null}`, mask, `{"user":{"email":"*"}}`},
 		{`{}`, mask, `{"user":{"email":"*"}}`},
-		{`{"user":"text"}`, mask, `dead: set user.email: user is no object, and so takes no ` +
-			`member email`},
-		{`{"user":[1]}`, mask, `dead: set user.email: user is no object, and so takes no ` +
-			`member email`},
+		{`{"user":"text"}`, mask, `dead: set user.email: user is not an object, so ` +
+			`member email cannot be set`},
+		{`{"user":[1]}`, mask, `dead: set user.email: user is not an object, so ` +
+			`member email cannot be set`},
 		{`plain`, mask, `{"message":"plain","user":{"email":"*"}}`},
 		{both, flat, `{"user":{"email":"in","id":7},"user.email":1}`},
 		{`{"user":{"email":"in"}}`, flat, `{"user":{"email":"in"},"user.email":1}`},
@@ -81,7 +81,7 @@ func TestSetNestedShape(t *testing.T) {
 		t.Errorf("shape %+v, %v", out, err)
 	}
 	_, err = options("path.x", "1").Shape(in)
-	if err == nil || err.Error() != "path.x: path is a text, and so has no member x" {
+	if err == nil || err.Error() != "path.x: path is a text, which has no member x" {
 		t.Errorf("a text in the way: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func Component() stream.Component {
 // Validate returns an error for each invalid assignment.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
-		return errors.New("sets no field; write set: {FIELD: VALUE}")
+		return errors.New("has no field; write set: {FIELD: VALUE}")
 	}
 	var errs []error
 	for _, a := range *o {

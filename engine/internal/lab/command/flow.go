@@ -121,18 +121,18 @@ const maxSeeds = 100_000
 func (f *flowFlags) run(cmd *cobra.Command, files []string) error {
 	switch {
 	case f.replay != "" && len(files) > 0:
-		return usagef("sim flow: --replay takes the trace and no scenario, and %q is one", files[0])
+		return usagef("sim flow: --replay takes only the trace; remove the scenario %q", files[0])
 	case f.replay != "":
 		return f.runReplay(cmd.OutOrStdout())
 	case f.ablate && len(files) > 0:
-		return usagef("sim flow: --ablate has its own scenarios and takes none, and %q is one",
+		return usagef("sim flow: --ablate has its own scenarios; remove %q",
 			files[0])
 	case len(files) == 0 && !f.ablate:
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
 	case f.into != "" && !f.table && !f.ablate:
-		return usagef("sim flow: --into is where --table and --ablate write; give one of them")
+		return usagef("sim flow: --into needs --table or --ablate")
 	case f.table && (f.ablate || f.asJSON || f.plot != "" || f.trace != ""):
 		return usagef("sim flow: --table prints tables only; leave --ablate, --json, " +
 			"--plot and --trace out")

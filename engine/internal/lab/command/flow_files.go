@@ -19,7 +19,7 @@ import (
 // files writes the plots and the trace of the first seed.
 func (f *flowFlags) files(plans []flowsim.Plan) error {
 	if f.trace != "" && (len(plans) != 1 || len(plans[0].Specs) != 1 || f.seeds != 1) {
-		return usagef("sim flow: --trace is of one run: give one scenario, one --algorithm " +
+		return usagef("sim flow: --trace records one run: give one scenario, one --algorithm " +
 			"and --seeds 1")
 	}
 	if f.plot != "" {
@@ -96,9 +96,9 @@ func (f *flowFlags) runReplay(out io.Writer) error {
 	}
 	torn := ""
 	if done.Torn {
-		torn = "; its last line is torn and was left out"
+		torn = "; its incomplete last line was ignored"
 	}
-	_, err = fmt.Fprintf(out, "%s: %d events replayed, %d commands, all the same bit for bit%s\n",
+	_, err = fmt.Fprintf(out, "%s: replayed %d events and %d commands, all identical%s\n",
 		f.replay, done.Events,
 		done.Commands, torn)
 	return err

@@ -95,7 +95,7 @@ func TestSimFlowFiles(t *testing.T) {
 		t.Errorf("the plot is %.40q, %v", svg, err)
 	}
 	got = try(t, "sim", "flow", "--replay", record)
-	if got.code != exitOK || !strings.Contains(got.out, "all the same bit for bit") {
+	if got.code != exitOK || !strings.Contains(got.out, "all identical") {
 		t.Errorf("replay: exit code %d, %q, %q", got.code, got.out, got.stderr)
 	}
 	text, err := os.ReadFile(record)
@@ -108,7 +108,7 @@ func TestSimFlowFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got = try(t, "sim", "flow", "--replay", record); got.code != exitUnfinished ||
-		!strings.Contains(got.stderr, "the trace says") {
+		!strings.Contains(got.stderr, "but the trace has") {
 		t.Errorf("replay of a changed trace: exit code %d, %q", got.code, got.stderr)
 	}
 }
@@ -123,18 +123,18 @@ func TestSimFlowRefusals(t *testing.T) {
 	}{
 		{nil, "needs scenario files"},
 		{[]string{wrong}, "trickle.yaml:11:1: scenario has no option \"speed\""},
-		{[]string{unknown}, `trickle.yaml:11:3: there is no algorithm "tidal"; there is: linear`},
-		{[]string{file, "--algorithm", "tidal"}, `there is no algorithm "tidal"; there is: linear`},
+		{[]string{unknown}, `trickle.yaml:11:3: there is no algorithm "tidal"; the algorithms are linear`},
+		{[]string{file, "--algorithm", "tidal"}, `there is no algorithm "tidal"; the algorithms are linear`},
 		{[]string{file, "--dispatch", "darts", "--algorithm", "linear"},
 			`there is no dispatch "darts"`},
 		{[]string{file, "--seeds", "0"}, "--seeds is 0"},
-		{[]string{file, "--trace", "x"}, "--trace is of one run"},
-		{[]string{file, "--into", "x"}, "--into is where --table and --ablate write"},
+		{[]string{file, "--trace", "x"}, "--trace records one run"},
+		{[]string{file, "--into", "x"}, "--into needs --table or --ablate"},
 		{[]string{file, "--table", "--json"}, "--table prints tables only"},
 		{[]string{wrong, "--table"}, "scenario has no option \"speed\""},
 		{[]string{file, "--table", "--algorithm", "fixed:4", "--seeds", "1", "--into", file},
 			"has no line"},
-		{[]string{file, "--replay", "x"}, "--replay takes the trace"},
+		{[]string{file, "--replay", "x"}, "--replay takes only the trace"},
 	} {
 		got := try(t, append([]string{"sim", "flow"}, c.args...)...)
 		if got.code != exitUsage || !strings.Contains(got.stderr, c.want) {

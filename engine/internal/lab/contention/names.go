@@ -30,7 +30,7 @@ const (
 
 // Names are the policies of the comparison.
 var Names = []Named{
-	{"none", backoff.Fixed(0), "no wait at all"},
+	{"none", backoff.Fixed(0), "no wait"},
 	{"fixed", backoff.Fixed(100 * time.Millisecond), "100 ms each time"},
 	{"random", backoff.Random(200 * time.Millisecond), "random from 0 to 200 ms"},
 	{"linear", backoff.Linear(base, base, ceiling), "10 ms longer each time"},

@@ -133,12 +133,12 @@ func Find(name, policy string) (*Spec, error) {
 	base, option, _ := strings.Cut(base, ":")
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == base })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no algorithm %q; there is: %s", base,
+		return nil, fmt.Errorf("there is no algorithm %q; the algorithms are %s", base,
 			strings.Join(AlgorithmNames(), ", "))
 	}
 	a := &algorithms[i]
 	if option != "" && a.option == "" {
-		return nil, fmt.Errorf("algorithm %q takes no option, and %q is one", base, option)
+		return nil, fmt.Errorf("algorithm %q has no options; remove %q", base, option)
 	}
 	var err error
 	if s.Window, err = a.make(option); err != nil {
@@ -147,7 +147,7 @@ func Find(name, policy string) (*Spec, error) {
 	s.Reports = a.reports
 	i = slices.IndexFunc(policies, func(p dispatch.Policy) bool { return p.Name() == s.Dispatch })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no dispatch %q; there is: %s", s.Dispatch,
+		return nil, fmt.Errorf("there is no dispatch %q; the dispatches are %s", s.Dispatch,
 			strings.Join(DispatchNames(), ", "))
 	}
 	s.Policy = policies[i]
@@ -178,7 +178,7 @@ func fixed(option string) (window.Algorithm, error) {
 	if option != "" {
 		n, err := strconv.Atoi(option)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no number of batches such as 10", option)
+			return nil, fmt.Errorf("%q is not a number of batches such as 10", option)
 		}
 		f.Size = n
 	}

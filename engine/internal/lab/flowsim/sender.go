@@ -49,7 +49,7 @@ type sender struct {
 	got     float64         // distinct cost after all senders have joined
 	windows []Sent          // by lane, for algorithms that are notified of attempts
 	atLane  []int           // in flight per lane, for windows
-	refused []control.Event // pending responses to Bisect and Bury
+	refused []control.Event // pending responses to Bisect and DeadLetter
 }
 
 // plan adds a batch that can be sent from now on.

@@ -193,13 +193,13 @@ func TestRunAllEnds(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
-		"tidal": `there is no algorithm "tidal"; there is: linear, aimd, queue, ` +
+		"tidal": `there is no algorithm "tidal"; the algorithms are linear, aimd, queue, ` +
 			`credit, rate, fixed`,
-		"linear+darts":    `there is no dispatch "darts"; there is: least_completion, round_robin`,
-		"fixed:0":         "no number of batches",
-		"fixed:many":      "no number of batches",
+		"linear+darts":    `there is no dispatch "darts"; the dispatches are least_completion, round_robin`,
+		"fixed:0":         "not a number of batches",
+		"fixed:many":      "not a number of batches",
 		"linear:slow":     "neither per_ack nor a threshold",
-		"reno:1":          "takes no option",
+		"reno:1":          "has no options",
 		"linear:-5ms":     "neither per_ack nor a threshold",
 		"fixed:100000000": "fixed window of 100000000",
 	} {

@@ -249,7 +249,7 @@ func (d *document) translateSize() error {
 	switch {
 	case z == nil:
 	case d.Size != nil && d.Cost != nil:
-		return wrong("cost", "size and cost are two names of one thing")
+		return wrong("cost", "size and cost are the same figure; give one of them")
 	case z.Constant != nil && z.Lognormal == nil && z.Uniform == nil:
 		d.Scenario.Size = Size{Kind: Constant, A: *z.Constant}
 	case z.Lognormal != nil && z.Constant == nil && z.Uniform == nil:
@@ -269,15 +269,15 @@ func (d *document) translateSize() error {
 func (d *document) checkLoad() error {
 	switch l := &d.Load; {
 	case l.Poisson > 0 && (l.Every > 0 || l.Batches > 0):
-		return wrong("load", "poisson goes with burst only")
+		return wrong("load", "poisson can be combined only with burst")
 	case l.Burst.Batches > 0 && l.Poisson == 0:
-		return wrong("load", "burst goes with poisson only")
+		return wrong("load", "burst needs poisson")
 	case !l.Saturated && l.Poisson == 0 && l.Every == 0 && l.Batches == 0:
 		return wrong("load", "is missing; write saturated, {poisson: 0.5}, {every: "+
 			"25ms} or {batches: 500}")
 	case d.Link != nil && l.Poisson > 0:
-		return wrong("load", "poisson is a share of the workers' rate, and a link has none; "+
-			"write every or batches")
+		return wrong("load", "poisson is a share of the workers' rate, but a link has no such "+
+			"rate; write every or batches")
 	}
 	return nil
 }
@@ -287,10 +287,10 @@ func (d *document) checkLink() error {
 		return nil
 	}
 	if k := d.Link.Concurrency; k.Start > 0 && k.Exp == 0 {
-		return wrong("link.concurrency", "knee_start goes with knee_exp")
+		return wrong("link.concurrency", "knee_start needs knee_exp")
 	}
 	if k := d.Link.Rate; k.Start > 0 && k.Exp == 0 {
-		return wrong("link.rate", "knee_start goes with knee_exp")
+		return wrong("link.rate", "knee_start needs knee_exp")
 	}
 	return nil
 }
@@ -300,17 +300,17 @@ func (d *document) checkWhole() error {
 	s := &d.Scenario
 	switch p := s.Pauses; {
 	case s.Warmup >= s.Duration:
-		return wrong("warmup", "is %v of a duration of %v; nothing would be measured", s.Warmup,
+		return wrong("warmup", "is %v of a duration of %v; no time would be measured", s.Warmup,
 			s.Duration)
 	case s.Link == nil && len(s.Workers) == 0:
-		return wrong("", "has neither workers nor link")
+		return wrong("", "needs workers or a link")
 	case s.Link != nil && len(s.Workers) > 0:
-		return wrong("link", "workers and link exclude each other; a link is the one receiver")
+		return wrong("link", "workers and link exclude each other; a link is a single receiver")
 	case s.Link != nil && (s.Shared != nil || p != Pauses{}):
-		return wrong("link", "shared and pauses are for workers, and this is a link")
+		return wrong("link", "shared and pauses are for workers, but this is a link")
 	case s.Shared != nil && p != Pauses{}:
-		return wrong("pauses", "are for workers that serve, and those in front of a shared "+
-			"server only forward")
+		return wrong("pauses", "need workers that serve; workers in front of a shared server "+
+			"only forward")
 	case p != Pauses{} && (p.Every == 0 || p.For >= p.Every):
 		return wrong("pauses", "takes every and a shorter for: {every: 10s, for: "+
 			"500ms, phase: random}")

@@ -39,17 +39,17 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	}
 	switch {
 	case things != 1:
-		return e, wrong(key, "an event does one thing: rate, hang, pause, fail, throttle, "+
-			"restart or credit; this does %d", things)
+		return e, wrong(key, "an event is one of rate, hang, pause, fail, throttle, restart and "+
+			"credit; this has %d of them", things)
 	case e.At > s.Duration:
 		return e, wrong(key+".at", "%v is after the end at %v", e.At, s.Duration)
 	case e.Kind == Restart && e.For > 0:
-		return e, wrong(key, "restart happens at once and takes no for")
+		return e, wrong(key, "restart is immediate; remove for")
 	case s.Link != nil:
-		return e, wrong(key, "events are for workers, and this is a link")
+		return e, wrong(key, "events are for workers, but this is a link")
 	case s.Shared != nil && (e.Kind == Rate || e.Kind == Pause || e.Kind == Restart):
-		return e, wrong(key, "workers in front of a shared server only forward: "+
-			"hang, fail and throttle are what can happen to them")
+		return e, wrong(key, "workers in front of a shared server only forward: their events "+
+			"are hang, fail and throttle")
 	}
 	switch e.Kind {
 	case Rate:
@@ -80,7 +80,7 @@ func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "%d is out of range: 0 to %d", w,
 				len(workers)-1)
 		case slices.Contains(c.Listed[:i], w):
-			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "worker %d is named twice", w)
+			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "worker %d is given twice", w)
 		}
 	}
 	if len(c.Listed) > 0 {

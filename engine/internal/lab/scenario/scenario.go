@@ -71,8 +71,8 @@ type Workload struct {
 // UnmarshalText parses saturated, the only load that is not a mapping.
 func (l *Workload) UnmarshalText(text []byte) error {
 	if l.Saturated = string(text) == "saturated"; !l.Saturated {
-		return fmt.Errorf("%q is no load; write saturated, {poisson: 0.5}, {every: "+
-			"25ms} or {batches: 500}", text)
+		return fmt.Errorf("%q is not a load; write saturated, {poisson: 0.5}, {every: 25ms} or "+
+			"{batches: 500}", text)
 	}
 	return nil
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// resting are files that every route has delivered completely, with stored progress. These are
-// finished files, with finished: keep, and growing files that are not held open. A resting file is
-// only listed until it is changed, renamed or deleted, or until a possible copy of it appears. Then
-// it is recognised by its progress, as after a restart.
-type resting struct {
-	c     *Catalogue
-	rests rests
-	woken []fileid.Key // resting files that were changed since the last listing
+// dormant follows the files that every route has delivered completely, with stored progress. These
+// are finished files, with finished: keep, and growing files that are not held open. A dormant file
+// is only listed until it is changed, renamed or deleted, or until a possible copy of it appears.
+// Then it is recognised by its progress, as after a restart.
+type dormant struct {
+	c           *Catalogue
+	table       dormantTable
+	reactivated []fileid.Key // dormant files that were changed since the last listing
 }
 
-// passed reports whether a listed file rests and was not changed since. A changed one is recognised
+// see reports whether a listed file is dormant and unchanged. A changed one is recognised
 // as after a restart.
-func (z *resting) passed(s Sight, info stat) bool {
+func (z *dormant) see(s Sight, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {
 		return false
 	}
-	d := z.rests.get(keyOf(info))
+	d := z.table.get(keyOf(info))
 	if d == nil {
-		return c.table.scans == c.lister.first && z.restsAlready(s, info)
+		return c.table.scans == c.lister.first && z.isDormantAlready(s, info)
 	}
 	switch {
 	case d.birth != info.Birth && c.strategy.grows():
 		z.awaitSuccessor(d)
 		return false
 	case d.birth != info.Birth, d.size != info.Size, d.modTime != info.ModTime:
-		z.rouse(d)
+		z.reactivate(d)
 		return false
 	case c.strategy.grows() && d.label != s.Label:
 		// it was renamed, or this is a hard link to it: that is known at the end of the listing
@@ -43,9 +43,9 @@ func (z *resting) passed(s Sight, info stat) bool {
 	return true
 }
 
-// restsAlready makes a completely delivered file of an earlier run a resting file at once, and
+// isDormantAlready makes a completely delivered file of an earlier run a dormant file at once, and
 // reports whether it did.
-func (z *resting) restsAlready(s Sight, info stat) bool {
+func (z *dormant) isDormantAlready(s Sight, info stat) bool {
 	c := z.c
 	e := c.identify.recallable(info)
 	if e == nil || e.file != nil {
@@ -58,29 +58,29 @@ func (z *resting) restsAlready(s Sight, info stat) bool {
 		}
 	}
 	text := e.text
-	c.ids.rest(e)
+	c.ids.noteDormant(e)
 	c.ids.drop(e)
 	for _, r := range c.readers {
 		delete(r.forgets.stored, text)
 	}
-	z.lay(s.Dir, s.Name, s.Label, text, info)
+	z.add(s.Dir, s.Name, s.Label, text, info)
 	return true
 }
 
-func (z *resting) lay(dir Dir, name, label, text string, info stat) {
-	d := rest{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
+func (z *dormant) add(dir Dir, name, label, text string, info stat) {
+	d := dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
 		birth: info.Birth, scan: z.c.table.scans}
 	if z.c.strategy.grows() {
 		d.dir, d.label, d.name = dir, label, len(name)
 	}
-	z.rests.put(d)
+	z.table.put(d)
 }
 
-// rouse recreates the identity of a resting file. It returns nil if no route has stored progress of
-// it.
-func (z *resting) rouse(d *rest) *Entry {
+// reactivate recreates the identity of a dormant file. It returns nil if no route has stored
+// progress of it.
+func (z *dormant) reactivate(d *dormantFile) *Entry {
 	c, text, key, was := z.c, d.text, d.key, *d
-	z.rests.remove(key)
+	z.table.remove(key)
 	var e *Entry
 	for _, r := range c.readers {
 		m, ok := r.resume(text)
@@ -94,41 +94,41 @@ func (z *resting) rouse(d *rest) *Entry {
 		}
 	}
 	if e == nil {
-		c.ids.gave(&was)
+		c.ids.reserve(&was)
 	}
-	z.woken = append(z.woken, key)
+	z.reactivated = append(z.reactivated, key)
 	return e
 }
 
-// awaitSuccessor waits for the successor of a resting file that was deleted.
-func (z *resting) awaitSuccessor(d *rest) {
-	if e := z.rouse(d); e != nil {
+// awaitSuccessor waits for the successor of a dormant file that was deleted.
+func (z *dormant) awaitSuccessor(d *dormantFile) {
+	if e := z.reactivate(d); e != nil {
 		z.c.rotation.awaitStored(e, "its name is gone and it was not held open")
 	}
 }
 
-// missed calls awaitSuccessor for resting files that are not listed. It recognises changed resting
+// missed calls awaitSuccessor for dormant files that are not listed. It recognises changed dormant
 // files before any other file, because a new file may be a copy of one of them.
-func (z *resting) missed() {
+func (z *dormant) missed() {
 	c := z.c
-	z.rests.each(func(d *rest) bool {
+	z.table.each(func(d *dormantFile) bool {
 		if d.scan != c.table.scans {
 			z.awaitSuccessor(d)
 		}
 		return true
 	})
 	var again []*file
-	for _, key := range z.woken {
+	for _, key := range z.reactivated {
 		if f := c.table.byKey[key]; f != nil {
 			again = append(again, f)
 		}
 	}
-	z.woken = nil
+	z.reactivated = nil
 	c.identify.recogniseAll(again)
 }
 
-// rise turns a resting file back into a followed file.
-func (z *resting) rise(d *rest) {
+// followAgain turns a dormant file back into a followed file.
+func (z *dormant) followAgain(d *dormantFile) {
 	c, label, key := z.c, d.label, d.key
 	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
 		return
@@ -136,87 +136,90 @@ func (z *resting) rise(d *rest) {
 	now := c.now()
 	f := &file{
 		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
-		scan: d.scan, met: d.scan,
-		info:     stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1},
-		metEmpty: true,
+		scan: d.scan, firstScan: d.scan,
+		info:       stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1},
+		foundEmpty: true,
 	}
-	z.rouse(d)
+	z.reactivate(d)
 	c.table.byLabel[label], c.table.byKey[key] = f, f
 	c.identify.recogniseAll([]*file{f})
 }
 
-// riseKin calls rise for resting files with names that the name of a new file may be derived from.
-func (z *resting) riseKin(label string) {
+// reactivateRelated calls followAgain for dormant files with names that the name of a new file may
+// be derived from.
+func (z *dormant) reactivateRelated(label string) {
 	base := path.Base(label)
-	var kin []rest
-	for n := len(base); n > 0 && z.rests.len() > 0; n-- {
-		kin = z.rests.ofStem(kin, base[:n], maxKin)
+	var related []dormantFile
+	for n := len(base); n > 0 && z.table.len() > 0; n-- {
+		related = z.table.ofStem(related, base[:n], maxRelated)
 	}
-	for i := range kin {
-		z.rise(&kin[i])
+	for i := range related {
+		z.followAgain(&related[i])
 	}
 }
 
-// joined wakes the resting files that a newly joined route has not delivered completely.
-func (z *resting) joined(r *Reader) {
-	z.rests.each(func(d *rest) bool {
+// joined reactivates the dormant files that a newly joined route has not delivered completely.
+func (z *dormant) joined(r *Reader) {
+	z.table.each(func(d *dormantFile) bool {
 		info := stat{Size: d.size, ModTime: d.modTime}
 		if r.isWhole(d.text, info) {
 			return true
 		}
 		if z.c.strategy.grows() {
-			z.rise(d)
+			z.followAgain(d)
 		} else {
-			z.rouse(d) // the next listing meets it
+			z.reactivate(d) // the next listing meets it
 		}
 		return true
 	})
-	z.woken = nil
+	z.reactivated = nil
 }
 
-// forget drops the resting file with an id.
-func (z *resting) forget(id string) {
-	z.rests.each(func(d *rest) bool {
+// forget drops the dormant file with an id.
+func (z *dormant) forget(id string) {
+	z.table.each(func(d *dormantFile) bool {
 		if d.text == id {
-			z.c.ids.gave(d)
-			z.rests.remove(d.key)
+			z.c.ids.reserve(d)
+			z.table.remove(d.key)
 			return false
 		}
 		return true
 	})
 }
 
-// retire makes resting files of the completely delivered ones with progress stored by all routes.
-func (z *resting) retire() {
+// retire makes dormant files of the completely delivered ones with progress stored by all routes.
+func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()
 		return
 	}
 	c := z.c
 	for _, r := range c.readers {
-		for _, id := range r.takeTold() {
+		for _, id := range r.takeFinished() {
 			e := c.ids.get(id)
 			if e == nil || e.file == nil {
 				continue
 			}
 			f := e.file
 			if cur := f.by(r); cur != nil && cur.entry == e {
-				cur.told = true
+				cur.storedFinished = true
 			}
-			told := func(cur *cursor) bool { return cur.told && cur.sealed && !cur.changed() && cur.entry == e }
-			if f.entry == e && c.table.has(f) && f.all(told) && c.ids.phaseOf(e) == known {
-				z.layFile(f)
+			isStored := func(cur *cursor) bool {
+				return cur.storedFinished && cur.sealed && !cur.changed() && cur.entry == e
+			}
+			if f.entry == e && c.table.has(f) && f.all(isStored) && c.ids.phaseOf(e) == known {
+				z.retireFile(f)
 			}
 		}
 	}
 }
 
-// takeTold returns the partitions that are stored as finished since the last call.
-func (r *Reader) takeTold() []string {
+// takeFinished returns the partitions that are stored as finished since the last call.
+func (r *Reader) takeFinished() []string {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
-	list := r.told
-	r.told = nil
+	list := r.newlyFinished
+	r.newlyFinished = nil
 	return list
 }
 
@@ -229,7 +232,7 @@ func (r *Reader) takeFresh() bool {
 	return fresh
 }
 
-func (z *resting) layFile(f *file) {
+func (z *dormant) retireFile(f *file) {
 	c, text := z.c, f.entry.text
 	c.handles.close(f)
 	f.dropView()
@@ -238,14 +241,14 @@ func (z *resting) layFile(f *file) {
 		cur.r.notes.end(text)
 		delete(cur.r.forgets.stored, text)
 	}
-	z.lay(f.dir, f.name, f.label, text, f.info)
-	z.rests.get(keyOf(f.info)).scan = f.scan
-	c.ids.rest(f.entry)
+	z.add(f.dir, f.name, f.label, text, f.info)
+	z.table.get(keyOf(f.info)).scan = f.scan
+	c.ids.noteDormant(f.entry)
 	c.release(f)
 }
 
 // retireIdle looks, after each save, at the growing files that were closed to make room for others.
-func (z *resting) retireIdle() {
+func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false
 	for _, r := range c.readers {
@@ -254,25 +257,25 @@ func (z *resting) retireIdle() {
 			return
 		}
 	}
-	if t := &c.rotation; !saved || len(t.waiting)+len(t.strays) > 0 || c.now() < c.copies.until {
+	if t := &c.rotation; !saved || len(t.awaiting)+len(t.missing) > 0 || c.now() < c.copies.until {
 		return
 	}
-	kept := c.handles.shut[:0]
-	for _, f := range c.handles.shut {
+	kept := c.handles.closedForRoom[:0]
+	for _, f := range c.handles.closedForRoom {
 		switch {
 		case !z.isIdle(f): // it is added again when it is closed again
 		case z.isSaved(f):
-			z.layFile(f)
+			z.retireFile(f)
 		default:
 			kept = append(kept, f)
 		}
 	}
-	clear(c.handles.shut[len(kept):])
-	c.handles.shut = kept
+	clear(c.handles.closedForRoom[len(kept):])
+	c.handles.closedForRoom = kept
 }
 
 // isIdle reports whether a growing file is listed, closed and completely read.
-func (z *resting) isIdle(f *file) bool {
+func (z *dormant) isIdle(f *file) bool {
 	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 ||
 		f.trouble != nil || f.dir == nil {
 		return false
@@ -286,7 +289,7 @@ func (z *resting) isIdle(f *file) bool {
 
 // isSaved reports whether every route has stored that all of an idle file was delivered, so that
 // its stat alone identifies it.
-func (z *resting) isSaved(f *file) bool {
+func (z *dormant) isSaved(f *file) bool {
 	e := f.entry
 	for _, r := range z.c.readers {
 		if m, ok := r.resume(e.text); !ok || m.Finished || m.Part.Name != f.label || !r.isWhole(e.text, f.info) {
@@ -297,10 +300,10 @@ func (z *resting) isSaved(f *file) bool {
 	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
 }
 
-// isHardLink reports whether label is a second name of a resting file that was listed under its own
+// isHardLink reports whether label is a second name of a dormant file that was listed under its own
 // label, too. If it was not, the file was renamed and is recognised under the new label.
-func (z *resting) isHardLink(label string, key fileid.Key) bool {
-	d := z.rests.get(key)
+func (z *dormant) isHardLink(label string, key fileid.Key) bool {
+	d := z.table.get(key)
 	if d == nil {
 		return false
 	}
@@ -308,6 +311,6 @@ func (z *resting) isHardLink(label string, key fileid.Key) bool {
 		z.c.lister.refuse(label, fmt.Sprintf("it is a hard link to %q, which is read", d.label))
 		return true
 	}
-	z.rouse(d)
+	z.reactivate(d)
 	return false
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // bubble runs a test in fake time over a real directory.
-func bubble(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, w *world)) {
+func bubble(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, w *fixture)) {
 	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) { run(t, newWorld(t, dir, connectortest.FS(), change)) })
+	synctest.Test(t, func(t *testing.T) { run(t, newFixture(t, dir, connectortest.FS(), change)) })
 }
 
 func write(t testing.TB, path, text string) {
@@ -62,7 +62,7 @@ func TestWriterPauses(t *testing.T) {
 					if o.Finished = finished; finished == "move" {
 						o.MoveTo = moved
 					}
-				}, func(t *testing.T, w *world) {
+				}, func(t *testing.T, w *fixture) {
 					w.finish = told
 					f, err := os.Create(filepath.Join(w.dir, "a.log"))
 					if err != nil {
@@ -105,7 +105,7 @@ func TestWriterPauses(t *testing.T) {
 // TestFinishRefusesGrownFile checks that a file that grows between its seal and Finish is not
 // finished until all of it is settled.
 func TestFinishRefusesGrownFile(t *testing.T) {
-	bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
+	bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *fixture) {
 		w.finish = false
 		path := put(t, w.dir, "a.log", "one\n")
 		w.open(false)
@@ -153,7 +153,7 @@ func TestChangedWhileRead(t *testing.T) {
 		}, []string{"a.log: " + text, "a.log: new\n"}, "files_orphaned"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, nil, func(t *testing.T, w *world) {
+			bubble(t, nil, func(t *testing.T, w *fixture) {
 				path := put(t, w.dir, "a.log", text)
 				w.limits = stream.BatchLimits{Bytes: 4096}
 				w.open(false)
@@ -178,7 +178,7 @@ func TestChangedWhileRead(t *testing.T) {
 // TestNameUsedAgain checks a name that is reused, for another inode or the same one. Apache Flume
 // stops after every restart.
 func TestNameUsedAgain(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "first\n")
 		w.open(false)
 		w.pump(3 * time.Second)
@@ -209,7 +209,7 @@ func TestNameUsedAgain(t *testing.T) {
 // TestPutBack checks that an unchanged file that is renamed back to its old name is finished again,
 // but not delivered again.
 func TestPutBack(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "first\n")
 		for range 3 {
 			w.open(false)
@@ -238,7 +238,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	} {
 		for _, finished := range []string{"keep", "rename"} {
 			t.Run(name+", "+finished, func(t *testing.T) {
-				bubble(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, w *world) {
+				change := func(o *spooldir.Options) { o.Finished = finished }
+				bubble(t, change, func(t *testing.T, w *fixture) {
 					w.finish = finished == "keep" // otherwise sealed, but not yet renamed
 					path := put(t, w.dir, "a.log", text)
 					w.open(false)
@@ -272,7 +273,7 @@ func TestRewrittenInPlace(t *testing.T) {
 // TestAnyBytes checks bytes that are not UTF-8 (Apache Flume stops, also after every restart), NUL,
 // CRLF, and a last record without a line end.
 func TestAnyBytes(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, w *world) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
 		all := make([]byte, 256)
 		for i := range all {
 			all[i] = byte(i)
@@ -294,7 +295,8 @@ func TestAnyBytes(t *testing.T) {
 func TestLongRecords(t *testing.T) {
 	long := strings.Repeat("0123456789", 500)
 	for _, how := range []string{"cut", "dead_letter"} {
-		bubble(t, func(o *spooldir.Options) { o.MaxRecord, o.LongRecord = 2048, how }, func(t *testing.T, w *world) {
+		change := func(o *spooldir.Options) { o.MaxRecord, o.LongRecord = 2048, how }
+		bubble(t, change, func(t *testing.T, w *fixture) {
 			put(t, w.dir, "a.log", "before\n"+long+"\nafter\n"+long)
 			w.limits = stream.BatchLimits{Bytes: 1000}
 			if err := w.once(); err != nil {

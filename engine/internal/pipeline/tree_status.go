@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// shown returns the tree for the admin pages. Workers appear in it with their state and reason from
+// treeStatus returns the tree for the admin pages. Workers appear in it with their state and reason from
 // routes.
-func (e *Engine) shown(now time.Time, routes []status.Route) *status.Child {
-	root := shownChild(e.Tree(), now)
+func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
+	root := childStatus(e.Tree(), now)
 	for i := range routes {
 		r := &routes[i]
 		sender := root.Find(r.Pipeline, r.Name, senderName)
@@ -36,7 +36,7 @@ func (e *Engine) shown(now time.Time, routes []status.Route) *status.Child {
 	return root
 }
 
-func shownChild(s supervise.Status, now time.Time) *status.Child {
+func childStatus(s supervise.Status, now time.Time) *status.Child {
 	c := &status.Child{
 		Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1,
 		Reason: stream.MaskURLs(s.Err), Since: s.Since.UTC(),
@@ -48,7 +48,7 @@ func shownChild(s supervise.Status, now time.Time) *status.Child {
 		c.Next = max(0, s.Next.Sub(now).Seconds())
 	}
 	for _, below := range s.Children {
-		c.Children = append(c.Children, *shownChild(below, now))
+		c.Children = append(c.Children, *childStatus(below, now))
 	}
 	return c
 }

@@ -47,9 +47,9 @@ type observers struct {
 func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
 
 // settled records a batch that has just settled.
-func (o *observers) settled(b *stream.Batch, buried bool) {
+func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	if o != nil && o.manifest != nil {
-		o.manifest.Settled(b, buried)
+		o.manifest.Settled(b, deadLettered)
 	}
 }
 

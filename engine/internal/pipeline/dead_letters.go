@@ -92,7 +92,7 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 	dead := b.Cut(0, len(b.Records))
 	for i := range dead.Records {
 		if dead.Records[i].State == stream.Kept {
-			dead.Bury(i, reason(i))
+			dead.DeadLetter(i, reason(i))
 		}
 	}
 	return dead

@@ -72,7 +72,7 @@ func (w *waits) open(p *pipe) error {
 		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 	}
 	if err != nil {
-		return final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
+		return noRestart(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
 	}
 	w.dir = dir
 	if w.saver.resumed != nil {
@@ -85,7 +85,7 @@ func (w *waits) open(p *pipe) error {
 		return err
 	}
 	if !able {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
+		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
 			"now, in which they have no place: "+
 			"deliver them with the former configuration, or accept that they are lost and remove "+
 			"that directory", records, dir.Path()))
@@ -142,7 +142,7 @@ func (w *waits) begin(reader stream.Reader) error {
 	}
 	w.ranges, _ = reader.(stream.RangeReader)
 	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
+		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
 			"them again: deliver them with the former "+
 			"configuration, or accept that they are lost and remove that directory", records, w.dir.Path()))
 	}

@@ -53,7 +53,7 @@ func TestNotMounted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				first := newWorld(t, dir, connectortest.FS(), change).open(false)
+				first := newFixture(t, dir, connectortest.FS(), change).open(false)
 				first.pump(time.Minute)
 				first.close()
 				if len(first.store.marks) != 2 {
@@ -65,11 +65,11 @@ func TestNotMounted(t *testing.T) {
 				if err := os.Mkdir(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
-				second := newWorld(t, dir, c.files, change)
+				second := newFixture(t, dir, c.files, change)
 				second.store = first.store
 				second.open(false)
 				second.pump(5 * time.Minute)
-				if gone := second.reader.(stream.PartitionTracker).Forget(); len(gone) != c.forget {
+				if gone := second.reader.(stream.PartitionTracker).Deleted(); len(gone) != c.forget {
 					t.Errorf("%d partitions are forgotten, want %d", len(gone), c.forget)
 				}
 				second.close()

@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportStrays logs state of routes that are not in the config. It also logs each route that starts
+// reportUnknownState logs state of routes that are not in the config. It also logs each route that starts
 // from the beginning beside such state, because it may have been renamed. A replay, whose config
 // has a single route, reports nothing.
-func (e *Engine) reportStrays(store *checkpoint.Store) {
+func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {
 		if p.cfg.Source.Component.Name == replaySource {

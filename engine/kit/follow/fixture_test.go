@@ -77,7 +77,7 @@ func (d *folder) sights(found func(follow.Sight)) error {
 
 func (d *folder) Finished(func(follow.Sight)) error { return nil }
 
-func (d *folder) Beside(_ string, found func(follow.Sight)) error {
+func (d *folder) Siblings(_ string, found func(follow.Sight)) error {
 	if d.pace != nil {
 		d.pace()
 	}
@@ -241,7 +241,7 @@ func (r *route) run(t *testing.T, d time.Duration) {
 func (r *route) deliver(b *stream.Batch) {
 	for _, span := range b.Spans {
 		m := stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
-		m.Note = r.Note(m)
+		m.Metadata = r.Metadata(m)
 		r.marks[span.Part.ID] = m
 		_ = r.Commit(context.Background(), []stream.Mark{m}) // it returns nil
 	}

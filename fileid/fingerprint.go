@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// MaxBefore is the maximum number of bytes that a [Proof] hashes before its place.
+	// MaxBefore is the maximum number of bytes that a [Fingerprint] hashes before its place.
 	MaxBefore = 64
-	// proofSum is the number of bytes that a Proof keeps of each SHA-256. Two different texts agree
-	// once in 2^48 times.
+	// proofSum is the number of bytes that a Fingerprint keeps of each SHA-256. Two different texts
+	// agree once in 2^48 times.
 	proofSum = 6
 	// proofVersion stands in the high bits of the stored form's first byte.
 	proofVersion = 1
-	// packedVersion is that of a Proof with Packed.
+	// packedVersion is that of a Fingerprint with Packed.
 	packedVersion = 2
 )
 
-// Proof is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It has a
-// hash of the head, which grows with the file up to MaxHead bytes, and a hash of the bytes before
-// the reader's place. The latter detects a file that was rewritten in place with an equal head and
-// is no shorter. Bytes that were not hashed may have changed. The zero Proof fits every file.
-type Proof struct {
+// Fingerprint is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It
+// has a hash of the head, which grows with the file up to MaxHead bytes, and a hash of the bytes
+// before the reader's place. The latter detects a file that was rewritten in place with an equal
+// head and is no shorter. Bytes that were not hashed may have changed. The zero Fingerprint fits
+// every file.
+type Fingerprint struct {
 	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a
 	// rotation, or a restored file. Zero means that the data was not moved.
 	Moved      Key
@@ -51,7 +52,7 @@ type Proof struct {
 
 // WithHead returns p with the hash of head, the first bytes of the file, if those are more than p
 // has hashed.
-func (p Proof) WithHead(head []byte) Proof {
+func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	if n := min(len(head), MaxHead); n > p.Head {
 		p.Head, p.HeadSum = n, shortSum(head[:n])
 	}
@@ -59,7 +60,7 @@ func (p Proof) WithHead(head []byte) Proof {
 }
 
 // WithPlace returns p for another place. before has the bytes that end at it.
-func (p Proof) WithPlace(at int64, before []byte) Proof {
+func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0
 	if p.Len > 0 {
@@ -70,16 +71,16 @@ func (p Proof) WithPlace(at int64, before []byte) Proof {
 
 // Wants returns the ranges of the file that Fits compares: the first n bytes, and the bytes from
 // off up to end.
-func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
+func (p Fingerprint) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
 // Fits reports whether the file still has the bytes that were read. head and before are the two
 // ranges of Wants. A file that is too short for them does not fit.
-func (p Proof) Fits(head, before []byte) bool {
+func (p Fingerprint) Fits(head, before []byte) bool {
 	return p.FitsHead(head) && len(before) == p.Len && (p.Len == 0 || shortSum(before) == p.Sum)
 }
 
 // FitsHead is Fits for the head alone.
-func (p Proof) FitsHead(head []byte) bool {
+func (p Fingerprint) FitsHead(head []byte) bool {
 	return len(head) >= p.Head && (p.Head == 0 || shortSum(head[:p.Head]) == p.HeadSum)
 }
 
@@ -99,9 +100,9 @@ const (
 )
 
 // String returns the stored form, described in docs/formats/file-note.md: printable, at most 98
-// bytes, "" for the zero Proof.
-func (p Proof) String() string {
-	if p == (Proof{}) {
+// bytes, "" for the zero Fingerprint.
+func (p Fingerprint) String() string {
+	if p == (Fingerprint{}) {
 		return ""
 	}
 	b := make([]byte, 1, 60)
@@ -134,23 +135,23 @@ func (p Proof) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseProof parses exactly the form of String.
-func ParseProof(s string) (Proof, error) {
+// ParseFingerprint parses exactly the form of String.
+func ParseFingerprint(s string) (Fingerprint, error) {
 	if s == "" {
-		return Proof{}, nil
+		return Fingerprint{}, nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil {
-		return Proof{}, fmt.Errorf("%q is not a file proof: %w", s, err)
+		return Fingerprint{}, fmt.Errorf("%q is not a file fingerprint: %w", s, err)
 	}
 	p, ok := parseProof(b)
 	if !ok || p.String() != s {
-		return Proof{}, fmt.Errorf("%q is not a file proof", s)
+		return Fingerprint{}, fmt.Errorf("%q is not a file fingerprint", s)
 	}
 	return p, nil
 }
 
-func parseProof(b []byte) (p Proof, ok bool) {
+func parseProof(b []byte) (p Fingerprint, ok bool) {
 	if len(b) == 0 || b[0]>>4 != proofVersion && b[0]>>4 != packedVersion ||
 		b[0]&0xf&^proofKnown != 0 {
 		return p, false

@@ -23,10 +23,10 @@ func newHost() *streamtest.Quiet {
 	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
 }
 
-// world is a test fixture: a process that tails a folder, its checkpoint, and two receivers. One
+// fixture is a test fixture: a process that tails a folder, its checkpoint, and two receivers. One
 // receiver drops unsaved lines, like a file or a table; the other keeps all lines, like an HTTP
 // server.
-type world struct {
+type fixture struct {
 	t      *testing.T
 	dir    string
 	change func(*tail.Options)
@@ -43,27 +43,27 @@ type world struct {
 	lag     time.Duration // how often the checkpoint is saved
 	last    time.Time     // when it was last saved
 	failed  error
-	mate    *world // another route of the same source; nil: there is none
+	second  *fixture // another route of the same source; nil: there is none
 	route   string
 	source  stream.Source
 }
 
-// withMate gives the source one more route, and returns its world.
-func (w *world) withMate() *world {
-	w.mate = newWorld(w.t, w.dir, w.change)
-	w.mate.host, w.mate.limits, w.mate.route = w.host, w.limits, w.route+"+"
-	return w.mate
+// withSecond gives the source one more route, and returns its fixture.
+func (w *fixture) withSecond() *fixture {
+	w.second = newFixture(w.t, w.dir, w.change)
+	w.second.host, w.second.limits, w.second.route = w.host, w.limits, w.route+"+"
+	return w.second
 }
 
-func newWorld(t *testing.T, dir string, change func(*tail.Options)) *world {
-	return &world{
+func newFixture(t *testing.T, dir string, change func(*tail.Options)) *fixture {
+	return &fixture{
 		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]stream.Mark),
 		sent:  make(map[string]int),
 		marks: make(map[string]stream.Mark), lag: time.Second, route: "main",
 	}
 }
 
-func (w *world) options() *tail.Options {
+func (w *fixture) options() *tail.Options {
 	o := tail.Source().Options().(*tail.Options)
 	o.Include = []string{filepath.Join(w.dir, "*.log")}
 	if w.change != nil {
@@ -78,41 +78,41 @@ func (w *world) options() *tail.Options {
 }
 
 // start begins a process.
-func (w *world) start(once bool) {
+func (w *fixture) start(once bool) {
 	w.t.Helper()
 	w.setRoutes()
 	src, err := tail.Source().New(w.options(), w.host)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for m := w; m != nil; m = m.mate {
+	for m := w; m != nil; m = m.second {
 		m.open(src.(stream.Source), once)
 	}
 }
 
 // begin starts a process without opening its routes.
-func (w *world) begin() {
+func (w *fixture) begin() {
 	w.t.Helper()
 	w.setRoutes()
 	src, err := tail.Source().New(w.options(), w.host)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for m := w; m != nil; m = m.mate {
+	for m := w; m != nil; m = m.second {
 		m.source = src.(stream.Source)
 	}
 }
 
-func (w *world) setRoutes() {
+func (w *fixture) setRoutes() {
 	var names []string
-	for m := w; m != nil; m = m.mate {
+	for m := w; m != nil; m = m.second {
 		names = append(names, m.route)
 	}
 	w.host.SetRoutes(names...)
 }
 
 // open opens one route of a process.
-func (w *world) open(src stream.Source, once bool) {
+func (w *fixture) open(src stream.Source, once bool) {
 	w.t.Helper()
 	marks := maps.Clone(w.saved)
 	w.source = src
@@ -128,16 +128,16 @@ func (w *world) open(src stream.Source, once bool) {
 }
 
 // kill ends the process and drops unsaved lines.
-func (w *world) kill() {
+func (w *fixture) kill() {
 	w.t.Helper()
 	w.close()
 	w.host.Stop()
 }
 
 // close closes the readers of all routes, as if the routes had failed.
-func (w *world) close() {
+func (w *fixture) close() {
 	w.t.Helper()
-	for m := w; m != nil; m = m.mate {
+	for m := w; m != nil; m = m.second {
 		if m.reader == nil {
 			continue
 		}
@@ -150,9 +150,9 @@ func (w *world) close() {
 }
 
 // reopen restarts the routes after close, in the same process.
-func (w *world) reopen() {
+func (w *fixture) reopen() {
 	w.t.Helper()
-	for m := w; m != nil; m = m.mate {
+	for m := w; m != nil; m = m.second {
 		m.open(m.source, false)
 	}
 }
@@ -160,9 +160,9 @@ func (w *world) reopen() {
 var errEnough = errors.New("enough")
 
 // pump lets the process run for d.
-func (w *world) pump(d time.Duration) {
+func (w *fixture) pump(d time.Duration) {
 	w.t.Helper()
-	if m := w.mate; m != nil {
+	if m := w.second; m != nil {
 		m.lag = w.lag
 		done := make(chan struct{})
 		go func() {
@@ -189,7 +189,7 @@ func (w *world) pump(d time.Duration) {
 }
 
 // step reads one batch, delivers and settles it.
-func (w *world) step(ctx context.Context) error {
+func (w *fixture) step(ctx context.Context) error {
 	b := stream.NewBatch(w.limits)
 	err := w.reader.Read(ctx, b)
 	if err != nil && err != io.EOF {
@@ -220,13 +220,13 @@ func (w *world) step(ctx context.Context) error {
 }
 
 // save makes settled progress durable, and drops the progress of deleted files, as the engine does.
-func (w *world) save() {
+func (w *fixture) save() {
 	w.t.Helper()
 	w.last = time.Now()
 	for id, m := range w.marks {
-		m.Note = w.reader.(stream.PartitionTracker).Note(m)
-		if len(m.Note) > stream.MaxNote {
-			w.t.Errorf("a note of %d bytes", len(m.Note))
+		m.Metadata = w.reader.(stream.PartitionTracker).Metadata(m)
+		if len(m.Metadata) > stream.MaxMetadata {
+			w.t.Errorf("a note of %d bytes", len(m.Metadata))
 		}
 		w.saved[id] = m
 	}
@@ -236,13 +236,13 @@ func (w *world) save() {
 	clear(w.marks)
 	w.exact = append(w.exact, w.lines...)
 	w.lines = nil
-	for _, id := range w.reader.(stream.PartitionTracker).Forget() {
+	for _, id := range w.reader.(stream.PartitionTracker).Deleted() {
 		delete(w.saved, id)
 	}
 }
 
 // want compares the lines at the receiver that drops unsaved ones with lines, in any order.
-func (w *world) want(lines ...string) {
+func (w *fixture) want(lines ...string) {
 	w.t.Helper()
 	got, want := slices.Sorted(slices.Values(w.exact)), slices.Sorted(slices.Values(lines))
 	if !slices.Equal(got, want) {

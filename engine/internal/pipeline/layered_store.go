@@ -65,7 +65,7 @@ func (m *layeredStore) queueMissing() {
 
 func sameMark(a, b stream.Mark) bool {
 	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting &&
-		a.Note == b.Note && slices.Equal(a.Above, b.Above)
+		a.Metadata == b.Metadata && slices.Equal(a.Above, b.Above)
 }
 
 // failed reports whether saving is impossible until the log is opened again.
@@ -153,9 +153,9 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// strays returns the lanes with other names that have a resume token in either layer, each with the
+// unknownRoutes returns the lanes with other names that have a resume token in either layer, each with the
 // token that removes it.
-func (m *layeredStore) strays(name string) map[string]string {
+func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
 		for lane := range m.store.Places(layer) {
@@ -167,9 +167,9 @@ func (m *layeredStore) strays(name string) map[string]string {
 	return strays
 }
 
-// places returns the resume tokens of the upper layer, if it has any: the lower layer may still
+// resumeTokens returns the resume tokens of the upper layer, if it has any: the lower layer may still
 // have tokens that the upper one has dropped.
-func (m *layeredStore) places() map[string]string {
+func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {
 			return places

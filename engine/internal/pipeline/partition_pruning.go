@@ -17,8 +17,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 		return
 	}
 	for i := range marks {
-		if note := tracker.Note(marks[i]); len(note) <= stream.MaxNote {
-			marks[i].Note = note
+		if note := tracker.Metadata(marks[i]); len(note) <= stream.MaxMetadata {
+			marks[i].Metadata = note
 		}
 	}
 }
@@ -30,7 +30,7 @@ func (r *saver) forget() error {
 	if !ok {
 		return nil
 	}
-	r.deleted = append(r.deleted, tracker.Forget()...)
+	r.deleted = append(r.deleted, tracker.Deleted()...)
 	if len(r.deleted) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *saver) forget() error {
 		drop = r.keepFinished(now, idle)
 		r.prunable = append(r.prunable, r.resumed.pruneLate(drop, idle)...)
 	}
-	if err := r.memory.forget(drop); err != nil {
+	if err := r.memory.deleteParts(drop); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -192,8 +192,8 @@ func (k *books) closeIdle(saved []stream.Mark) {
 	}
 }
 
-// forget drops the marks of partitions from both layers.
-func (m *layeredStore) forget(ids []string) error {
+// deleteParts drops the marks of partitions from both layers.
+func (m *layeredStore) deleteParts(ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}

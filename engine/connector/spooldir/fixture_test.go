@@ -74,9 +74,9 @@ func (s *store) options(once bool) stream.OpenOptions {
 	}
 }
 
-// world is a test fixture with one route over one directory: a reader, and an engine that settles
+// fixture is a test fixture with one route over one directory: a reader, and an engine that settles
 // each batch at once.
-type world struct {
+type fixture struct {
 	t       testing.TB
 	dir     string
 	host    *host
@@ -92,8 +92,8 @@ type world struct {
 	onBatch func(b *stream.Batch)
 }
 
-func newWorld(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Options)) *world {
-	w := &world{
+func newFixture(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Options)) *fixture {
+	w := &fixture{
 		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true,
 		pending: make(map[string]stream.Partition),
 	}
@@ -101,7 +101,7 @@ func newWorld(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Opti
 	return w
 }
 
-func (w *world) open(once bool) *world {
+func (w *fixture) open(once bool) *fixture {
 	w.t.Helper()
 	r, err := w.src.Open(w.t.Context(), w.store.options(once))
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *world) open(once bool) *world {
 	return w
 }
 
-func (w *world) close() {
+func (w *fixture) close() {
 	w.t.Helper()
 	if err := w.reader.Close(); err != nil {
 		w.t.Errorf("Close: %v", err)
@@ -121,7 +121,7 @@ func (w *world) close() {
 var errEnough = errors.New("enough")
 
 // pump reads, settles, commits and finishes for d.
-func (w *world) pump(d time.Duration) {
+func (w *fixture) pump(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
@@ -139,7 +139,7 @@ func (w *world) pump(d time.Duration) {
 }
 
 // once reads to io.EOF.
-func (w *world) once() error {
+func (w *fixture) once() error {
 	w.t.Helper()
 	w.open(true)
 	defer w.close()
@@ -155,7 +155,7 @@ func (w *world) once() error {
 }
 
 // step reads one batch and settles it.
-func (w *world) step(ctx context.Context) error {
+func (w *fixture) step(ctx context.Context) error {
 	b := stream.NewBatch(w.limits)
 	err := w.reader.Read(ctx, b)
 	if err != nil && err != io.EOF {
@@ -171,7 +171,7 @@ func (w *world) step(ctx context.Context) error {
 	return err
 }
 
-func (w *world) settle(b *stream.Batch) {
+func (w *fixture) settle(b *stream.Batch) {
 	w.t.Helper()
 	at := 0
 	for _, s := range b.Spans {
@@ -191,7 +191,7 @@ func (w *world) settle(b *stream.Batch) {
 			m.Finished = false
 		}
 		m.Part, m.Watermark = *s.Part, s.To
-		m.Note = w.reader.(stream.PartitionTracker).Note(m)
+		m.Metadata = w.reader.(stream.PartitionTracker).Metadata(m)
 		w.store.marks[s.Part.ID] = m
 		if s.Last {
 			w.pending[s.Part.ID] = *s.Part
@@ -215,7 +215,7 @@ func (w *world) settle(b *stream.Batch) {
 	}
 }
 
-func (w *world) finishAll() {
+func (w *fixture) finishAll() {
 	if !w.finish {
 		return
 	}
@@ -236,7 +236,7 @@ func (w *world) finishAll() {
 }
 
 // texts returns the last name and the delivered data of each partition, ordered by first delivery.
-func (w *world) texts() []string {
+func (w *fixture) texts() []string {
 	var out []string
 	for _, id := range w.store.order {
 		out = append(out, fmt.Sprintf("%s: %s", w.store.marks[id].Part.Name, w.store.data[id]))
@@ -244,7 +244,7 @@ func (w *world) texts() []string {
 	return out
 }
 
-func (w *world) want(want ...string) {
+func (w *fixture) want(want ...string) {
 	w.t.Helper()
 	if got := w.texts(); !slices.Equal(got, want) {
 		w.t.Errorf("delivered %q\nwant %q", got, want)
@@ -252,7 +252,7 @@ func (w *world) want(want ...string) {
 }
 
 // ls returns the names in the directory, without the lock.
-func (w *world) ls() []string {
+func (w *fixture) ls() []string {
 	w.t.Helper()
 	var out []string
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
@@ -268,7 +268,7 @@ func (w *world) ls() []string {
 	return out
 }
 
-func (w *world) wantFiles(want ...string) {
+func (w *fixture) wantFiles(want ...string) {
 	w.t.Helper()
 	if got := w.ls(); !slices.Equal(got, want) {
 		w.t.Errorf("the directory holds %q, want %q", got, want)

@@ -39,18 +39,18 @@ func (d elsewhereDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// awayWorld is a world with logs in a folder that disappears and reappears.
-type awayWorld struct {
-	*world
+// vanishingFolder is a fixture with logs in a folder that disappears and reappears.
+type vanishingFolder struct {
+	*fixture
 	disk *elsewhere
 	logs string
 	want []string
 }
 
-func newAwayWorld(t *testing.T) *awayWorld {
+func newVanishingFolder(t *testing.T) *vanishingFolder {
 	dir := t.TempDir()
-	a := &awayWorld{disk: &elsewhere{FS: connectortest.FS()}, logs: filepath.Join(dir, "logs")}
-	a.world = newWorld(t, dir, func(o *tail.Options) {
+	a := &vanishingFolder{disk: &elsewhere{FS: connectortest.FS()}, logs: filepath.Join(dir, "logs")}
+	a.fixture = newFixture(t, dir, func(o *tail.Options) {
 		o.Include, o.Forget = []string{filepath.Join(a.logs, "*.log")}, time.Minute
 	})
 	a.host = streamtest.NewQuiet(a.disk, nil, func(name string) bool { return name != "tail/notify" })
@@ -64,7 +64,7 @@ func newAwayWorld(t *testing.T) *awayWorld {
 }
 
 // ranBefore performs an earlier run, which reads and saves all lines and is killed.
-func (a *awayWorld) ranBefore() {
+func (a *vanishingFolder) ranBefore() {
 	a.start(false)
 	a.pump(10 * time.Second)
 	a.save()
@@ -72,7 +72,7 @@ func (a *awayWorld) ranBefore() {
 }
 
 // line appends a line to a file and expects its delivery.
-func (a *awayWorld) line(name, what string) {
+func (a *vanishingFolder) line(name, what string) {
 	a.t.Helper()
 	text := fmt.Sprintf("%s of %s\n", what, name)
 	f, err := os.OpenFile(filepath.Join(a.logs, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -88,47 +88,47 @@ func (a *awayWorld) line(name, what string) {
 	a.want = append(a.want, text[:len(text)-1])
 }
 
-func (a *awayWorld) must(err error) {
+func (a *vanishingFolder) must(err error) {
 	a.t.Helper()
 	if err != nil {
 		a.t.Fatal(err)
 	}
 }
 
-func (a *awayWorld) vanish()            { a.must(os.Rename(a.logs, a.logs+" are away")) }
-func (a *awayWorld) comeBack()          { a.must(os.Rename(a.logs+" are away", a.logs)) }
-func (a *awayWorld) at(n string) string { return filepath.Join(a.logs, n) }
+func (a *vanishingFolder) vanish()            { a.must(os.Rename(a.logs, a.logs+" are away")) }
+func (a *vanishingFolder) comeBack()          { a.must(os.Rename(a.logs+" are away", a.logs)) }
+func (a *vanishingFolder) at(n string) string { return filepath.Join(a.logs, n) }
 
 // check compares the delivered lines with the expected ones.
-func (a *awayWorld) check() {
+func (a *vanishingFolder) check() {
 	a.t.Helper()
 	a.save()
-	a.world.want(a.want...)
-	if a.mate != nil {
-		a.mate.save()
-		a.mate.want(a.want...)
+	a.fixture.want(a.want...)
+	if a.second != nil {
+		a.second.save()
+		a.second.want(a.want...)
 	}
 }
 
 const long = 3 * time.Minute // longer than copy_wait and forget
 
-// TestFolderAway checks that the files of a missing folder do not count as deleted, however long it
-// is missing, before startup or after it. When it reappears, data already read is not read again,
-// even if the files were changed meanwhile.
-func TestFolderAway(t *testing.T) {
+// TestFolderMissing checks that the files of a missing folder do not count as deleted, however long
+// it is missing, before startup or after it. When it reappears, data already read is not read
+// again, even if the files were changed meanwhile.
+func TestFolderMissing(t *testing.T) {
 
 	for _, c := range []struct {
 		name string
-		away func(a *awayWorld) // while the process is down
+		away func(a *vanishingFolder) // while the process is down
 	}{
-		{"nothing done", func(*awayWorld) {}},
-		{"lines added", func(a *awayWorld) { a.line("a.log", "second"); a.line("b.log", "second") }},
-		{"renamed and created again", func(a *awayWorld) {
+		{"nothing done", func(*vanishingFolder) {}},
+		{"lines added", func(a *vanishingFolder) { a.line("a.log", "second"); a.line("b.log", "second") }},
+		{"renamed and created again", func(a *vanishingFolder) {
 			a.line("a.log", "last")
 			a.must(os.Rename(a.at("a.log"), a.at("a.log.1")))
 			a.line("a.log", "new")
 		}},
-		{"copied and truncated", func(a *awayWorld) {
+		{"copied and truncated", func(a *vanishingFolder) {
 			a.line("a.log", "last")
 			text, err := os.ReadFile(a.at("a.log"))
 			a.must(err)
@@ -136,22 +136,22 @@ func TestFolderAway(t *testing.T) {
 			a.must(os.Truncate(a.at("a.log"), 0))
 			a.line("a.log", "new")
 		}},
-		{"a copy that is listed", func(a *awayWorld) {
+		{"a copy that is listed", func(a *vanishingFolder) {
 			a.line("b.log", "last")
 			text, err := os.ReadFile(a.at("b.log"))
 			a.must(err)
 			write(a.t, a.at("b2.log"), string(text))
 			a.must(os.Truncate(a.at("b.log"), 0))
 		}},
-		{"one deleted", func(a *awayWorld) { a.must(os.Remove(a.at("c.log"))); a.line("d.log", "first") }},
+		{"one deleted", func(a *vanishingFolder) { a.must(os.Remove(a.at("c.log"))); a.line("d.log", "first") }},
 	} {
 		for _, how := range []string{"at the start", "mounted late", "at two starts",
 			"while it runs", "with two routes"} {
 			t.Run(c.name+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					a := newAwayWorld(t)
+					a := newVanishingFolder(t)
 					if how == "with two routes" {
-						a.withMate()
+						a.withSecond()
 					}
 					a.start(false)
 					a.pump(10 * time.Second)
@@ -198,7 +198,7 @@ func TestFolderAway(t *testing.T) {
 // wait for its files, and their marks are dropped.
 func TestFolderEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAwayWorld(t)
+		a := newVanishingFolder(t)
 		a.ranBefore()
 		a.must(os.RemoveAll(a.logs))
 		a.must(os.Mkdir(a.logs, 0o755))
@@ -212,11 +212,11 @@ func TestFolderEmptied(t *testing.T) {
 	})
 }
 
-// TestFolderAwayOnce checks that a run with Once does not wait for a missing folder, and keeps the
-// progress of its files for the next run.
-func TestFolderAwayOnce(t *testing.T) {
+// TestFolderMissingOnce checks that a run with Once does not wait for a missing folder, and keeps
+// the progress of its files for the next run.
+func TestFolderMissingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAwayWorld(t)
+		a := newVanishingFolder(t)
 		a.ranBefore()
 		a.vanish()
 		a.start(true)

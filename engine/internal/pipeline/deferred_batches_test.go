@@ -217,7 +217,7 @@ func dropping(suffix string) fakeProcessor {
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()
-	s := e.picture().Routes[0]
+	s := e.statusWithoutTree().Routes[0]
 	conserved(t, s)
 	if s.InFlight < 0 || s.Waiting < 0 {
 		t.Errorf("%d in flight, %d waiting", s.InFlight, s.Waiting)
@@ -254,7 +254,7 @@ func TestWaitsOfLostData(t *testing.T) {
 		source.gone = true
 		source.mu.Unlock()
 		time.Sleep(5 * time.Minute)
-		s := e.picture().Routes[0]
+		s := e.statusWithoutTree().Routes[0]
 		conserved(t, s)
 		if s.Delivered != 90 || s.ReadRecords != 90 || s.Counters["waiting_lost"] != 10 {
 			t.Errorf("%d delivered of %d, %d lost; want 90, 90, 10", s.Delivered, s.ReadRecords,
@@ -285,7 +285,7 @@ func TestDrainLeavesWaits(t *testing.T) {
 		if err := <-ended; err != nil || time.Since(began) > time.Second {
 			t.Errorf("the drain took %v: %v", time.Since(began), err)
 		}
-		if s := e.picture().Routes[0]; s.Delivered != 45 || s.Waiting != 5 {
+		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 45 || s.Waiting != 5 {
 			t.Errorf("%d delivered, %d waiting; want 45 and 5", s.Delivered, s.Waiting)
 		}
 		e = jobOf(t, m, Options{Once: true, Stall: 48 * time.Hour}, use(stream.SourceRole, source), route)

@@ -84,13 +84,13 @@ func TestStrayPlaces(t *testing.T) {
 		store.Append(memory.upper, nil, map[string]string{"new": "2"})); err != nil {
 		t.Fatal(err)
 	}
-	if got := memory.places(); !maps.Equal(got, map[string]string{"new": "2"}) {
+	if got := memory.resumeTokens(); !maps.Equal(got, map[string]string{"new": "2"}) {
 		t.Errorf("places are %v, want those of the upper layer", got)
 	}
-	if err := errors.Join(memory.save(nil, memory.strays("new")), memory.synced()); err != nil {
+	if err := errors.Join(memory.save(nil, memory.unknownRoutes("new")), memory.synced()); err != nil {
 		t.Fatal(err)
 	}
-	if got := memory.strays("new"); len(got) > 0 || len(store.Places(memory.lower)) > 0 {
+	if got := memory.unknownRoutes("new"); len(got) > 0 || len(store.Places(memory.lower)) > 0 {
 		t.Errorf("left are %v, and %v in the lower layer", got, store.Places(memory.lower))
 	}
 }

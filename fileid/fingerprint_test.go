@@ -9,19 +9,19 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// proofAt returns the proof of a reader that has read text up to at.
-func proofAt(text []byte, at int) fileid.Proof {
-	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at),
+// proofAt returns the fingerprint of a reader that has read text up to at.
+func proofAt(text []byte, at int) fileid.Fingerprint {
+	return fileid.Fingerprint{}.WithHead(text[:at]).WithPlace(int64(at),
 		text[max(0, at-fileid.MaxBefore):at])
 }
 
 // holds calls Fits with the ranges of Wants. A text that is too short does not fit.
-func holds(p fileid.Proof, text []byte) bool {
+func holds(p fileid.Fingerprint, text []byte) bool {
 	n, off, end := p.Wants()
 	return int64(len(text)) >= max(end, int64(n)) && p.Fits(text[:n], text[off:end])
 }
 
-func TestProof(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789abcdef"), 200)
 	changed := func(at int) []byte { b := bytes.Clone(long); b[at]++; return b }
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("%s: Fits = %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	most := fileid.Proof{
+	most := fileid.Fingerprint{
 		Moved: fileid.Key{Dev: math.MaxUint64, Ino: math.MaxUint64}, MovedBirth: -1,
 		Head: fileid.MaxHead,
 		At:   math.MaxInt64, Len: fileid.MaxBefore, ModTime: -1,
@@ -56,19 +56,19 @@ func TestProof(t *testing.T) {
 	if n := len(most.String()); n > 84 {
 		t.Errorf("the longest text has %d bytes", n)
 	}
-	if got, err := fileid.ParseProof(most.String()); got != most || err != nil {
-		t.Errorf("ParseProof(%q) = %+v, %v", most, got, err)
+	if got, err := fileid.ParseFingerprint(most.String()); got != most || err != nil {
+		t.Errorf("ParseFingerprint(%q) = %+v, %v", most, got, err)
 	}
-	if (fileid.Proof{}).String() != "" {
-		t.Error("the zero proof has a text")
+	if (fileid.Fingerprint{}).String() != "" {
+		t.Error("the zero fingerprint has a text")
 	}
 }
 
-// TestProofGrows checks that the head grows with the bytes read and that a shorter head never
+// TestFingerprintGrows checks that the head grows with the bytes read and that a shorter head never
 // replaces a longer one.
-func TestProofGrows(t *testing.T) {
+func TestFingerprintGrows(t *testing.T) {
 	text := bytes.Repeat([]byte("line\n"), 400)
-	p := fileid.Proof{}
+	p := fileid.Fingerprint{}
 	for at := 5; at <= len(text); at += 5 {
 		p = p.WithHead(text[:at]).WithPlace(int64(at), text[:at])
 		if want := min(at, fileid.MaxHead); p.Head != want || !holds(p, text) {
@@ -80,21 +80,21 @@ func TestProofGrows(t *testing.T) {
 	}
 }
 
-func FuzzParseProof(f *testing.F) {
+func FuzzParseFingerprint(f *testing.F) {
 	f.Add("")
 	f.Add(proofAt([]byte("a line\n"), 7).String())
-	f.Add(fileid.Proof{Moved: fileid.Key{Dev: 1, Ino: 2}, ModTime: 3}.String())
+	f.Add(fileid.Fingerprint{Moved: fileid.Key{Dev: 1, Ino: 2}, ModTime: 3}.String())
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := fileid.ParseProof(s)
+		p, err := fileid.ParseFingerprint(s)
 		if err == nil && p.String() != s {
-			t.Fatalf("ParseProof(%q).String() = %q", s, p)
+			t.Fatalf("ParseFingerprint(%q).String() = %q", s, p)
 		}
 	})
 }
 
-// FuzzIdentity applies operations to a simple file system and checks the ID and the proof together,
-// as a reader does at startup. A file that was replaced, or rewritten where it was read, never
-// matches. A file that only grew always matches.
+// FuzzIdentity applies operations to a simple file system and checks the ID and the fingerprint
+// together, as a reader does at startup. A file that was replaced, or rewritten where it was read,
+// never matches. A file that only grew always matches.
 func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
@@ -119,11 +119,11 @@ type model struct {
 	wrote    int64
 	text     []byte
 
-	known bool
-	id    fileid.ID
-	proof fileid.Proof
-	was   int
-	read  []byte
+	known       bool
+	id          fileid.ID
+	fingerprint fileid.Fingerprint
+	was         int
+	read        []byte
 }
 
 func (m *model) file() fileid.File { return file(1, m.born, m.wrote, string(m.text)) }
@@ -163,24 +163,25 @@ func (m *model) step(op byte) {
 		if m.known && m.was == m.identity {
 			at = max(at, len(m.read))
 		}
-		m.known, m.was, m.read, m.proof = true, m.identity, bytes.Clone(m.text[:at]),
+		m.known, m.was, m.read, m.fingerprint = true, m.identity, bytes.Clone(m.text[:at]),
 			proofAt(m.text, at)
 	}
 }
 
-// check compares ID and proof with the model, as a reader does at startup.
+// check compares ID and fingerprint with the model, as a reader does at startup.
 func (m *model) check(t *testing.T) {
 	t.Helper()
 	if !m.known {
 		return
 	}
-	taken := m.id.Match(m.file()) && holds(m.proof, m.text)
+	taken := m.id.Match(m.file()) && holds(m.fingerprint, m.text)
 	switch same := m.was == m.identity; {
 	case same && bytes.HasPrefix(m.text, m.read) && !taken:
-		t.Fatalf("a file that only grew is taken for another one: id %v, proof %+v, %d bytes", m.id,
-			m.proof, len(m.text))
+		t.Fatalf("a file that only grew is taken for another one: id %v, "+
+			"fingerprint %+v, %d bytes", m.id,
+			m.fingerprint, len(m.text))
 	case taken && !bytes.HasPrefix(m.text, m.read):
-		t.Fatalf("a file that was rewritten is taken for the known one: id %v, proof %+v, %d bytes",
-			m.id, m.proof, len(m.text))
+		t.Fatalf("a file that was rewritten is taken for the known one: id %v, fingerprint %+v, %d bytes",
+			m.id, m.fingerprint, len(m.text))
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// rest is the compact record of a resting file: it was delivered completely and has not changed
-// since.
-type rest struct {
+// dormantFile is the compact record of a dormant file: it was delivered completely and has not
+// changed since.
+type dormantFile struct {
 	text       string // its id
 	label      string // growing: as last seen
 	dir        Dir    // growing: opens it
@@ -25,39 +25,40 @@ type rest struct {
 // chunk is how many rests are allocated at once.
 const chunk = 4096
 
-// rests are the resting files. A spool directory with finished: keep, or a folder of inactive logs,
-// may have a hundred thousand of them, so they are stored without an allocation for each.
-type rests struct {
-	chunks [][]rest
+// dormantTable holds the dormant files. A spool directory with finished: keep, or a folder of
+// inactive logs, may have a hundred thousand of them, so they are stored without an allocation for
+// each.
+type dormantTable struct {
+	chunks [][]dormantFile
 	free   []int32
 	byKey  map[fileid.Key]int32
 	stems  map[uint32]int32 // first index by the hash of the stem; nil: not needed
 }
 
-func newRests(stems bool) rests {
-	t := rests{byKey: make(map[fileid.Key]int32)}
+func newDormantTable(stems bool) dormantTable {
+	t := dormantTable{byKey: make(map[fileid.Key]int32)}
 	if stems {
 		t.stems = make(map[uint32]int32)
 	}
 	return t
 }
 
-func (t *rests) at(i int32) *rest { return &t.chunks[i/chunk][i%chunk] }
+func (t *dormantTable) at(i int32) *dormantFile { return &t.chunks[i/chunk][i%chunk] }
 
-func (t *rests) get(key fileid.Key) *rest {
+func (t *dormantTable) get(key fileid.Key) *dormantFile {
 	if i, ok := t.byKey[key]; ok {
 		return t.at(i)
 	}
 	return nil
 }
 
-func (t *rests) len() int { return len(t.byKey) }
+func (t *dormantTable) len() int { return len(t.byKey) }
 
 // put adds d. No other rest may have its key.
-func (t *rests) put(d rest) {
+func (t *dormantTable) put(d dormantFile) {
 	if len(t.free) == 0 {
 		first := int32(len(t.chunks) * chunk)
-		t.chunks = append(t.chunks, make([]rest, chunk))
+		t.chunks = append(t.chunks, make([]dormantFile, chunk))
 		for i := int32(chunk - 1); i >= 0; i-- {
 			t.free = append(t.free, first+i)
 		}
@@ -78,7 +79,7 @@ func (t *rests) put(d rest) {
 }
 
 // remove removes the file at key.
-func (t *rests) remove(key fileid.Key) {
+func (t *dormantTable) remove(key fileid.Key) {
 	i, ok := t.byKey[key]
 	if !ok {
 		return
@@ -96,13 +97,13 @@ func (t *rests) remove(key fileid.Key) {
 			delete(t.stems, h)
 		}
 	}
-	*d = rest{}
+	*d = dormantFile{}
 	delete(t.byKey, key)
 	t.free = append(t.free, i)
 }
 
 // each calls found with every rest until found returns false. found may remove its argument.
-func (t *rests) each(found func(*rest) bool) {
+func (t *dormantTable) each(found func(*dormantFile) bool) {
 	for _, list := range t.chunks {
 		for i := range list {
 			if list[i].used && !found(&list[i]) {
@@ -113,7 +114,7 @@ func (t *rests) each(found func(*rest) bool) {
 }
 
 // ofStem appends the rests with stem name to dst, at most most of them.
-func (t *rests) ofStem(dst []rest, name string, most int) []rest {
+func (t *dormantTable) ofStem(dst []dormantFile, name string, most int) []dormantFile {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {
 		return dst

@@ -1,0 +1,112 @@
+package follow
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// FolderChecker is an optional part of a Place. It distinguishes deleted files from files in a
+// missing folder, which may be mounted late or renamed for a while. The progress of files in a
+// missing folder is kept without a time limit.
+type FolderChecker interface {
+	// FolderMissing reports whether the folder of the file with this label is missing but may come
+	// back. dev is the device of the file. See IsFolderMissing.
+	FolderMissing(label string, dev uint64) bool
+}
+
+// IsFolderMissing reports whether folder, beneath the source's own dir, is missing but may come
+// back. That is the case if the deepest existing folder of its path is empty and on another device
+// than dev. Names that begin with a dot, such as a source's lock, do not count. A mount point
+// without its file system looks like this. A folder that cannot be read is away, too. A folder
+// deleted from a non-empty parent is not away, and neither is an emptied one.
+func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
+	for {
+		info, err := dir.Stat(folder)
+		if errors.Is(err, fs.ErrNotExist) && folder != "." {
+			folder = path.Dir(folder)
+			continue
+		}
+		if err != nil {
+			return true
+		}
+		if info.Dev == dev {
+			return false
+		}
+		entries, err := dir.Entries(folder)
+		return err != nil || !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
+			return !strings.HasPrefix(e.Name, ".")
+		})
+	}
+}
+
+// folders caches, for one listing, which folders of missing files are away.
+type folders struct {
+	scan    uint32
+	missing map[folderOn]bool
+}
+
+type folderOn struct {
+	folder string
+	dev    uint64
+}
+
+// isFolderMissing reports whether the folder of a missing file is missing, too, but may come back.
+func (l *lister) isFolderMissing(label string, dev uint64) bool {
+	p, ok := l.c.place.(FolderChecker)
+	if !ok {
+		return false
+	}
+	if d := &l.folders; d.scan != l.c.table.scans || d.missing == nil {
+		*d = folders{scan: l.c.table.scans, missing: make(map[folderOn]bool)}
+	}
+	of := folderOn{path.Dir(label), dev}
+	missing, known := l.folders.missing[of]
+	if !known {
+		missing = p.FolderMissing(label, dev)
+		l.folders.missing[of] = missing
+		if missing {
+			l.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was "+
+				"read of its files is kept until it is")
+		}
+	}
+	return missing
+}
+
+// isStoredFolderMissing is isFolderMissing for a partition that a route has stored, with data at
+// key.
+func (l *lister) isStoredFolderMissing(r *Reader, id string, key fileid.Key) bool {
+	m, ok := r.resume(id)
+	return ok && l.isFolderMissing(m.Part.Name, key.Dev)
+}
+
+// holdMissingFolders checks whether the folders of awaiting files exist. Until they do, no awaiting
+// file is given up. When a folder appears, files of earlier runs are recognised before any other,
+// as at startup.
+func (t *rotation) holdMissingFolders() {
+	c, was := t.c, t.folderMissing
+	t.folderMissing = false
+	now := c.now()
+	hold := func(f *file, dev uint64) {
+		// its folder has just appeared, or is still missing
+		if was, is := f.isFolderMissing(), c.lister.isFolderMissing(f.label, dev); was || is {
+			f.ensureExtras().folderMissing = is
+			f.held = max(f.held, now+c.o.Growing.CopyWait)
+			t.folderMissing = t.folderMissing || is
+		}
+	}
+	for e, w := range t.awaiting {
+		hold(w, c.ids.idOf(e).Dev)
+	}
+	for _, f := range t.missing {
+		hold(f, f.info.Dev)
+	}
+	if was {
+		c.identify.recogniseKnown()
+	}
+}
