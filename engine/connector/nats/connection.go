@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -164,15 +165,11 @@ func (c *Connection) connect(
 			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())
 		}),
 	}
-	login, err := c.login()
+	login, err := c.login(log)
 	if err != nil {
 		return nil, err
 	}
-	secure, err := c.secure(log)
-	if err != nil {
-		return nil, err
-	}
-	options = append(append(options, login...), secure...)
+	options = append(options, login...)
 	if out.conn, err = natsgo.Connect(strings.Join(c.servers(), ","), options...); err != nil {
 		return nil, c.connectError(err)
 	}
@@ -189,41 +186,20 @@ func (c *Connection) connect(
 	return out, nil
 }
 
-func (c *Connection) login() ([]natsgo.Option, error) {
-	switch {
-	case c.Credentials != "":
-		return []natsgo.Option{natsgo.UserCredentials(c.Credentials)}, nil
-	case c.NKey != "":
-		o, err := natsgo.NkeyOptionFromSeed(c.NKey)
-		if err != nil {
-			return nil, fmt.Errorf("nkey %s: %w", c.NKey, withoutSecrets(err))
-		}
-		return []natsgo.Option{o}, nil
-	case c.User != "":
-		return []natsgo.Option{natsgo.UserInfo(c.User, c.Password)}, nil
-	case c.Token != "":
-		return []natsgo.Option{natsgo.Token(c.Token)}, nil
+// login returns the client options for the credentials and certificates.
+func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
+	access := natsaccess.Options{
+		Credentials: c.Credentials, User: c.User, Password: c.Password, Token: c.Token, TLS: c.TLS,
 	}
-	return nil, nil
-}
-
-// secure returns the TLS options, or nil if neither the URLs nor the options need any.
-func (c *Connection) secure(log *slog.Logger) ([]natsgo.Option, error) {
-	if c.TLS == (httpaccess.TLS{}) {
-		return nil, nil // tls:// and wss:// use the system's authorities
+	options, err := access.Login(log)
+	if err != nil || c.NKey == "" {
+		return options, err
 	}
-	trust, err := httpaccess.NewTrust(&c.TLS, log)
+	key, err := natsgo.NkeyOptionFromSeed(c.NKey)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("nkey %s: %w", c.NKey, withoutSecrets(err))
 	}
-	base := trust.Current().Clone()
-	base.RootCAs = nil
-	out := []natsgo.Option{natsgo.Secure(base)}
-	if c.TLS.CA != "" {
-		roots := func() (*x509.CertPool, error) { return trust.Current().RootCAs, nil }
-		out = append(out, func(o *natsgo.Options) error { o.RootCAsCB = roots; return nil })
-	}
-	return out, nil
+	return append(options, key), nil
 }
 
 func (c *client) close() { c.conn.Close() }

@@ -3,6 +3,7 @@
 package natsaccess
 
 import (
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"time"
@@ -39,25 +40,43 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 			log.Warn("error from the NATS connection", "error", err)
 		}),
 	}
-	switch {
-	case o.Credentials != "":
-		options = append(options, nats.UserCredentials(o.Credentials))
-	case o.User != "":
-		options = append(options, nats.UserInfo(o.User, o.Password))
-	case o.Token != "":
-		options = append(options, nats.Token(o.Token))
+	login, err := o.Login(log)
+	if err != nil {
+		return nil, err
 	}
-	if o.TLS != (httpaccess.TLS{}) {
-		trust, err := httpaccess.NewTrust(&o.TLS, log)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, nats.Secure(trust.Current().Clone()))
-	}
+	options = append(options, login...)
 	conn, err := nats.Connect(o.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("no server accepts the connection: check url, login and tls: "+
 			"%w", err)
 	}
 	return conn, nil
+}
+
+// Login returns the client options for the credentials and certificates. Their files are read again
+// for each connection.
+func (o *Options) Login(log *slog.Logger) (out []nats.Option, err error) {
+	switch {
+	case o.Credentials != "":
+		out = append(out, nats.UserCredentials(o.Credentials))
+	case o.User != "":
+		out = append(out, nats.UserInfo(o.User, o.Password))
+	case o.Token != "":
+		out = append(out, nats.Token(o.Token))
+	}
+	if o.TLS == (httpaccess.TLS{}) {
+		return out, nil // tls:// and wss:// use the system's authorities
+	}
+	trust, err := httpaccess.NewTrust(&o.TLS, log)
+	if err != nil {
+		return nil, err
+	}
+	base := trust.Current().Clone()
+	base.RootCAs = nil
+	out = append(out, nats.Secure(base))
+	if o.TLS.CA != "" {
+		roots := func() (*x509.CertPool, error) { return trust.Current().RootCAs, nil }
+		out = append(out, func(c *nats.Options) error { c.RootCAsCB = roots; return nil })
+	}
+	return out, nil
 }
