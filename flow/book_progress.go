@@ -109,7 +109,8 @@ type pieces struct {
 }
 
 // open opens a batch in the ledger, in read order. newest is the position of the last row read.
-func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
+func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position,
+	err error) {
 	if a.broken != nil {
 		return end, a.broken
 	}
@@ -245,7 +246,8 @@ func (a *progressTracker[R]) close(e *entry[R]) {
 
 // takeProgress returns the progress to save, and the bytes that have settled since the last one. It
 // reports false if there is nothing new to save. The ranges are appended to dst.
-func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
+func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position,
+	above []ledger.Range,
 	bytes int64, ok bool) {
 	if !a.dirty || a.broken != nil {
 		return ledger.Position{}, dst, 0, false

@@ -48,7 +48,8 @@ func ExampleRejected() {
 				{Value: it.Value[n:], Cost: float64(len(it.Value) - n)}}
 		},
 		DeadLetter: func(_ context.Context, it flow.Item[string], refusal error) error {
-			deadLettered = append(deadLettered, fmt.Sprintf("%s: %v", it.Value, errors.Unwrap(refusal)))
+			deadLettered = append(deadLettered,
+				fmt.Sprintf("%s: %v", it.Value, errors.Unwrap(refusal)))
 			return nil // durable, in a real program
 		},
 		Settled: func(it flow.Item[string], s flow.Settlement) {

@@ -296,7 +296,8 @@ func (w *fuzzRun) options() Options[*stretch] {
 	}
 	o.DeadLetter = func(ctx context.Context, it Item[*stretch], refusal error) error {
 		if !w.mayDeadLetter(it.Value.lo, it.Value.hi, refusal) {
-			w.t.Errorf("seed %d: [%d, %d) is to be dead-lettered for %v", w.seed, it.Value.lo, it.Value.hi,
+			w.t.Errorf("seed %d: [%d, %d) is to be dead-lettered for %v", w.seed, it.Value.lo,
+				it.Value.hi,
 				refusal)
 		}
 		return sleep(ctx, 5*time.Millisecond)
@@ -307,7 +308,8 @@ func (w *fuzzRun) options() Options[*stretch] {
 // live runs a run to its end, or stops it at the time stop if that is above 0, and checks that
 // every item was settled and released as promised.
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
-	w := &fuzzRun{t: t, seed: seed, settled: make([]int, records), deadLettered: make([]int, records)}
+	w := &fuzzRun{t: t, seed: seed, settled: make([]int, records),
+		deadLettered: make([]int, records)}
 	w.held, w.flying, w.tries = make(map[*stretch]bool), make(map[int]int), make(map[[2]int]int)
 	w.deaths, w.deadly = make(map[[2]int]int), make(map[int]bool)
 	w.keyed, w.bounded = w.draw(7).IntN(3) == 0, w.draw(8).IntN(3) == 0
@@ -360,7 +362,8 @@ func (w *fuzzRun) books(whole bool) {
 			w.t.Errorf("seed %d: record %d settled %d times, want once", w.seed, r, n)
 		}
 		if bad := w.bad(r); n > 0 && (w.deadLettered[r] > 0) != (bad || w.deadly[r]) {
-			w.t.Errorf("seed %d: record %d was dead-lettered %d times, bad is %v", w.seed, r, w.deadLettered[r],
+			w.t.Errorf("seed %d: record %d was dead-lettered %d times, bad is %v", w.seed, r,
+				w.deadLettered[r],
 				bad)
 		}
 	}

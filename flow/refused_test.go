@@ -80,7 +80,8 @@ func TestSplit(t *testing.T) {
 		d.wantSettled("a", "b", "c", "d", "e")
 		if d.released["abcd"] != 1 || !slices.Equal(deadLettered, []string{"d"}) ||
 			!d.settled["d"].DeadLettered {
-			t.Errorf("released %v, dead-lettered %v, settled %v", d.released, deadLettered, d.settled)
+			t.Errorf("released %v, dead-lettered %v, settled %v", d.released, deadLettered,
+				d.settled)
 		}
 	})
 }

@@ -196,7 +196,8 @@ func (s *searched) started(c control.Command, b int, known bool) {
 			s.fail("%d hedges of %d attempts", s.hedged, s.starts)
 		}
 	}
-	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Reason == control.HedgeAttempt,
+	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect,
+		twin:  c.Reason == control.HedgeAttempt,
 		apart: c.Reason == control.SuspectAttempt}
 	if x.apart {
 		x.expect = math.MaxInt64 // never overdue

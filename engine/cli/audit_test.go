@@ -126,7 +126,8 @@ func TestAudit(t *testing.T) {
 				"  0 not delivered yet, 1 dropped by processors, 1 dead letters\n" +
 				"  99 must be in the sink (compared)\n  0 differences\n",
 			"lines/main: read 100 records", "copies/main: read 50 records",
-			"silent/main: read 100 records", "100 must be in the sink (not compared: sink drop cannot be read)",
+			"silent/main: read 100 records",
+			"100 must be in the sink (not compared: sink drop cannot be read)",
 			"objects/main: read 100 records",
 		}},
 		{"row deleted", sql("rows.db", "DELETE FROM t WHERE n = 5"),

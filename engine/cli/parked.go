@@ -74,7 +74,8 @@ schedule continues. To deliver dead ones again, use
 ` + "`penstock dead replay`.",
 		},
 		{
-			"cancel CONFIG KEY...", "End deliveries without another attempt", c.operate(stream.DeliveryStore.Cancel),
+			"cancel CONFIG KEY...", "End deliveries without another attempt",
+			c.operate(stream.DeliveryStore.Cancel),
 			"Cancel ends waiting and exhausted deliveries. An attempt in flight may still arrive.",
 		},
 		{

@@ -53,11 +53,13 @@ disk). Then it prints the reason.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().BoolVar(&f.tree, "tree", false, "print the supervised parts of the process, with restarts and "+
-		"their reasons, as a tree")
+	cmd.Flags().BoolVar(&f.tree, "tree", false,
+		"print the supervised parts of the process, with restarts and "+
+			"their reasons, as a tree")
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false,
 		"print which process of the cluster runs each pipeline")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's response")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second,
+		"time limit for the process's response")
 	return cmd
 }
 

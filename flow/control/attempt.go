@@ -15,13 +15,14 @@ type attempt struct {
 	sent     time.Duration
 	deadline time.Duration
 	// earlier deadline, at which it has taken longer than nearly all others; 0 if passed or unused
-	earlyDeadline   time.Duration
-	cost            float64
-	ahead           float64 // cost in flight at the lane just after it was sent
-	progress        float64 // cost that the lane had delivered when it was sent
-	epoch           uint32  // of the window
-	level           int     // attempts in flight at the lane just after it was sent, except lost ones
-	limited         bool    // the window was the limit
+	earlyDeadline time.Duration
+	cost          float64
+	ahead         float64 // cost in flight at the lane just after it was sent
+	progress      float64 // cost that the lane had delivered when it was sent
+	epoch         uint32  // of the window
+	// attempts in flight at the lane just after it was sent, except lost ones
+	level           int
+	limited         bool // the window was the limit
 	overdue         bool
 	hedgeAt         time.Duration // earliest time of a hedge
 	excused         bool          // its deadline was extended because this process was held up

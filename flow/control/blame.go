@@ -179,7 +179,9 @@ func (d *laneFailures) delivered() {
 func (d *laneFailures) chance() float64 { return d.goodFailed / (d.deliveries + d.goodFailed + 1) }
 
 // failsMore reports whether l fails good data much more often than all lanes do.
-func (ev *evidence) failsMore(l *lane) bool { return l.failures.chance() > ownFault*ev.blame.chance() }
+func (ev *evidence) failsMore(l *lane) bool {
+	return l.failures.chance() > ownFault*ev.blame.chance()
+}
 
 // weightedFailures is a sum of weighted failures, less the failures that were counted.
 type weightedFailures float64
@@ -236,7 +238,8 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	}
 	weight := 1 - ev.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.est.known || ev.blame.failing() < minFailingShare):
+	case before == 0 && (a.item.number == 1 || !a.lane.est.known ||
+		ev.blame.failing() < minFailingShare):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight
@@ -257,7 +260,8 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == isPending && a.outcome != Split
 	poison := &ev.cfg.Poison
-	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.failureRecorded || a.isHedge || a.canceled || a.ordered || over {
+	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.failureRecorded || a.isHedge ||
+		a.canceled || a.ordered || over {
 		return false
 	}
 	a.failureRecorded = true
@@ -274,7 +278,8 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	case evident:
 		return ev.addEvidence(it, l, first)
 	case len(l.failures.pending) < maxPendingFailures:
-		l.failures.pending = append(l.failures.pending, pendingFailure{it, it.seq, a.sent, ev.now + rounds*rtt, need, first})
+		l.failures.pending = append(l.failures.pending,
+			pendingFailure{it, it.seq, a.sent, ev.now + rounds*rtt, need, first})
 	}
 	return false
 }
@@ -336,7 +341,8 @@ func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	ev.assess(it)
 	if e := &ev.cfg.End; !r.givenUp && e.reached(r, ev.lanes.uptime.at(ev.now)) {
 		r.givenUp = true
-		ev.backlog.suspects.toGiveUp = append(ev.backlog.suspects.toGiveUp, itemToGiveUp{it, it.seq})
+		ev.backlog.suspects.toGiveUp = append(ev.backlog.suspects.toGiveUp,
+			itemToGiveUp{it, it.seq})
 	}
 	return true
 }
@@ -346,7 +352,8 @@ func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 func (ev *evidence) assess(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures
-	if r.suspect || r.failures == 0 || least < 0 || !ev.blame.enoughEvidence(it, least, len(ev.lanes.up)) {
+	if r.suspect || r.failures == 0 || least < 0 ||
+		!ev.blame.enoughEvidence(it, least, len(ev.lanes.up)) {
 		return
 	}
 	r.suspect = true

@@ -194,7 +194,8 @@ func TestEnd(t *testing.T) {
 		if len(w.asked) != 1 || !w.asked[0].deadLetter || w.asked[0].seq != 20 {
 			t.Fatalf("%+v: asked %+v, want item 20 to be dead-lettered", end, w.asked)
 		}
-		i := slices.IndexFunc(w.out, func(c control.Command) bool { return c.Kind == control.DeadLetter })
+		i := slices.IndexFunc(w.out,
+			func(c control.Command) bool { return c.Kind == control.DeadLetter })
 		if c := w.out[i]; c.Reason != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 &&
 			int(c.Count) != end.Attempts {
 			t.Errorf("%+v: %+v", end, c)

@@ -96,7 +96,9 @@ type probeSchedule struct {
 
 // isMassFailure reports whether a lane that fails now probably fails for the reason that has just
 // opened the breaker of another lane. It returns false if errors occur by chance.
-func (t *probeSchedule) isMassFailure(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
+func (t *probeSchedule) isMassFailure(now time.Duration) bool {
+	return now < t.until && t.chance < 0.5
+}
 
 // breakers open and close the breakers of lanes.
 type breakers struct {
@@ -292,7 +294,8 @@ func (bs *breakers) close(l *lane) {
 	if l.br.open {
 		bs.lanes.opened--
 	}
-	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries && bs.now-b.opened <= rateOutage &&
+	if b := &l.br; b.fault == Retryable && b.rateBefore >= minRateDeliveries &&
+		bs.now-b.opened <= rateOutage &&
 		l.level.chance < rateChance && bs.lanes.blame.share() < minBadShare {
 		l.limit.assumeLimit(bs.now, b.rateBefore)
 	}

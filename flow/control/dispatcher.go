@@ -53,7 +53,8 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
 		d.backlog.redoWithToken.ready.len() == 0 &&
-		d.group.phase == noPhase && d.backlog.consecutiveNew < endlessSource && !d.settlement.replay.full()
+		d.group.phase == noPhase && d.backlog.consecutiveNew < endlessSource &&
+		!d.settlement.replay.full()
 }
 
 // spread starts new items, oldest first. If more items wait than the busy lanes will soon finish, a

@@ -20,5 +20,6 @@ func (m *Machine) Overlooked() (seq uint64) {
 
 // Able returns the number of waiting items that are not blocked, which an event may check.
 func (m *Machine) Able() int {
-	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() + m.backlog.redoWithToken.ready.len()
+	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() +
+		m.backlog.redoWithToken.ready.len()
 }

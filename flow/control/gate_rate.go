@@ -36,11 +36,13 @@ const (
 	minRateDeliveries = 5 // least deliveries in the last second from which the rate is known
 	rateRetest        = time.Minute
 	maxRateRetest     = 10 * time.Minute
-	rateAlike         = 0.8         // a refusal at this share of the ceiling or more confirms the ceiling
-	rateSpan          = time.Second // period in which receivers count attempts
-	rateOutage        = 2500 * time.Millisecond
-	rateChance        = 0.15 // share of random refusals from which refusals say nothing about a rate
-	rateForget        = 2.0  // multiple of the ceiling that, if not refused, ends the limit
+	// a refusal at this share of the ceiling or more confirms the ceiling
+	rateAlike  = 0.8
+	rateSpan   = time.Second // period in which receivers count attempts
+	rateOutage = 2500 * time.Millisecond
+	// share of random refusals from which refusals say nothing about a rate
+	rateChance = 0.15
+	rateForget = 2.0 // multiple of the ceiling that, if not refused, ends the limit
 )
 
 // recordDelivery counts the delivery of an attempt sent at the time sent.
@@ -131,7 +133,8 @@ func (r *limiter) paced(now time.Duration) float64 {
 	if since < held {
 		return max(minRate, top)
 	}
-	return max(minRate, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
+	return max(minRate, min(top+rateCubic*math.Pow(since-held, 3),
+		rateAhead*max(r.measured(now), top)))
 }
 
 // spaceNext sets the earliest start of the next attempt. There is no burst: unused time is lost.

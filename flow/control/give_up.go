@@ -18,7 +18,8 @@ type End struct {
 
 func (e End) validate() error {
 	if e.Attempts < 0 || e.Elapsed < 0 {
-		return fmt.Errorf("an end after %d attempts or %v: want positive values, or 0 for none", e.Attempts, e.Elapsed)
+		return fmt.Errorf("an end after %d attempts or %v: want positive values, or 0 for none",
+			e.Attempts, e.Elapsed)
 	}
 	return nil
 }
@@ -26,7 +27,8 @@ func (e End) validate() error {
 // reached reports whether an item with this account must be given up. The caller has just added a
 // failure to the account.
 func (e *End) reached(r *account, uptime time.Duration) bool {
-	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 && uptime-r.since >= e.Elapsed
+	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 &&
+		uptime-r.since >= e.Elapsed
 }
 
 // itemToGiveUp is an item to give up. It is still the same item if its seq equals seq.
@@ -39,7 +41,8 @@ type itemToGiveUp struct {
 func (s *settlement) giveUp(out []Command) []Command {
 	for _, e := range s.backlog.suspects.toGiveUp {
 		it := e.item
-		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == isPending || it.decision != undecided {
+		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == isPending ||
+			it.decision != undecided {
 			continue
 		}
 		out = s.carryOutDecision(it, s.refuseAsPoison(it, out))

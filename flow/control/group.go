@@ -166,7 +166,8 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	}
 	g.mean += groupMean * (a.cost - g.mean)
 	if g.win != nil && a.sent >= g.since {
-		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
+		s.Mean, s.InFlightAtSend, s.Limited,
+			s.Epoch = g.mean, a.totalCost, a.groupLimited, a.groupEpoch
 		g.win.OnSample(*s)
 		g.probe(a.groupLimited)
 		g.bound(g.lanes.open)
@@ -174,7 +175,8 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	switch {
 	case g.phase != noPhase:
 		g.compareIn(a, rtt, full)
-	case g.cfg.Shared && full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) && g.now >= g.nextAt:
+	case g.cfg.Shared && full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
+		g.now >= g.nextAt:
 		g.beginExperiment()
 	}
 }

@@ -46,7 +46,8 @@ func TestDeathsCutAndBury(t *testing.T) {
 		t.Fatalf("%d poisoned after two deaths", s.Poisoned)
 	}
 	w.die(w.only(1))
-	if c := w.onlyCommand(control.Bisect); c.Reason != control.Deadly || c.Count != 3 || c.Number != 3 {
+	if c := w.onlyCommand(control.Bisect); c.Reason != control.Deadly || c.Count != 3 ||
+		c.Number != 3 {
 		t.Fatalf("after three deaths: %+v", c)
 	}
 	w.reply(0, 2) // into 2 and 3
@@ -136,7 +137,8 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 // TestSuspectIsRefused checks that with Poison.Refuse a suspect is cut like a rejected item.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
-	if c := w.onlyCommand(control.Bisect); c.Seq != 1 || c.Reason != control.Failing || c.Count < 2 {
+	if c := w.onlyCommand(control.Bisect); c.Seq != 1 || c.Reason != control.Failing ||
+		c.Count < 2 {
 		t.Fatalf("said %+v, want item 1 to be cut", c)
 	}
 	w.drain()

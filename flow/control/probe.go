@@ -105,7 +105,8 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 // item, the lane that was sent nothing for the longest time.
 func (d *dispatcher) chooseGlobalProbe() (best *lane, it *item) {
 	for _, l := range d.lanes.up {
-		if l.gates.shut(d.now, forGlobalProbe) || l.win.load.n > 0 || best != nil && l.lastStart >= best.lastStart {
+		if l.gates.shut(d.now, forGlobalProbe) || l.win.load.n > 0 || best != nil &&
+			l.lastStart >= best.lastStart {
 			continue
 		}
 		if found := d.probeItem(l); found != nil {

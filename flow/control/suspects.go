@@ -83,7 +83,8 @@ func (q *suspects) spent(a *attempt, now time.Duration) {
 		seconds = max(seconds, 1/rate)
 	}
 	if !a.ofSuspect {
-		q.allowed = min(q.allowed+seconds*suspectShare/(1-suspectShare), max(maxSuspectSeconds, 2*q.typical))
+		q.allowed = min(q.allowed+seconds*suspectShare/(1-suspectShare),
+			max(maxSuspectSeconds, 2*q.typical))
 		return
 	}
 	q.running--
@@ -140,7 +141,8 @@ func (d *dispatcher) suspectLane(it *item) (best *lane) {
 		return nil
 	}
 	for _, l := range d.lanes.up {
-		if !l.open || l.gates.shut(d.now, forSuspect) || l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
+		if !l.open || l.gates.shut(d.now, forSuspect) ||
+			l.onTime.ofSuspects >= maxSuspectsPerLane || it.runsAt(l) ||
 			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
 			continue
 		}

@@ -70,7 +70,8 @@ func TestLeastTimeout(t *testing.T) {
 			}
 		}
 		if n := l.timedOut(); n != c.want+20 {
-			t.Errorf("of 20 more answers after %v, when Ticks were on time, %d came too late", c.takes, n-c.want)
+			t.Errorf("of 20 more answers after %v, when Ticks were on time, %d came too late",
+				c.takes, n-c.want)
 		}
 	}
 }
@@ -95,7 +96,8 @@ func TestLateTick(t *testing.T) {
 		l := alone(t)
 		l.stall(c.takes, c.late)
 		if n := l.timedOut(); n != c.want {
-			t.Errorf("after %v, with Ticks late by %v, %d attempts are overdue, want %d", c.takes, c.late, n, c.want)
+			t.Errorf("after %v, with Ticks late by %v, %d attempts are overdue, want %d", c.takes,
+				c.late, n, c.want)
 		}
 	}
 }

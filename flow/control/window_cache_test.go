@@ -11,10 +11,12 @@ import (
 // TestCachedWindowState checks that, after any events, the cached values of a window equal those
 // of the window.
 func TestCachedWindowState(t *testing.T) {
-	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{}, window.AIMD{}, window.Rate{}}
+	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{},
+		window.AIMD{}, window.Rate{}}
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		m, err := New(Config{Seed: seed, Shared: true, Window: algorithms[seed%uint64(len(algorithms))]})
+		m, err := New(Config{Seed: seed, Shared: true,
+			Window: algorithms[seed%uint64(len(algorithms))]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +59,8 @@ func TestCachedWindowState(t *testing.T) {
 				continue
 			}
 			i := rnd.IntN(min(len(ids), 6)) // out of order, and sometimes much later
-			e := Event{Kind: Answer, ID: ids[i], Outcome: Delivered, Report: Report{Credit: seq + 4}}
+			e := Event{Kind: Answer, ID: ids[i], Outcome: Delivered,
+				Report: Report{Credit: seq + 4}}
 			if rnd.IntN(40) == 0 {
 				e.Outcome = []Outcome{Retryable, TimedOut, Throttled, Misconfigured}[rnd.IntN(4)]
 			}

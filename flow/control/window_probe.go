@@ -23,7 +23,8 @@ const probeRounds = 40
 func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
 
 // due reports whether a probe may begin now. The first call plans it at a random time.
-func (d *drain) due(now time.Duration, jitter func(d time.Duration, from, to float64) time.Duration) bool {
+func (d *drain) due(now time.Duration, jitter func(d time.Duration, from,
+	to float64) time.Duration) bool {
 	within := d.prober.ProbeWithin()
 	if within == 0 {
 		d.at = 0

@@ -41,7 +41,8 @@ func TestKeptChoosesTheSame(t *testing.T) {
 			}
 			if got >= 0 {
 				k := &lanes[got]
-				k.LastStart, k.InFlight, k.Work, k.Free = now, k.InFlight+1, k.Work+cost, rnd.IntN(3) > 0
+				k.LastStart, k.InFlight, k.Work,
+					k.Free = now, k.InFlight+1, k.Work+cost, rnd.IntN(3) > 0
 				told.Changed(got, lanes)
 			}
 		}

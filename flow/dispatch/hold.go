@@ -93,7 +93,9 @@ func (k *Candidate) covered() bool {
 }
 
 // answers reports whether a lane has answered recently, or cannot have answered yet.
-func (k *Candidate) answers(now time.Duration) bool { return now-k.LastAnswer <= silentAfter*k.Service }
+func (k *Candidate) answers(now time.Duration) bool {
+	return now-k.LastAnswer <= silentAfter*k.Service
+}
 
 // stale reports whether a lane has been idle for so long that it should be measured again.
 func (k *Candidate) stale(now time.Duration) bool {

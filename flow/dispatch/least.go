@@ -171,12 +171,14 @@ func (l *leastCompletion) scanLanes(now time.Duration, cost float64, c []Candida
 }
 
 // examine adds free lane i to the result.
-func (l *leastCompletion) examine(s *scanResult, now time.Duration, cost float64, i int, c []Candidate) {
+func (l *leastCompletion) examine(s *scanResult, now time.Duration, cost float64, i int,
+	c []Candidate) {
 	k := &c[i]
 	if !usable(k) {
 		return
 	}
-	if idle := now - k.LastStart; idle > s.longest && k.InFlight == 0 && idle > staleRounds*k.Service {
+	if idle := now - k.LastStart; idle > s.longest && k.InFlight == 0 &&
+		idle > staleRounds*k.Service {
 		s.stale, s.longest = i, idle
 	}
 	switch {

@@ -175,7 +175,8 @@ func (d *delay) followSpeed() bool {
 			w.meanBefore = 0
 		}
 		if change == speedChanged {
-			w.share, w.following, w.foundByProbe, w.confirmed = d.base.value/before, speedRounds, false, 0
+			w.share, w.following, w.foundByProbe,
+				w.confirmed = d.base.value/before, speedRounds, false, 0
 		}
 	}
 	if w.following == 0 {

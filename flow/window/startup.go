@@ -130,7 +130,8 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 // mayBeRandom reports whether so few of n round trips were slow that they may be random. A single
 // slow round trip may also be random if a batch sent with more in flight was not slow.
 func (u *startup) mayBeRandom(n int) bool {
-	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.normalAt)
+	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
+		u.slowAt < u.normalAt)
 }
 
 // complete reports whether a round trip of the start-up is over: as many batches have come back as
@@ -212,7 +213,8 @@ func (d *delay) started(v *verdict, now time.Duration) {
 			d.since = now
 		}
 	}
-	u.early, u.slow, u.verySlow, u.slowAt, u.normalAt, u.queued, u.returned, u.before = 0, 0, 0, 0, 0, 0,
+	u.early, u.slow, u.verySlow, u.slowAt, u.normalAt, u.queued, u.returned,
+		u.before = 0, 0, 0, 0, 0, 0,
 		0, u.pace
 }
 

@@ -232,7 +232,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 				}
 			}
 			reopen, ok := errors.AsType[*stream.ReopenError](h.Stop())
-			if !ok || reopen.ResumeToken != "" || !strings.Contains(reopen.Error(), "another program") {
+			if !ok || reopen.ResumeToken != "" ||
+				!strings.Contains(reopen.Error(), "another program") {
 				t.Fatalf("%s: the sink ended with %v", name, reopen)
 			}
 			if err := s.Close(); err != nil {

@@ -93,7 +93,8 @@ func TestWriterPauses(t *testing.T) {
 					if n := w.host.Counted("files_grown"); n != 1 {
 						t.Errorf("files_grown is %d, want 1", n)
 					}
-					if !strings.Contains(w.host.Logged(), "has grown after it counted as finished") {
+					if !strings.Contains(w.host.Logged(),
+						"has grown after it counted as finished") {
 						t.Error("the log does not say that the file has grown")
 					}
 				})
@@ -114,7 +115,8 @@ func TestFinishRefusesGrownFile(t *testing.T) {
 		appendTo(t, path, "two\n")
 		w.finish = true
 		w.finishAll()
-		if len(w.refused) != 1 || !strings.Contains(w.refused[0].Error(), "it has 8 bytes, 4 were read") {
+		if len(w.refused) != 1 || !strings.Contains(w.refused[0].Error(),
+			"it has 8 bytes, 4 were read") {
 			t.Fatalf("Finish of a file that has grown: %v", w.refused)
 		}
 		w.wantFiles("a.log")
@@ -201,7 +203,8 @@ func TestNameUsedAgain(t *testing.T) {
 		write(t, path, "x\n")
 		w.pump(3 * time.Second)
 		w.close()
-		w.want("a.log: first\n", "a.log: second\n", "a.log: third, on the inode of the first\n", "a.log: x\n")
+		w.want("a.log: first\n", "a.log: second\n", "a.log: third, on the inode of the first\n",
+			"a.log: x\n")
 		w.wantFiles("a.log.done", "a.log.done.1")
 	})
 }

@@ -23,7 +23,8 @@ type host struct{ *streamtest.Quiet }
 
 // newHost returns a host that runs the decompression goroutines, but no watcher.
 func newHost(t testing.TB, files vfs.FS) *host {
-	return &host{streamtest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
+	return &host{streamtest.NewQuiet(files, t.Output(),
+		func(name string) bool { return name == "unpack" })}
 }
 
 func (h *host) source(o *spooldir.Options) stream.Source { return must(newSource(h, o)) }
@@ -52,7 +53,8 @@ type store struct {
 }
 
 func newStore() *store {
-	return &store{marks: make(map[string]stream.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
+	return &store{marks: make(map[string]stream.Mark), names: make(map[string][]string),
+		data: make(map[string][]byte)}
 }
 
 // clone returns the part that survives a crash.
@@ -125,7 +127,8 @@ func (w *fixture) pump(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
-		ctx, cancel := context.WithTimeoutCause(w.t.Context(), min(left, 250*time.Millisecond), errEnough)
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), min(left, 250*time.Millisecond),
+			errEnough)
 		err := w.step(ctx)
 		cancel()
 		w.finishAll()

@@ -49,7 +49,8 @@ func TestNotMounted(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, name := range []string{"a.log", "b.log"} {
-					if err := os.WriteFile(filepath.Join(dir, name), []byte("one\ntwo\n"), 0o644); err != nil {
+					if err := os.WriteFile(filepath.Join(dir, name), []byte("one\ntwo\n"),
+						0o644); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -57,7 +57,8 @@ var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {
 func TestRealLogs(t *testing.T) {
 	dir, want := spoolData(t)
 	for _, limits := range someLimits {
-		w := newFixture(t, dir, connectortest.FS(), func(o *spooldir.Options) { o.Finished = "keep" })
+		w := newFixture(t, dir, connectortest.FS(),
+			func(o *spooldir.Options) { o.Finished = "keep" })
 		w.limits = limits
 		records := 0
 		w.onBatch = func(b *stream.Batch) { records += b.Origins }

@@ -20,7 +20,8 @@ import (
 
 // newHost returns a host for a synctest bubble. It runs every goroutine except the watcher.
 func newHost() *streamtest.Quiet {
-	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
+	return streamtest.NewQuiet(connectortest.FS(), nil,
+		func(name string) bool { return name != "tail/notify" })
 }
 
 // fixture is a test fixture: a process that tails a folder, its checkpoint, and two receivers. One
@@ -274,7 +275,8 @@ func differ(got, want []string) string {
 		}
 		return fmt.Sprintf("%.60q", list)
 	}
-	return fmt.Sprintf("%d lines, want %d: missing %s, too many %s", len(got), len(want), cut(missing), cut(more))
+	return fmt.Sprintf("%d lines, want %d: missing %s, too many %s", len(got), len(want),
+		cut(missing), cut(more))
 }
 
 func write(t testing.TB, path, text string) {

@@ -49,11 +49,13 @@ type vanishingFolder struct {
 
 func newVanishingFolder(t *testing.T) *vanishingFolder {
 	dir := t.TempDir()
-	a := &vanishingFolder{disk: &elsewhere{FS: connectortest.FS()}, logs: filepath.Join(dir, "logs")}
+	a := &vanishingFolder{disk: &elsewhere{FS: connectortest.FS()},
+		logs: filepath.Join(dir, "logs")}
 	a.fixture = newFixture(t, dir, func(o *tail.Options) {
 		o.Include, o.Forget = []string{filepath.Join(a.logs, "*.log")}, time.Minute
 	})
-	a.host = streamtest.NewQuiet(a.disk, nil, func(name string) bool { return name != "tail/notify" })
+	a.host = streamtest.NewQuiet(a.disk, nil,
+		func(name string) bool { return name != "tail/notify" })
 	if err := os.Mkdir(a.logs, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,8 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	}
 	return sink.Audit(
 		ctx,
-		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, ResumeToken: r.place},
+		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name,
+			ResumeToken: r.place},
 	)
 }
 

@@ -24,7 +24,8 @@ type bucket struct {
 func newBucket(t *testing.T) *bucket {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true,
+		NoSigs: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,8 @@ func (o *owners) owner() string {
 }
 
 // quick are the times of the tests.
-var quick = Times{Renew: 50 * time.Millisecond, Expire: 800 * time.Millisecond, Stop: 600 * time.Millisecond}
+var quick = Times{Renew: 50 * time.Millisecond, Expire: 800 * time.Millisecond,
+	Stop: 600 * time.Millisecond}
 
 func (b *bucket) start(name string, o *owners) *process {
 	b.t.Helper()

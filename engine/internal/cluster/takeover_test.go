@@ -309,7 +309,8 @@ func always(v bool) func() bool { return func() bool { return v } }
 func mark(id string, at int64) stream.Mark {
 	return stream.Mark{
 		Part:      stream.Partition{ID: id, Name: "name of " + id},
-		Watermark: stream.Position{Num: at, Key: "\xff\x00key"}, Metadata: "\xfe", Finished: at == 3,
+		Watermark: stream.Position{Num: at, Key: "\xff\x00key"}, Metadata: "\xfe",
+		Finished: at == 3,
 		Above: []stream.Range{{
 			From: stream.Position{Num: at + 1}, To: stream.Position{Num: at + 2, Key: "\x80"},
 		}},

@@ -59,7 +59,8 @@ type partition struct {
 	finished  bool // the source has finished it, or has no Finish
 	handedOut bool // a span of it was handed out in this run
 	dirty     bool
-	stood     time.Duration // while pending: time of the last watermark advance, or of the first read above it
+	// while pending: time of the last watermark advance, or of the first read above it
+	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
 }
@@ -219,7 +220,8 @@ type batchOutcome struct {
 
 // settle closes b's spans and counts its kept records as delivered, or as dead if end.deadLettered is
 // set.
-func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64, err error) {
+func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
+	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
 	for i := range b.Spans {
 		if late {

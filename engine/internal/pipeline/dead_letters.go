@@ -104,7 +104,8 @@ var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).
 // storeSpans calls store until it succeeds, or the spans belong to another owner.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
-	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
+	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,
+		Classify: func(error) retry.Action { return retry.Retry }}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed {
 			r.host.log.Warn("the sink could not store the spans of dead letters; retrying",
@@ -147,7 +148,8 @@ func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by ref
 			text, detail = g.Group()
 		}
 		letters = append(letters, deadletter.Letter{
-			ID: string(b.AppendRecordID(nil, i)), Reason: stream.MaskURLs(text), Detail: stream.MaskURLs(detail),
+			ID: string(b.AppendRecordID(nil, i)), Reason: stream.MaskURLs(text),
+			Detail:    stream.MaskURLs(detail),
 			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
 			Attempts: by.attempts, Worker: by.worker,
 		})

@@ -72,7 +72,8 @@ func (w *waits) open(p *pipe) error {
 		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 	}
 	if err != nil {
-		return noRestart(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
+		return noRestart(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err),
+			dir.Close()))
 	}
 	w.dir = dir
 	if w.saver.resumed != nil {
@@ -91,7 +92,8 @@ func (w *waits) open(p *pipe) error {
 			"that directory", records, dir.Path()))
 	}
 	if n > 0 {
-		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
+		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records",
+			records)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +111,8 @@ func (w *waits) check(exists bool, state string) error {
 		if m.Waiting {
 			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
 				"%q has some: put it back, or accept that "+
-				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
+				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name,
+				state, w.key)
 		}
 	}
 	return nil
@@ -144,7 +147,8 @@ func (w *waits) begin(reader stream.Reader) error {
 	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
 		return noRestart(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
 			"them again: deliver them with the former "+
-			"configuration, or accept that they are lost and remove that directory", records, w.dir.Path()))
+			"configuration, or accept that they are lost and remove that directory", records,
+			w.dir.Path()))
 	}
 	return nil
 }
@@ -224,7 +228,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 			out[n-1].Bytes += int64(s.Bytes)
 			continue
 		}
-		out = append(out, waiting.Range{Part: *s.Part, Range: s.Range, Records: records, Bytes: int64(s.Bytes)})
+		out = append(out, waiting.Range{Part: *s.Part, Range: s.Range, Records: records,
+			Bytes: int64(s.Bytes)})
 	}
 	if len(out) == 1 {
 		out[0].Records = int64(b.Origins)
@@ -344,10 +349,12 @@ func (w *waits) close() error {
 }
 
 // Next implements flow.WaitStore: it reads the next batch that is due again and has it processed.
-func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History, error) {
+func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History,
+	error) {
 	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
 	for {
-		ranges, history, err := w.store.Next(ctx, suspect, int64(limits.Records), int64(limits.Bytes))
+		ranges, history, err := w.store.Next(ctx, suspect, int64(limits.Records),
+			int64(limits.Bytes))
 		if err != nil {
 			return flow.Item[*stream.Batch]{}, history, err
 		}
@@ -373,7 +380,8 @@ func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch
 }
 
 // read reads the ranges of a batch again.
-func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.BatchLimits) (*stream.Batch, error) {
+func (w *waits) read(ctx context.Context, ranges []waiting.Range,
+	limits stream.BatchLimits) (*stream.Batch, error) {
 	var records, size int64
 	places := make([]stream.Range, 0, len(ranges))
 	for i := range ranges {
@@ -381,7 +389,8 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 		size += ranges[i].Bytes
 		places = append(places, ranges[i].Range)
 	}
-	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records, int(records))+1
+	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records,
+		int(records))+1
 	b := w.reader.pool.Get(limits)
 	err := w.reader.budget.acquire(ctx, b)
 	if err == nil {
@@ -394,7 +403,8 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 		return nil, err
 	}
 	w.found(ranges)
-	if other := int64(b.Origins) - records; other != 0 { // such as rows changed or deleted in the meantime
+	// such as rows changed or deleted in the meantime
+	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other
 		w.mu.Unlock()
@@ -470,7 +480,8 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
 	w.host.log.Error("records lost: their data was deleted while they waited for a retry",
-		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
+		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(),
+		"error", cause)
 	w.host.Count("waiting_lost", records)
 	w.mu.Lock()
 	defer w.mu.Unlock()

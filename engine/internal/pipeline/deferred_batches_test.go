@@ -42,7 +42,8 @@ type rangeReader struct {
 func (r *rangeReader) CanReadRanges(id string) bool { return id == "fake" }
 
 // ReadRanges implements stream.RangeReader.
-func (r *rangeReader) ReadRanges(_ context.Context, b *stream.Batch, _ stream.Partition, ranges []stream.Range) error {
+func (r *rangeReader) ReadRanges(_ context.Context, b *stream.Batch, _ stream.Partition,
+	ranges []stream.Range) error {
 	r.s.mu.Lock()
 	gone := r.s.gone
 	r.s.reread += len(ranges)
@@ -122,7 +123,10 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	m := vfstest.New()
 	source := &rangeSource{fakeSource: &fakeSource{lines: numbered(lines), size: 3}}
 	fails := &refusals{at: map[string][]time.Time{}, number: map[string][]int{}}
-	fails.fails = func(line string, attempts int) bool { return strings.HasSuffix(line, "7") && attempts < 3 }
+	fails.fails = func(line string, attempts int) bool {
+		return strings.HasSuffix(line, "7") &&
+			attempts < 3
+	}
 	route := retrying(wait)
 	for range processors {
 		route.Processors = append(route.Processors, use(stream.ProcessorRole, dropping("5")))
@@ -194,7 +198,8 @@ func (f *refusals) check(t *testing.T, wait time.Duration) {
 				t.Fatalf("%s: attempts are counted %v", line, f.number[line])
 			}
 			if gap := at[i].Sub(at[max(0, i-1)]); i > 1 && gap < wait {
-				t.Fatalf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, gap, wait)
+				t.Fatalf("%s: attempt %d came %v after the one before, want at least %v", line, i+1,
+					gap, wait)
 			}
 		}
 	}
@@ -272,7 +277,10 @@ func TestDrainLeavesWaits(t *testing.T) {
 		m := vfstest.New()
 		source := &rangeSource{fakeSource: &fakeSource{lines: numbered(50), size: 1}}
 		fails := &refusals{at: map[string][]time.Time{}, number: map[string][]int{}}
-		fails.fails = func(line string, attempts int) bool { return strings.HasSuffix(line, "7") && attempts < 2 }
+		fails.fails = func(line string, attempts int) bool {
+			return strings.HasSuffix(line, "7") &&
+				attempts < 2
+		}
 		route := retrying(time.Hour)
 		sink := &fakeSink{deliver: fails.deliver}
 		route.Sink = use(stream.SinkRole, sink)
@@ -288,12 +296,14 @@ func TestDrainLeavesWaits(t *testing.T) {
 		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 45 || s.Waiting != 5 {
 			t.Errorf("%d delivered, %d waiting; want 45 and 5", s.Delivered, s.Waiting)
 		}
-		e = jobOf(t, m, Options{Once: true, Stall: 48 * time.Hour}, use(stream.SourceRole, source), route)
+		e = jobOf(t, m, Options{Once: true, Stall: 48 * time.Hour}, use(stream.SourceRole, source),
+			route)
 		if err := e.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if len(sink.got) != 50 || time.Since(began) < 58*time.Minute {
-			t.Errorf("%d records arrived after %v, want 50 after an hour", len(sink.got), time.Since(began))
+			t.Errorf("%d records arrived after %v, want 50 after an hour", len(sink.got),
+				time.Since(began))
 		}
 	})
 }
@@ -324,7 +334,8 @@ func TestWaitsAreGuarded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err = jobOf(t, m, Options{Once: true}, use(stream.SourceRole, source), route).Run(t.Context())
+		err = jobOf(t, m, Options{Once: true}, use(stream.SourceRole, source),
+			route).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "does not exist") {
 			t.Errorf("a start without the waiting batches: %v", err)
 		}

@@ -64,7 +64,8 @@ func (m *layeredStore) queueMissing() {
 }
 
 func sameMark(a, b stream.Mark) bool {
-	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting &&
+	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished &&
+		a.Waiting == b.Waiting &&
 		a.Metadata == b.Metadata && slices.Equal(a.Above, b.Above)
 }
 

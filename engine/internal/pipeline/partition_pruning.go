@@ -184,7 +184,8 @@ func (k *books) closeIdle(saved []stream.Mark) {
 			return
 		}
 		p := k.parts[m.Part.ID]
-		if p == nil || p.dirty || p.ledger.Pending() > 0 || len(m.Above) > 0 || p.sealed && !p.finished ||
+		if p == nil || p.dirty || p.ledger.Pending() > 0 || len(m.Above) > 0 || p.sealed &&
+			!p.finished ||
 			p.ledger.Watermark() != m.Watermark || p.finished != m.Finished || k.waits(m.Part.ID) {
 			continue
 		}

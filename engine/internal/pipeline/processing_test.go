@@ -222,7 +222,8 @@ func TestProcessorFails(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(time.Minute)
-		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 ||
+		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 ||
+			s.Starts < 2 ||
 			s.Health != healthRunning {
 			t.Errorf("%d read, %d delivered, start %d, %s: %v", s.ReadRecords, s.Delivered, s.Starts, s.Health, s.Error)
 		}

@@ -206,7 +206,8 @@ func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	return j, err
 }
 
-func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
+func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark,
+	err error) {
 	if r.line == nil { // otherwise the processors' goroutines do it
 		if err := r.letters.writeMarkedDead(ctx, b); err != nil {
 			b.Release()

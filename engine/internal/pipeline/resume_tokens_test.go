@@ -39,7 +39,8 @@ func TestRenamedOutput(t *testing.T) {
 				t.Helper()
 				text := fmt.Sprintf("the line of run %d\n", n)
 				want += text
-				if err := m.WriteFile(fmt.Sprintf("/job/spool/%d.log", n), []byte(text)); err != nil {
+				if err := m.WriteFile(fmt.Sprintf("/job/spool/%d.log", n),
+					[]byte(text)); err != nil {
 					t.Fatal(err)
 				}
 				if err := runOn(t, m, crashOut(t, fsync, out), "one boot"); err != nil {
@@ -87,7 +88,8 @@ func TestStrayPlaces(t *testing.T) {
 	if got := memory.resumeTokens(); !maps.Equal(got, map[string]string{"new": "2"}) {
 		t.Errorf("places are %v, want those of the upper layer", got)
 	}
-	if err := errors.Join(memory.save(nil, memory.unknownRoutes("new")), memory.synced()); err != nil {
+	if err := errors.Join(memory.save(nil, memory.unknownRoutes("new")),
+		memory.synced()); err != nil {
 		t.Fatal(err)
 	}
 	if got := memory.unknownRoutes("new"); len(got) > 0 || len(store.Places(memory.lower)) > 0 {
@@ -109,12 +111,14 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 	}
 	defer store.Close()
 	markOf := func(id string, at int64) stream.Mark {
-		return stream.Mark{Part: stream.Partition{ID: id, Name: id}, Watermark: stream.Position{Num: at}}
+		return stream.Mark{Part: stream.Partition{ID: id, Name: id},
+			Watermark: stream.Position{Num: at}}
 	}
 	first := newMemory(store, "p/r", true, "boot")
 	if err := errors.Join(first.save([]stream.Mark{markOf("a", 1), markOf("b", 1)},
 		map[string]string{"lane": "1"}), first.synced(),
-		first.save([]stream.Mark{markOf("a", 2), markOf("c", 3)}, map[string]string{"lane": "5"})); err != nil {
+		first.save([]stream.Mark{markOf("a", 2), markOf("c", 3)},
+			map[string]string{"lane": "5"})); err != nil {
 		t.Fatal(err)
 	}
 	second := newMemory(store, "p/r", true, "boot")
@@ -171,7 +175,8 @@ func TestNoState(t *testing.T) {
 	} {
 		m := vfstest.New()
 		m.Fail(vfstest.Fault{Op: c.op, Err: c.err})
-		e := fakeJob(t, m, Options{}, &fakeSource{}, config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
+		e := fakeJob(t, m, Options{}, &fakeSource{},
+			config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
 		err := e.Run(t.Context())
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.remedy) ||
 			strings.Count(err.Error(), "`state:`") != 1 {
@@ -219,7 +224,8 @@ func (d *countDir) Close() error {
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},
-		config.Route{Sink: use(stream.SinkRole, &fakeSink{})}, config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
+		config.Route{Sink: use(stream.SinkRole, &fakeSink{})},
+		config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
 	e.o.FS = counted
 	e.pipes[0].slots[1].route.cfg.DeadLetters.Dir = counted.fail
 	if err := e.Run(t.Context()); err == nil {

@@ -25,7 +25,8 @@ func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	}
 	for _, kept := range store.Routes() {
 		key, _, _ := strings.Cut(kept, checkpoint.BootMark)
-		if !slices.Contains(configured, key) && !slices.Contains(strays, key) && hasState(store, key) {
+		if !slices.Contains(configured, key) && !slices.Contains(strays, key) &&
+			hasState(store, key) {
 			strays = append(strays, key)
 		}
 	}

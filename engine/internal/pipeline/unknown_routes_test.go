@@ -25,7 +25,8 @@ func TestStrays(t *testing.T) {
 			all = append(all, r)
 		}
 		e, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
-			{Name: "p", Source: use(stream.SourceRole, &fakeSource{lines: numbered(10), size: 5}), Routes: all},
+			{Name: "p", Source: use(stream.SourceRole, &fakeSource{lines: numbered(10), size: 5}),
+				Routes: all},
 		}}, Options{Once: true, FS: m, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)

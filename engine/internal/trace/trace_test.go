@@ -62,8 +62,9 @@ func story(t *testing.T, c control.Config) []byte {
 			started = started[1:]
 			step(control.Event{
 				Now: now, Kind: control.Answer, ID: d.ID, Outcome: outcomes[i%len(outcomes)],
-				After:  time.Duration(i%4) * time.Millisecond,
-				Report: control.Report{Epoch: uint32(i / 100), QueueLen: i % 3, ResumeToken: "<a&b>"},
+				After: time.Duration(i%4) * time.Millisecond,
+				Report: control.Report{Epoch: uint32(i / 100), QueueLen: i % 3,
+					ResumeToken: "<a&b>"},
 			})
 		}
 		step(control.Event{Now: now, Kind: control.Tick})

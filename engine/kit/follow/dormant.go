@@ -137,7 +137,8 @@ func (z *dormant) followAgain(d *dormantFile) {
 	f := &file{
 		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
 		scan: d.scan, firstScan: d.scan,
-		info:       stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1},
+		info: stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev,
+			Ino: key.Ino, Links: 1},
 		foundEmpty: true,
 	}
 	z.reactivate(d)
@@ -280,11 +281,12 @@ func (z *dormant) isIdle(f *file) bool {
 		f.trouble != nil || f.dir == nil {
 		return false
 	}
-	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f && f.all(func(cur *cursor) bool {
-		return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() && !cur.changed() &&
-			cur.drained == f.info.Size &&
-			cur.entry == f.entry
-	})
+	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f &&
+		f.all(func(cur *cursor) bool {
+			return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() && !cur.changed() &&
+				cur.drained == f.info.Size &&
+				cur.entry == f.entry
+		})
 }
 
 // isSaved reports whether every route has stored that all of an idle file was delivered, so that
@@ -292,7 +294,8 @@ func (z *dormant) isIdle(f *file) bool {
 func (z *dormant) isSaved(f *file) bool {
 	e := f.entry
 	for _, r := range z.c.readers {
-		if m, ok := r.resume(e.text); !ok || m.Finished || m.Part.Name != f.label || !r.isWhole(e.text, f.info) {
+		if m, ok := r.resume(e.text); !ok || m.Finished || m.Part.Name != f.label ||
+			!r.isWhole(e.text, f.info) {
 			return false
 		}
 	}

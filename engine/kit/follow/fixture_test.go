@@ -170,7 +170,8 @@ func (d *folder) rename(t *testing.T, from, to string) {
 // remove moves a file out of the folder, so that its inode is not reused.
 func (d *folder) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Rename(filepath.Join(d.path, name), filepath.Join(t.TempDir(), "away")); err != nil {
+	if err := os.Rename(filepath.Join(d.path, name),
+		filepath.Join(t.TempDir(), "away")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -194,7 +195,8 @@ func (d *folder) empty(t *testing.T, name string) {
 // age gives a file an old modification time, so that it is read before others.
 func (d *folder) age(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Chtimes(filepath.Join(d.path, name), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+	if err := os.Chtimes(filepath.Join(d.path, name), time.Unix(1, 0),
+		time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -251,7 +253,8 @@ func (r *route) deliver(b *stream.Batch) {
 		r.lines = append(r.lines, text)
 		r.ids[text] = b.Spans[rec.Span].Part.ID
 		part := b.Spans[rec.Span].Part
-		r.trace = append(r.trace, time.Now().UTC().Format("15:04:05.000")+" "+text+" in "+part.Name+" "+part.ID)
+		r.trace = append(r.trace,
+			time.Now().UTC().Format("15:04:05.000")+" "+text+" in "+part.Name+" "+part.ID)
 	}
 }
 
@@ -276,7 +279,8 @@ func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(
 func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
 	return follow.New(d, follow.Options{
-		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: open,
+		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond,
+		PollMax: time.Second, OpenFiles: open,
 		Growing: &growing,
 	}, d, d.Log())
 }

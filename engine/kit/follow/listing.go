@@ -361,8 +361,9 @@ func (c *Catalogue) replaced(f *file, why string) {
 		}
 	}
 	*f = file{
-		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, firstScan: f.firstScan,
-		handle: f.handle, used: f.used,
+		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
+		firstScan: f.firstScan,
+		handle:    f.handle, used: f.used,
 		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
 		queues: f.queues, foundEmpty: true,
 	}

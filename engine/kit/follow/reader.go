@@ -138,7 +138,8 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 			}
 		}
 		c.list(r)
-		if len(r.queue)+len(r.lostCursors) == 0 && len(b.Spans) == 0 && (r.o.Once || c.over != nil) {
+		if len(r.queue)+len(r.lostCursors) == 0 && len(b.Spans) == 0 &&
+			(r.o.Once || c.over != nil) {
 			if end, err := r.ended(); end {
 				r.forgets.publish() // a first listing that is also the last may have found some
 				return err

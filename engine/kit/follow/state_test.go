@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting", "missing", "ended"}
+	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting", "missing",
+		"ended"}
 	eventNames = []string{
 		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "missed", "isFinished",
 		"copied", "found", "expired", "lost",

@@ -86,13 +86,14 @@ type reader struct {
 	gone     []string // partitions of earlier instances, until Forget; guarded by in.mu
 	objects  Objects
 
-	readers.Cursor                // in places
-	main           int64          // position in the partition of the intake
-	passed         []stream.Range // ranges of that partition that were settled when the reader was opened
-	known          int64          // Above has the ranges of all submissions below this place
-	ends           []int32        // ends of the records in the batch, once one of them is odd
-	odd            bool
-	awaited        bool // a sender waits for data in the batch
+	readers.Cursor       // in places
+	main           int64 // position in the partition of the intake
+	// ranges of that partition that were settled when the reader was opened
+	passed  []stream.Range
+	known   int64   // Above has the ranges of all submissions below this place
+	ends    []int32 // ends of the records in the batch, once one of them is odd
+	odd     bool
+	awaited bool // a sender waits for data in the batch
 }
 
 var (
@@ -148,7 +149,10 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	cursor, main, passed, known := r.Cursor, r.main, r.passed, r.known
 	r.ends, r.odd, r.awaited = r.ends[:0], false, false
-	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) { return r.fill(b) })
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{},
+		error) {
+		return r.fill(b)
+	})
 	switch {
 	case err != nil && err != io.EOF:
 		r.in.mu.Lock()

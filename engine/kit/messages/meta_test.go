@@ -12,7 +12,8 @@ import (
 // the values of another batch are not used.
 func TestMetaSharesValues(t *testing.T) {
 	a := messages.NewMetaAdder(messages.Meta{
-		{Name: "topic", Type: stream.TextType}, {Name: ""}, {Name: "offset", Type: stream.IntegerType},
+		{Name: "topic", Type: stream.TextType}, {Name: ""},
+		{Name: "offset", Type: stream.IntegerType},
 	})
 	for _, topic := range []string{"orders", "events"} {
 		b := streamtest.Lines("a", "b", "c")
@@ -32,7 +33,8 @@ func TestMetaSharesValues(t *testing.T) {
 		for i := range b.Records {
 			fields := b.FieldsOf(i)
 			if len(fields) != 3 || string(b.Value(fields[1])) != topic ||
-				string(b.Value(fields[2])) != string(rune('1'+i)) || fields[2].Kind != stream.Number {
+				string(b.Value(fields[2])) != string(rune('1'+i)) ||
+				fields[2].Kind != stream.Number {
 				t.Errorf("record %d has the fields %v", i, fields)
 			}
 		}

@@ -85,7 +85,8 @@ func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 		stream.CheckRange("idle_timeout", o.IdleTime, time.Second, 24*time.Hour),
 		o.checkSizes(bodyKey, maxBody),
 		buffer.Check(o.Ack, o.Buffer, o.MaxRecord),
-		listen.CheckConnections(o.Connections), listen.CheckTokens(o.Token, o.Tokens), o.TLS.Check(),
+		listen.CheckConnections(o.Connections), listen.CheckTokens(o.Token, o.Tokens),
+		o.TLS.Check(),
 	)
 }
 

@@ -54,7 +54,8 @@ func TestCollect(t *testing.T) {
 					}
 					return n >= c.fullAt, changed, nil
 				})
-				if !errors.Is(err, c.want) || cursor.At != int64(c.records) || time.Since(begun) != c.took {
+				if !errors.Is(err, c.want) || cursor.At != int64(c.records) ||
+					time.Since(begun) != c.took {
 					t.Errorf("%v, %d records after %v; want %v, %d after %v", err, cursor.At,
 						time.Since(begun), c.want, c.records, c.took)
 				}

@@ -16,7 +16,8 @@ func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted
 	}
-	return verdict.Verdict(slices.Index([]string{"", "refused", "again", "full", "wrong"}, err.Error()))
+	return verdict.Verdict(slices.Index([]string{"", "refused", "again", "full", "wrong"},
+		err.Error()))
 }
 
 // texts returns the texts of the kept records of pieces.
@@ -61,7 +62,8 @@ func TestOutcomes(t *testing.T) {
 			if len(split.Refusals) > 0 {
 				reasons = len(split.Refusals[0].(*stream.RefusedError).Reasons)
 			}
-			got = fmt.Sprint(texts(split.Done), texts(split.Rest), texts(split.Refused), split.Err, reasons)
+			got = fmt.Sprint(texts(split.Done), texts(split.Rest), texts(split.Refused), split.Err,
+				reasons)
 		}
 		if got != c.want {
 			t.Errorf("%q: %s, want %s", c.errs, got, c.want)

@@ -38,7 +38,8 @@ var Names = []Named{
 	{"exponential", backoff.Exponential(base, 2, ceiling), "doubling, no jitter"},
 	{"equal", backoff.Exponential(base, 2, ceiling).Equal(),
 		"doubling, random from half of the wait to all of it"},
-	{"full", backoff.Exponential(base, 2, ceiling).Full(), "doubling, random from 0 to all of the wait"},
+	{"full", backoff.Exponential(base, 2, ceiling).Full(),
+		"doubling, random from 0 to all of the wait"},
 	{"decorrelated", decorrelated{}, "random from 5 ms to three times the " +
 		"last wait, as in the AWS blog"},
 	{"polly", compat.Polly{Type: compat.PollyExponential, Delay: base, Max: ceiling, Jitter: true,
