@@ -183,8 +183,7 @@ func TestSharedServerRestarts(t *testing.T) {
 		route{source: durable + ", ack_wait: 1s", pipeline: "batch: { records: 50, linger: 0s }"})
 	texts := c.publish("a", 3000)
 	c.restartServer()
-	until(t, "JetStream is up",
-		func() bool { _, err := c.js.Publish(t.Context(), "orders.new", []byte("up")); return err == nil })
+	c.waitForJetStream("up")
 	texts = append(texts, "up")
 	texts = append(texts, c.publish("b", 3000)...)
 	until(t, "all messages", func() bool { return got.distinct() == len(texts) && c.isDone("d") })

@@ -83,6 +83,16 @@ func (c *cluster) restartServer() {
 	c.startServer()
 }
 
+// waitForJetStream publishes a text once, as soon as the server stores it.
+func (c *cluster) waitForJetStream(text string) {
+	c.t.Helper()
+	until(c.t, "JetStream is up", func() bool {
+		// an attempt without an answer may have been stored: the server drops repetitions by the id
+		_, err := c.js.Publish(c.t.Context(), "orders.new", []byte(text), jetstream.WithMsgID(text))
+		return err == nil
+	})
+}
+
 func (c *cluster) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", c.port) }
 
 // create creates the stream ORDERS with the subjects orders.>. It tries again while the server

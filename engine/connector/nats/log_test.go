@@ -248,8 +248,7 @@ func TestLogServerRestarts(t *testing.T) {
 	n := c.start(got, route{pipeline: "batch: { records: 50, linger: 0s }"})
 	texts := c.publish("a", 3000)
 	c.restartServer()
-	until(t, "JetStream is up",
-		func() bool { _, err := c.js.Publish(t.Context(), "orders.new", []byte("up")); return err == nil })
+	c.waitForJetStream("up")
 	texts = append(append(texts, "up"), c.publish("b", 3000)...)
 	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
 	checkAll(t, got, texts)
