@@ -63,7 +63,9 @@ type reader struct {
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	before := r.Cursor
-	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) { return r.fill(b) })
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) {
+		return r.fill(b)
+	})
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	switch {
