@@ -120,13 +120,16 @@ Stop the running penstock first. A copy of the checkpoint is kept.`,
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().Int64Var(&c.to, "watermark", 0, "position before which everything counts as delivered")
-	cmd.Flags().BoolVar(&c.found, "accept-output", false, "sink file: accept the output in its current state")
+	cmd.Flags().Int64Var(&c.to, "watermark", 0,
+		"position before which everything counts as delivered")
+	cmd.Flags().BoolVar(&c.found, "accept-output", false,
+		"sink file: accept the output in its current state")
 	return cmd
 }
 
 func (c *change) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; a single route without a name is called main")
+	cmd.Flags().StringVar(&c.route, "route", "",
+		"the route, as PIPELINE/ROUTE; a single route without a name is called main")
 	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show "+
 		"--json prints it; may be repeated")
 }

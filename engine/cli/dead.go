@@ -102,8 +102,10 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd, args, &f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object a line")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "letters with this text in their reason, ignoring case")
-	cmd.Flags().StringVar(&f.since, "since", "", "letters since a time, or since a duration ago, such as 90m")
+	cmd.Flags().StringVar(&f.reason, "reason", "",
+		"letters with this text in their reason, ignoring case")
+	cmd.Flags().StringVar(&f.since, "since", "",
+		"letters since a time, or since a duration ago, such as 90m")
 	cmd.Flags().StringVar(&f.until, "until", "", "letters before a time, or before a duration ago")
 	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or "+
 		"PIPELINE for all of its routes")

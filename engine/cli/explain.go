@@ -62,7 +62,8 @@ words come about: docs/flow-control.md.`,
 	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or "+
 		"2026-11-21T14:03:05Z; default: its end")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one object a line")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's response")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second,
+		"time limit for the process's response")
 	return cmd
 }
 

@@ -50,7 +50,8 @@ growing file.`,
 	}
 	cmd.Flags().StringVar(&f.format, "format", "combined", strings.Join(generate.Formats, ", "))
 	cmd.Flags().Int64Var(&f.lines, "lines", 1000, "number of lines")
-	cmd.Flags().StringVar(&f.rate, "rate", "", "lines per second, such as 1000/s; default: as fast as possible")
+	cmd.Flags().StringVar(&f.rate, "rate", "",
+		"lines per second, such as 1000/s; default: as fast as possible")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same lines")
 	cmd.Flags().StringVar(&f.out, "out", "", "file to write, replaced if it exists; default: standard output")
 	return cmd

@@ -109,8 +109,10 @@ func TestImportTaildir(t *testing.T) {
 		t.Errorf("delivered %q", got)
 	}
 	for _, want := range []string{
-		"4 of 6 files resume at their positions", "is inside a line: the 4 bytes before it are repeated", "is now turned.log.1",
-		"has 6 bytes, but Flume had read 500: it was rewritten", "gone.log\",\"kind\":\"differs\",\"weight\":\"differs\",\"text\":\"does not exist",
+		"4 of 6 files resume at their positions",
+		"is inside a line: the 4 bytes before it are repeated", "is now turned.log.1",
+		"has 6 bytes, but Flume had read 500: it was rewritten",
+		"gone.log\",\"kind\":\"differs\",\"weight\":\"differs\",\"text\":\"does not exist",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no note contains %q: %s", want, said)
@@ -145,7 +147,8 @@ func TestImportSpool(t *testing.T) {
 			if got != "new 1\nnew 2\nnew 3\n" && got != "new 3\nnew 1\nnew 2\n" {
 				t.Errorf("delivered %q", got)
 			}
-			if want := "the unfinished file 2.log resumes at byte 14"; !strings.Contains(said, want) {
+			if want := "the unfinished file 2.log resumes at byte 14"; !strings.Contains(said,
+				want) {
 				t.Errorf("no note contains %q: %s", want, said)
 			}
 		})
@@ -164,7 +167,8 @@ func TestImportDamaged(t *testing.T) {
 	writeFile(t, "in/2.log", "one\ntwo\n")
 	got, said := moved(t, fmt.Sprintf(spoolAgent, here), 0)
 	if got != "one\ntwo\n" ||
-		!strings.Contains(said, "is read from its beginning, and repeats the data that Flume has delivered") {
+		!strings.Contains(said,
+			"is read from its beginning, and repeats the data that Flume has delivered") {
 		t.Errorf("delivered %q, said %s", got, said)
 	}
 }

@@ -77,9 +77,12 @@ func TestImportFlumeSays(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"foreign.conf"}, exitUnfinished, `lost: line 8: a1.sinks.k.type: penstock has no sink `},
-		{[]string{"two.conf"}, exitUsage, "the file declares several agents (a1, a2): select one with --agent"},
-		{[]string{"two.conf", "--agent", "a3"}, exitUsage, `the file declares no agent "a3", only a1, a2`},
+		{[]string{"foreign.conf"}, exitUnfinished,
+			`lost: line 8: a1.sinks.k.type: penstock has no sink `},
+		{[]string{"two.conf"}, exitUsage,
+			"the file declares several agents (a1, a2): select one with --agent"},
+		{[]string{"two.conf", "--agent", "a3"}, exitUsage,
+			`the file declares no agent "a3", only a1, a2`},
 		{[]string{"none.conf"}, exitUsage, "none.conf: the file declares no agent"},
 		{[]string{"absent.conf"}, exitUsage, "absent.conf"},
 		{[]string{"two.conf", "--agent", "a1", "--json"}, exitUsage, "needs --out FILE"},

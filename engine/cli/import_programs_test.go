@@ -254,7 +254,8 @@ encoding.codec = "text"
 		device(t, "logs/app.log.1"), inode(t, "logs/app.log.1")))
 	got, said := imported(t, 3, "vector", "vector.toml")
 	wantNew(t, got, 5)
-	if !strings.Contains(said, "3 files resume at their positions") || !strings.Contains(said, "which has 4") {
+	if !strings.Contains(said, "3 files resume at their positions") ||
+		!strings.Contains(said, "which has 4") {
 		t.Error(said)
 	}
 }
@@ -325,24 +326,29 @@ func TestImportSays(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"filebeat", "list.yml"}, exitUsage, "import filebeat: list.yml: line 1: the top level is not a mapping"},
+		{[]string{"filebeat", "list.yml"}, exitUsage,
+			"import filebeat: list.yml: line 1: the top level is not a mapping"},
 		{[]string{"filebeat", "broken.yml"}, exitUsage, "import filebeat: broken.yml: "},
 		{[]string{"filebeat", "absent.yml"}, exitUsage, "import filebeat: open absent.yml"},
 		{[]string{"filebeat", "big.yml"}, exitUsage, "is larger than 4194304 bytes: want the path of filebeat.yml"},
 		{[]string{"filebeat", "udp.yml"}, exitUnfinished, `penstock has no input `},
-		{[]string{"filebeat", "empty.yml"}, exitUnfinished, "penstock has no equivalent of a source or sink in it"},
+		{[]string{"filebeat", "empty.yml"}, exitUnfinished,
+			"penstock has no equivalent of a source or sink in it"},
 		{[]string{"filebeat", "udp.yml", "--out", "taken.yaml"}, exitUsage, "import filebeat: --out: open taken.yaml"},
 		{[]string{"filebeat", "udp.yml", "--json"}, exitUsage, "needs --out FILE"},
 		{[]string{"filebeat"}, exitUsage, "the path of filebeat.yml"},
 		{[]string{"fluent-bit", "section.conf"}, exitUsage, `line 1: "[INPUT" is not a section: want [NAME]`},
-		{[]string{"fluent-bit", "before.conf"}, exitUsage, `"Name tail" is before the first section`},
+		{[]string{"fluent-bit", "before.conf"}, exitUsage,
+			`"Name tail" is before the first section`},
 		{[]string{"fluent-bit", "other.yaml"}, exitUsage, "it is not a configuration of Fluent Bit"},
-		{[]string{"fluent-bit", "cpu.conf"}, exitUnfinished, `lost: line 1: INPUT: penstock has no input `},
+		{[]string{"fluent-bit", "cpu.conf"}, exitUnfinished,
+			`lost: line 1: INPUT: penstock has no input `},
 		{[]string{"fluent-bit"}, exitUsage, "the path of a Fluent Bit configuration"},
 		{[]string{"fluent-bit", "cpu.conf", "--data", "x"}, exitUsage, "import fluent-bit has no flag --data"},
 		{[]string{"vector", "broken.toml"}, exitUsage, "import vector: broken.toml: toml: "},
 		{[]string{"vector", "metrics.yaml"}, exitUnfinished, `penstock has no source `},
-		{[]string{"vector", "s3.yaml"}, exitUnfinished, `lost: line 2: sinks.b: penstock has no sink `},
+		{[]string{"vector", "s3.yaml"}, exitUnfinished,
+			`lost: line 2: sinks.b: penstock has no sink `},
 		{[]string{"vector"}, exitUsage, "the path of a Vector configuration"},
 		{[]string{"logstash", "x"}, exitUsage, "logstash"},
 	} {

@@ -51,7 +51,8 @@ func TestProgressView(t *testing.T) {
 // TestDemoPicture checks that the picture always fits a terminal of 80 columns with the last column
 // free.
 func TestDemoPicture(t *testing.T) {
-	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(), act: "the fast receiver was restarted"}
+	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(),
+		act: "the fast receiver was restarted"}
 	worker := status.Worker{
 		State:  "RECOVERING",
 		Reason: "about 12.5 batches queued (grows below 11.4, shrinks above 12.7)", Window: 1000, InFlight: 1000,

@@ -70,7 +70,8 @@ only records go to stdout, and the summary goes to stderr.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, f) },
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "`TEXT` of the config, in place of a file")
-	cmd.Flags().BoolVar(&f.once, "once", false, "end when all data that exists now has been delivered")
+	cmd.Flags().BoolVar(&f.once, "once", false,
+		"end when all data that exists now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after this "+
@@ -200,7 +201,8 @@ func withAdmin(c engine.Config, admin config.Admin) engine.Config {
 	return c
 }
 
-func manifestOf(s engine.Status, book *manifest.Totals, config string, begun time.Time, err error) *manifest.Manifest {
+func manifestOf(s engine.Status, book *manifest.Totals, config string, begun time.Time,
+	err error) *manifest.Manifest {
 	m := &manifest.Manifest{
 		Version: manifest.Version, OK: err == nil, Config: config, Program: s.Program,
 		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},

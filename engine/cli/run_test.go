@@ -180,7 +180,8 @@ func TestHangup(t *testing.T) {
 		{"drains a finite run", []string{"--once", "penstock.yaml"},
 			[]os.Signal{syscall.SIGHUP}, 0, "finishing in-flight batches"},
 		{"is no second signal", []string{"penstock.yaml"},
-			[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGHUP}, 0, "finishing in-flight batches"},
+			[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGHUP}, 0,
+			"finishing in-flight batches"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inFolder(t)

@@ -68,7 +68,8 @@ func TestExplainParts(t *testing.T) {
 	for _, c := range []struct{ route, worker, want string }{
 		{"p/main", "", "the route was restarted 1 time, last 1m30s ago: sink x: gone\n" + worker1 +
 			"children/worker-2 was restarted 1 time, last 1m0s ago: sh: signal: killed\n"},
-		{"p/main", "worker-1", "the route was restarted 1 time, last 1m30s ago: sink x: gone\n" + worker1},
+		{"p/main", "worker-1", "the route was restarted 1 time, last 1m30s ago: sink x: gone\n" +
+			worker1},
 		{"p/late", "", "the route has failed and restarts in 2s: sink y: no such table\n"},
 		{"p/over", "", "the route has stopped: stopped by the guard\n"},
 		{"q/main", "", ""},

@@ -51,7 +51,8 @@ process.`,
 	cmd.Flags().IntVar(&f.rate, "rate", 10, "samples per second at each stage, at most 1000")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many samples; 0: no limit")
 	cmd.Flags().DurationVar(&f.duration, "for", 0, "end after this time; 0: no limit")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "time limit for the process's first response")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second,
+		"time limit for the process's first response")
 	return cmd
 }
 

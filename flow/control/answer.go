@@ -92,7 +92,8 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects, Done: l.est.delivered - a.progress,
+		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
+		Done:    l.est.delivered - a.progress,
 		Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,

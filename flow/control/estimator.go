@@ -144,7 +144,8 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {
-		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, minMargin*e.srtt)) * max(1, e.timeoutFactor))
+		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, minMargin*e.srtt)) * max(1,
+			e.timeoutFactor))
 		d = min(max(d, least), maxRTO)
 	}
 	return min(d<<min(e.shift, maxShift), maxRTO)

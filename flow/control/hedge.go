@@ -31,7 +31,8 @@ func (h Hedge) withDefaults() (Hedge, error) {
 	case !(h.Share >= 0 && h.Share <= 1):
 		return h, fmt.Errorf("a share of %v hedges: want 0 to 1", h.Share)
 	case h.Least < 0:
-		return h, fmt.Errorf("hedges after %d round trips: want 1 or more, or 0 for %d", h.Least, defaultTail)
+		return h, fmt.Errorf("hedges after %d round trips: want 1 or more, or 0 for %d", h.Least,
+			defaultTail)
 	case h.Least == 0:
 		h.Least = defaultTail
 	}

@@ -275,7 +275,8 @@ func (m *Machine) Room() bool {
 	if fresh == 0 && m.backlog.redoWithToken.ready.len() > 0 {
 		return true // failed items must not take all places, see freshFirst
 	}
-	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.active; ahead && fresh < m.cfg.Ahead {
+	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.active; ahead &&
+		fresh < m.cfg.Ahead {
 		return true
 	}
 	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready

@@ -225,7 +225,8 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 	}
 	for _, x := range w.tries {
-		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue && c.Reason != control.HedgeAttempt) {
+		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue &&
+			c.Reason != control.HedgeAttempt) {
 			w.fail("item %d is started while attempt %d of it runs at lane %d", c.Seq, x.id, x.lane)
 		}
 		if shares(x.item, it) && !(x.lane == c.Lane && l.limits.Ordered) {

@@ -65,7 +65,8 @@ type LaneStatus struct {
 // flight, in the order of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
-		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
+		Waiting: m.backlog.fresh.len() + m.backlog.retrying.n +
+			m.backlog.retrying.deferred.held.n,
 		Retrying:      m.backlog.retrying.n + m.backlog.retrying.deferred.held.n,
 		Deferred:      m.backlog.retrying.deferred.held.n,
 		WaitingCost:   m.backlog.retrying.deferred.held.cost,

@@ -20,7 +20,8 @@ func (s *settlement) withdraw(e *Event, out []Command) []Command {
 	for _, a := range it.running {
 		if e.Kind == Abort && !a.canceled && !a.answered {
 			a.canceled = true
-			out = append(out, Command{Kind: Cancel, Reason: Withdrawn, Seq: it.seq, ID: a.id, Lane: a.lane.num})
+			out = append(out, Command{Kind: Cancel, Reason: Withdrawn, Seq: it.seq, ID: a.id,
+				Lane: a.lane.num})
 		}
 	}
 	return s.carryOutDecision(it, out)
@@ -31,5 +32,6 @@ func (s *settlement) settleWithdrawn(it *item, out []Command) []Command {
 	s.counts.withdrawn++
 	s.replay.remove(it)
 	s.backlog.finish(it)
-	return append(out, Command{Kind: Settle, Reason: Withdrawn, Seq: it.seq, Lane: -1, Number: it.number})
+	return append(out, Command{Kind: Settle, Reason: Withdrawn, Seq: it.seq, Lane: -1,
+		Number: it.number})
 }

@@ -16,7 +16,8 @@ func TestReasonsCanBeGrouped(t *testing.T) {
 		parsing := fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)
 		return []error{
 			&itemError{location: "POST http://h/", status: 400, reason: parsing},
-			&itemError{location: "POST http://h/", status: 400, reason: fmt.Sprintf("document %d: wrong", i)},
+			&itemError{location: "POST http://h/", status: 400,
+				reason: fmt.Sprintf("document %d: wrong", i)},
 		}
 	}
 	a, b := refusals(1000), refusals(2000)

@@ -24,7 +24,8 @@ func TestOptions(t *testing.T) {
 			o.Endpoints[1].URL = "ftp://secret@a/"
 		}},
 		{"no scheme", "endpoints", "http://", func(o *http.Options) { o.Endpoints[1].URL = "a:8080/in" }},
-		{"no host", "endpoints", "it has no host", func(o *http.Options) { o.Endpoints[1].URL = "http:///in" }},
+		{"no host", "endpoints", "it has no host",
+			func(o *http.Options) { o.Endpoints[1].URL = "http:///in" }},
 		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1].URL = "http://a/in#secret" }},
 		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) {
 			o.Endpoints[1] = o.Endpoints[0]
@@ -38,11 +39,13 @@ func TestOptions(t *testing.T) {
 		{"accept of what is not there", "accept", `there is no field "state"`, func(o *http.Options) {
 			o.Accept = "state == 200"
 		}},
-		{"accept is not a condition", "accept", "is not a condition", func(o *http.Options) { o.Accept = "status + 1" }},
+		{"accept is not a condition", "accept", "is not a condition",
+			func(o *http.Options) { o.Accept = "status + 1" }},
 		{"accept of other types", "accept", "== stands between a number and text", func(o *http.Options) {
 			o.Accept = `status == "200"`
 		}},
-		{"accept of a record", "accept", "meta belongs to records", func(o *http.Options) { o.Accept = "meta.id == body" }},
+		{"accept of a record", "accept", "meta belongs to records",
+			func(o *http.Options) { o.Accept = "meta.id == body" }},
 		{"accept of a store", "accept", "remove it", func(o *http.Options) {
 			o.Accept, o.Body = "status == 200", http.ClickHouse
 		}},

@@ -164,7 +164,8 @@ func TestIgnoredPage(t *testing.T) {
 					if err != io.EOF || total != 2 {
 						t.Errorf("%d records, %v", total, err)
 					}
-				} else if total != 2 || !strings.Contains(err.Error(), "the server ignores the paging") {
+				} else if total != 2 || !strings.Contains(err.Error(),
+					"the server ignores the paging") {
 					t.Errorf("%d records, %v", total, err)
 				}
 			})

@@ -278,7 +278,10 @@ func TestEnds(t *testing.T) {
 		{"next no cursor", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1}]`) },
 			func(o *Options) { o.Next, o.Cursor = "last", "c" }, "`next`: last is neither text nor a number"},
 		{"next too long", func(w nethttp.ResponseWriter) { fmt.Fprintf(w, `[{"id":%q}]`, strings.Repeat("x", 2000)) },
-			func(o *Options) { o.Next, o.Cursor = "last.id", "c" }, "`next` has 2000 bytes, but a position holds at most 1013"},
+			func(o *Options) {
+				o.Next, o.Cursor = "last.id",
+					"c"
+			}, "`next` has 2000 bytes, but a position holds at most 1013"},
 		{"after missing", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1},{}]`) },
 			func(o *Options) { o.After, o.Cursor = "id", "c" }, "`after`: id is null or missing in record 2"},
 	} {

@@ -58,7 +58,8 @@ func New(o Options, h stream.Host) (*Server, error) {
 		keys: newKeys(o.Idempotency), decode: decoders[o.Format], bound: make(chan struct{}),
 	}
 	var err error
-	in := intake.Options{Name: "http " + o.Listen, Objects: o.Format != Lines, Remember: o.Idempotency}
+	in := intake.Options{Name: "http " + o.Listen, Objects: o.Format != Lines,
+		Remember: o.Idempotency}
 	if s.Server, err = push.NewServer(&s.o.ServerOptions, in, h); err != nil {
 		return nil, err
 	}

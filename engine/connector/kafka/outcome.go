@@ -41,7 +41,10 @@ func isRefusal(err error) bool {
 // broker refuses all records of a partition's batch. So refused records are split in half and sent
 // again, until a single one is refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
-	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict { return judge(err, byRecord) })
+	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
+		return judge(err,
+			byRecord)
+	})
 	outcome := groups.Outcome("kafka: ")
 	if split, ok := outcome.(*stream.Split); ok {
 		bisectRefused(groups, split)

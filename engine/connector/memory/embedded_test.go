@@ -103,7 +103,8 @@ func TestEmbedded(t *testing.T) {
 			var opens, deliveries atomic.Int64
 			cfg, err := engine.Parse([]byte(embedded), source.Component(),
 				memory.NewSink(memory.SinkOptions{Deliver: routes[0].add}).Component(),
-				flaky(memory.NewSink(memory.SinkOptions{Deliver: routes[1].add}), &opens, &deliveries))
+				flaky(memory.NewSink(memory.SinkOptions{Deliver: routes[1].add}), &opens,
+					&deliveries))
 			if err != nil {
 				t.Fatal(err)
 			}

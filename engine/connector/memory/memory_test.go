@@ -292,7 +292,8 @@ func TestLingerAndEarlierProcesses(t *testing.T) {
 			t.Errorf("Left = %d", left)
 		}
 		f := r.(stream.PartitionTracker)
-		if gone := f.Deleted(); !slices.Equal(gone, []string{"memory-OF-A-PROCESS-THAT-IS-GONE"}) || f.Deleted() != nil {
+		if gone := f.Deleted(); !slices.Equal(gone, []string{"memory-OF-A-PROCESS-THAT-IS-GONE"}) ||
+			f.Deleted() != nil {
 			t.Errorf("Forget = %q", gone)
 		}
 	})

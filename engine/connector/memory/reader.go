@@ -38,7 +38,8 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	r.At, r.Above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.At; known && lost > 0 {
 		// the route lost its checkpoint, or was not in the pipeline when the records were freed
-		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route, "bytes", lost)
+		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route,
+			"bytes", lost)
 	}
 	if !mark.Waiting { // otherwise Commit sets it
 		r.progress.settled = max(r.progress.settled, r.At)
@@ -63,7 +64,9 @@ type reader struct {
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	before := r.Cursor
-	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) { return r.fill(b) })
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) {
+		return r.fill(b)
+	})
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	switch {
@@ -112,7 +115,8 @@ func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 		off := size
 		for _, end := range r.ends {
 			b.Records = append(b.Records, stream.Record{
-				Off: uint32(off), Len: uint32(end - 1 - off), Origin: stream.Position{Num: r.At + int64(end-size)},
+				Off: uint32(off), Len: uint32(end - 1 - off),
+				Origin: stream.Position{Num: r.At + int64(end-size)},
 			})
 			off = end
 		}

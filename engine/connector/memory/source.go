@@ -65,7 +65,8 @@ type progress struct {
 // NewSource returns an open, empty source.
 func NewSource(o SourceOptions) *Source {
 	s := &Source{
-		name: o.Name, max: o.MaxBytes, pushing: make(chan struct{}, 1), routes: make(map[string]*progress),
+		name: o.Name, max: o.MaxBytes, pushing: make(chan struct{}, 1),
+		routes: make(map[string]*progress),
 	}
 	if s.name == "" {
 		s.name = "memory"

@@ -15,7 +15,8 @@ import (
 )
 
 // faulty runs a test in fake time over a file system with injectable faults.
-func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, m *vfstest.Mem, w *fixture)) {
+func faulty(t *testing.T, change func(*spooldir.Options),
+	run func(t *testing.T, m *vfstest.Mem, w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

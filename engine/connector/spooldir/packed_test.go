@@ -41,7 +41,8 @@ func pack(t testing.TB, ext string, texts ...string) string {
 }
 
 // packedFixture runs a test over a directory with old files.
-func packedFixture(t *testing.T, change func(*spooldir.Options), files map[string]string, run func(w *fixture)) {
+func packedFixture(t *testing.T, change func(*spooldir.Options), files map[string]string,
+	run func(w *fixture)) {
 	t.Helper()
 	dir := t.TempDir()
 	old := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -121,7 +121,10 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 		}
 		want = append(want, "a.log: "+text)
 	}
-	w := newFixture(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
+	w := newFixture(t, dir, files, func(o *spooldir.Options) {
+		o.Finished, o.Settle = finished,
+			time.Second
+	})
 	put(t, dir, "a.log", "0\n")
 	w.finish = false
 	w.open(false)
@@ -183,7 +186,10 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 			<-listed
 		}
 	}
-	w := newFixture(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
+	w := newFixture(t, dir, files, func(o *spooldir.Options) {
+		o.Finished, o.Settle = finished,
+			time.Second
+	})
 	path := put(t, dir, "a.log", "one\n")
 	w.finish = false
 	w.open(false)

@@ -37,7 +37,8 @@ func DefaultOptions() *Options {
 // Validate returns an error for each wrong option. It reads the files of tls.
 func (o *Options) Validate() error {
 	if _, err := time.LoadLocation(o.Timezone); err != nil {
-		return stream.OptionErrorf("timezone", "is %q, want a name such as Europe/Rome, UTC or Local",
+		return stream.OptionErrorf("timezone",
+			"is %q, want a name such as Europe/Rome, UTC or Local",
 			o.Timezone)
 	}
 	return o.Check(o.MaxRecord)

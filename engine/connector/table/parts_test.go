@@ -167,11 +167,13 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{func(o *table.Options) { o.Table = "t" }, "selects 0 databases"},
-		{func(o *table.Options) { o.SQLite, o.MySQL, o.Table = "a", "b", "t" }, "selects 2 databases"},
+		{func(o *table.Options) { o.SQLite, o.MySQL, o.Table = "a", "b", "t" },
+			"selects 2 databases"},
 		{func(o *table.Options) { o.SQLite = "a" }, "selects 0 inputs"},
 		{func(o *table.Options) { o.SQLite, o.Query = "a", "SELECT 1" }, "query: has no order"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Zone = "a", "t", "CET" }, `zone: is "CET"`},
-		{func(o *table.Options) { o.SQLite, o.Table, o.Notify = "a", "t", "c" }, "notify: needs PostgreSQL"},
+		{func(o *table.Options) { o.SQLite, o.Table, o.Notify = "a", "t", "c" },
+			"notify: needs PostgreSQL"},
 		{func(o *table.Options) {
 			o.SQLite, o.Table, o.OrderBy = "a", "t", []string{"a", "a"}
 		}, `order_by[1]: "a" stands twice`},

@@ -73,7 +73,8 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 	}))
 	for i, c := range cases {
 		sub := &subject{
-			rotation: c, title: c.name, sent: make(map[string]int), markersSent: make(map[string]bool),
+			rotation: c, title: c.name, sent: make(map[string]int),
+			markersSent: make(map[string]bool),
 		}
 		sub.name = fmt.Sprintf("c%02d", i)
 		in := filepath.Join(dir, sub.name, "in")

@@ -151,7 +151,8 @@ func TestReady(t *testing.T) {
 			"misconfigured", "access/main: worker http://a/ is misconfigured: 401",
 			func(s *status.Status) { s.Routes[0].Workers[0].Misconfigured, s.Routes[0].LastFault = true, "401" },
 		},
-		{"full disk", "disk: 1000 bytes are free on the file system of the state directory", func(s *status.Status) { s.Free = 1000 }},
+		{"full disk", "disk: 1000 bytes are free on the file system of the state directory",
+			func(s *status.Status) { s.Free = 1000 }},
 		{"unknown disk", "", func(s *status.Status) { s.Free = -1 }},
 		{"stopped", "access/main: stopped: guard", func(s *status.Status) {
 			r := &s.Routes[0]

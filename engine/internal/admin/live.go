@@ -31,8 +31,9 @@ func (s *Server) handleLive(pages *http.ServeMux) {
 func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" {
-			reply(w, http.StatusForbidden, "records, logs and options are shown only with a token: "+
-				"set admin.token in the config\n")
+			reply(w, http.StatusForbidden,
+				"records, logs and options are shown only with a token: "+
+					"set admin.token in the config\n")
 			return
 		}
 		next(w, r)

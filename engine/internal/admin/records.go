@@ -91,7 +91,8 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxLetters {
-			reply(w, http.StatusBadRequest, "limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
+			reply(w, http.StatusBadRequest,
+				"limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
 			return
 		}
 		q.Limit = n

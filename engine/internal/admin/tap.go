@@ -24,7 +24,8 @@ func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("rate"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > tap.MaxRate {
-			reply(w, http.StatusBadRequest, fmt.Sprintf("rate is a number from 1 to %d\n", tap.MaxRate))
+			reply(w, http.StatusBadRequest, fmt.Sprintf("rate is a number from 1 to %d\n",
+				tap.MaxRate))
 			return
 		}
 		rate = n

@@ -291,7 +291,8 @@ func TestLeaseTable(t *testing.T) {
 	if at += s(1); l.Next(at).Kind != Read {
 		t.Fatal("a write without an answer is not checked")
 	}
-	l.ReadDone(at, Done, Entry{Found: true, Revision: 8, Value: Value{Owner: "a", Epoch: 8, Count: 1}})
+	l.ReadDone(at, Done, Entry{Found: true, Revision: 8,
+		Value: Value{Owner: "a", Epoch: 8, Count: 1}})
 	if until, ok := l.OwnedUntil(); !ok || until != sent+s(6) || l.Epoch() != 8 {
 		t.Errorf("owned until %v %v, epoch %d; sent at %v", until, ok, l.Epoch(), sent)
 	}

@@ -29,7 +29,8 @@ pipelines:
   worker:
     sink: { file: { path: ./%s.log, format: raw } }
 `, name, name))
-		return launch(t, nil, programOf(t), "worker", "--listen", connectortest.FreeAddress(t), "--log-level", "error",
+		return launch(t, nil, programOf(t), "worker", "--listen", connectortest.FreeAddress(t),
+			"--log-level", "error",
 			"--registry", nats.url, "--subject", "workers.orders", config)
 	}
 	a := worker("a")

@@ -181,7 +181,8 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := stream.Mark{
-		Part: stream.Partition{ID: "fake", Name: "fake"}, Watermark: stream.Position{Num: size}, Metadata: noteTo(size),
+		Part: stream.Partition{ID: "fake", Name: "fake"}, Watermark: stream.Position{Num: size},
+		Metadata: noteTo(size),
 	}
 	if len(source.known) != 1 || fmt.Sprint(source.known[0]) != fmt.Sprint(want) {
 		t.Errorf("the source was told %+v, want %+v", source.known, want)

@@ -177,7 +177,8 @@ func (g *group) counts(rows []string) (repeated int) {
 }
 
 // flakyOf returns a hook that makes a sink's transactions slow and occasionally fail.
-func flakyOf(n *node, rnd func(int) int, calm func() bool) func(context.Context, stream.Attempt) error {
+func flakyOf(n *node, rnd func(int) int, calm func() bool) func(context.Context,
+	stream.Attempt) error {
 	return func(ctx context.Context, _ stream.Attempt) error {
 		if calm() {
 			return nil

@@ -37,12 +37,14 @@ import (
 
 // Options of an Engine.
 type Options struct {
-	Once     bool             // end when all data present has settled
-	Stall    time.Duration    // with Once: give up if nothing settles for this long while data waits; 0 means 5 minutes
+	Once bool // end when all data present has settled
+	// with Once: give up if nothing settles for this long while data waits; 0 means 5 minutes
+	Stall    time.Duration
 	Log      *slog.Logger     // nil means slog.Default()
 	FS       vfs.FS           // nil means the real one
 	Manifest *manifest.Totals // records reads and settlements by partition; nil if disabled
-	Boot     string           // replaces the id of this run of the operating system in tests; "" means the real one
+	// replaces the id of this run of the operating system in tests; "" means the real one
+	Boot string
 
 	Load func() (*config.Config, error) // loads the configuration for Reload; nil disables Reload
 

@@ -49,7 +49,8 @@ func TestStallWhileOpening(t *testing.T) {
 		good := &fakeSink{}
 		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second},
 			&fakeSource{lines: numbered(3), size: 1},
-			config.Route{Sink: use(stream.SinkRole, &blockingSink{})}, config.Route{Sink: use(stream.SinkRole, good)})
+			config.Route{Sink: use(stream.SinkRole, &blockingSink{})},
+			config.Route{Sink: use(stream.SinkRole, good)})
 		start := time.Now()
 		err := e.Run(t.Context())
 		const want = "p/r0: it has not opened within 10s: sink fake: dial"

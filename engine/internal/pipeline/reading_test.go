@@ -92,7 +92,8 @@ type promptSink struct {
 
 // Open implements stream.Sink.
 func (s *promptSink) Open(_ context.Context, o stream.SinkOptions) error {
-	o.Lanes([]stream.Lane{{Name: "w", Worker: s, Inline: s.prompt, Limits: flow.Limits{InFlight: 4}}})
+	o.Lanes([]stream.Lane{{Name: "w", Worker: s, Inline: s.prompt,
+		Limits: flow.Limits{InFlight: 4}}})
 	return nil
 }
 

@@ -130,7 +130,8 @@ func TestRestartIsSeen(t *testing.T) {
 		if r.Health != healthRestarting || r.Again > 31 || r.Starts < 8 || !says {
 			t.Errorf("health %s, again in %v s, start %d, because of %v", r.Health, r.Again, r.Starts, r.Error)
 		}
-		if n := e.statusWithoutTree().Routes[1]; n.Health != healthRunning || n.Delivered != 10 || n.Starts != 1 {
+		if n := e.statusWithoutTree().Routes[1]; n.Health != healthRunning || n.Delivered != 10 ||
+			n.Starts != 1 {
 			t.Errorf("the other route: %+v", n)
 		}
 		node := e.Tree().Children[0].Children[0]
@@ -280,7 +281,8 @@ func TestFencedRouteStaysStopped(t *testing.T) {
 		if fenced, ok := errors.AsType[*sqlspan.FencedError](err); !ok || fenced.Seen != 2 {
 			t.Errorf("Run = %v", err)
 		}
-		if r := e.statusWithoutTree().Routes[0]; r.Starts != 1 || r.Health != healthStopped || f.calls["sink open"] != 1 {
+		if r := e.statusWithoutTree().Routes[0]; r.Starts != 1 || r.Health != healthStopped ||
+			f.calls["sink open"] != 1 {
 			t.Errorf("start %d, %s, the sink was opened %d times", r.Starts, r.Health, f.calls["sink open"])
 		}
 	})

@@ -175,7 +175,8 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	opening := stream.OpenOptions{
-		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
+		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Linger: r.cfg.Batch.Linger,
+		Once:  r.once,
 		State: r.stateDir, Count: r.slot.met.Add,
 	}
 	if r.assigned != nil {

@@ -51,7 +51,8 @@ func (r *sender) open() error {
 	}
 	sender, err := flow.New(flow.Options[*stream.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
-		Bisect: r.bisect, DeadLetter: r.letters.writeRefused, Settled: r.settled, Released: r.released, Failed: r.failed,
+		Bisect: r.bisect, DeadLetter: r.letters.writeRefused, Settled: r.settled,
+		Released: r.released, Failed: r.failed,
 		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
 	})
 	if err != nil {
@@ -106,7 +107,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 		return
 	}
 	if err := sender.SetLanes(lanes); err != nil {
-		r.host.log.Error("the sink's new list of workers was refused; the old one remains in use", "error", err)
+		r.host.log.Error("the sink's new list of workers was refused; the old one remains in use",
+			"error", err)
 	}
 }
 
@@ -118,7 +120,8 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	}
 	r.tapSettled(it, s)
 	r.observed.sent(it.Value)
-	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, place: s.ResumeToken, deadLettered: s.DeadLettered})
+	r.recordSettled(it.Value, batchOutcome{lane: s.Lane, place: s.ResumeToken,
+		deadLettered: s.DeadLettered})
 }
 
 // settleUnsent settles a batch without records to send.

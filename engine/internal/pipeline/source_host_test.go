@@ -170,7 +170,8 @@ func TestSourceGoroutineFails(t *testing.T) {
 					t.Errorf("after the failure the route is %s because of %v", r.Health, r.Error)
 				}
 				time.Sleep(time.Minute)
-				if r := e.statusWithoutTree().Routes[0]; r.Health != healthRunning || r.Starts != 3 || r.Delivered != 10 {
+				if r := e.statusWithoutTree().Routes[0]; r.Health != healthRunning ||
+					r.Starts != 3 || r.Delivered != 10 {
 					t.Errorf("%s after %d starts, %d delivered", r.Health, r.Starts, r.Delivered)
 				}
 				e.Drain()
@@ -179,7 +180,8 @@ func TestSourceGoroutineFails(t *testing.T) {
 				}
 				once := "new, started, "
 				end := "reader closed, stopped"
-				got := strings.ReplaceAll(s.recorded(), "stopped, reader closed", end) // a failure ends both at once
+				// a failure ends both at once
+				got := strings.ReplaceAll(s.recorded(), "stopped, reader closed", end)
 				if want := once + end + ", " + once + end + ", " + once + end; got != want {
 					t.Errorf("diary: %s\nwant:  %s", got, want)
 				}
@@ -268,7 +270,8 @@ func TestSourceStopsAfterRoutes(t *testing.T) {
 				file := &config.Config{State: "/state", Pipelines: []config.Pipeline{
 					{Name: "p", Source: s.use(), Routes: []config.Route{route}},
 				}}
-				e, err := New(file, Options{FS: closings{vfstest.New(), s.record}, Log: slog.New(slog.DiscardHandler)})
+				e, err := New(file, Options{FS: closings{vfstest.New(), s.record},
+					Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

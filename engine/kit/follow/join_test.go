@@ -162,7 +162,8 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
 	o := knows(stored)
 	o.Route = name
-	return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+	return &route{Reader: s.Open(o), ids: make(map[string]string),
+		marks: make(map[string]stream.Mark)}
 }
 
 // forget drops the partitions that the reader reports as deleted.

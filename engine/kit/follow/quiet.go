@@ -19,7 +19,9 @@ func (q *quiet) grows() bool                                { return false }
 func (q *quiet) sawEnough(f *file) bool                     { return isFarFromEnd(f, q.c.readers) }
 func (q *quiet) isAtEnd(*file, *cursor) bool                { return false }
 func (q *quiet) findPredecessor(*file, []byte) (bool, bool) { return false, false }
-func (q *quiet) wholeAt(f *file) (at, now time.Duration)    { return q.c.quietAt(f.info.ModTime, f.since) }
+func (q *quiet) wholeAt(f *file) (at, now time.Duration) {
+	return q.c.quietAt(f.info.ModTime, f.since)
+}
 
 // isFarFromEnd reports whether more than two batches of a file are still to be read.
 func isFarFromEnd(f *file, readers []*Reader) bool {

@@ -45,7 +45,8 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 			}
 		})
 		if err != nil {
-			c.log.Debug("a directory cannot be searched for rotated files", "file", label, "error", err)
+			c.log.Debug("a directory cannot be searched for rotated files", "file", label, "error",
+				err)
 		}
 	}
 	// the awaiting file itself before copies of it

@@ -135,7 +135,8 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 // of another file, or if the file's state is needed before.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
-	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed || end.flush {
+	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
+		end.flush {
 		return false
 	}
 	if c.o.Rules.Framing != nil || f.extras != nil && f.extras.framing != nil || cur.skipping() {

@@ -149,8 +149,7 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	cursor, main, passed, known := r.Cursor, r.main, r.passed, r.known
 	r.ends, r.odd, r.awaited = r.ends[:0], false, false
-	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{},
-		error) {
+	err := readers.Collect(ctx, b, r.linger, func() (bool, <-chan struct{}, error) {
 		return r.fill(b)
 	})
 	switch {
