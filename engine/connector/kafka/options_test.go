@@ -138,11 +138,11 @@ var refusals = []struct{ name, options, want string }{
 	},
 	{
 		"no key", base + "tls: { cert: /c.pem }",
-		`kafka.tls.key is missing: name the key of tls.cert`,
+		`kafka.tls.key is missing: add the key of tls.cert`,
 	},
 	{
 		"no cert", base + "tls: { key: /c.pem }",
-		`kafka.tls.cert is missing: name the certificate of tls.key`,
+		`kafka.tls.cert is missing: add the certificate of tls.key`,
 	},
 	{
 		"no authorities", base + "tls: { ca: /missing.pem }",

@@ -119,7 +119,7 @@ var refusals = []struct{ name, role, options, want string }{
 		"half a pair",
 		"source",
 		source + "tls: { cert: x }",
-		`nats.tls.key is missing: name the key of tls.cert`,
+		`nats.tls.key is missing: add the key of tls.cert`,
 	},
 	{
 		"connect_timeout",
@@ -141,7 +141,7 @@ var refusals = []struct{ name, role, options, want string }{
 		"header name",
 		"sink",
 		sink + "headers: { 'a b': message }",
-		`the name holds ' ', which no header name may`,
+		`the name has ' ', which is not allowed in a header name`,
 	},
 }
 

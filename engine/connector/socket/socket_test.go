@@ -252,10 +252,10 @@ func TestBadOptions(t *testing.T) {
 	for options, want := range map[string]string{
 		"listen: x":                                             "is not HOST:PORT",
 		"listen: '0.0.0.0:1'":                                   "tls.client_ca, or insecure: true",
-		"network: udp, listen: ':514'":                          "UDP knows no tokens",
+		"network: udp, listen: ':514'":                          "UDP has no tokens",
 		"network: unix, listen: relative":                       "want an absolute path",
 		"network: sctp, listen: '127.0.0.1:1'":                  `there is no "sctp"`,
-		"network: udp, listen: '127.0.0.1:1', tls: {cert: x}":   "belongs to network tcp",
+		"network: udp, listen: '127.0.0.1:1', tls: {cert: x}":   "needs network tcp",
 		"listen: '127.0.0.1:1', delimiter: tab":                 `there is no "tab"`,
 		"listen: '127.0.0.1:1', idle_timeout: 0s":               "want 1s or more",
 		"listen: '127.0.0.1:1', connections: 0":                 "want 1 to",
