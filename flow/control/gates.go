@@ -77,12 +77,15 @@ var gateKinds = []struct {
 			"no data is read until one of them is delivered",
 	},
 	{
-		name: gateOrder, binds: func(m *Machine) bool { return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0 },
+		name: gateOrder, binds: func(m *Machine) bool {
+			return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0
+		},
 		means: "waiting batches must keep their order behind the batches in flight",
 	},
 	{
 		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.awaited },
-		means: "failed batches wait for the retry budget: recently too many attempts failed for the number of deliveries",
+		means: "failed batches wait for the retry budget: recently too many attempts failed for " +
+			"the number of deliveries",
 	},
 	{
 		name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.active },

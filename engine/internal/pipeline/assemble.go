@@ -100,13 +100,9 @@ func newRoute(s *slot) (*route, error) {
 	if err := r.checkShared(); err != nil {
 		return nil, err
 	}
-	parking, _ := r.sink.(stream.ParkingSink)
-	if parking != nil && co.assigned != nil {
-		return nil, fmt.Errorf("sink %s parks deliveries on this node, and partitions of source %s "+
-			"may continue at another one; use a source whose partitions stay",
-			c.Sink.Component.Name, co.source)
+	if err := r.makeParking(); err != nil {
+		return nil, err
 	}
-	r.parking = &parkedCounts{sink: parking, base: s.parkedBase}
 	r.letters = &letterWriter{core: co, ledgered: ledgered, refusers: make(map[*stream.Batch]refuser)}
 	if d, ok := r.sink.(stream.DeadLetterSink); ok && ledgered != nil && d.StoresDeadLetters() {
 		r.letters.sink = d
@@ -130,8 +126,10 @@ func newRoute(s *slot) (*route, error) {
 	r.reader.waits, r.sender.waits, r.saver.waits = r.waits, r.waits, r.waits
 	r.saver.idle, r.saver.saved = r.reader.idle, r.sender.saved
 	for _, use := range c.Processors {
-		create := func(h stream.Host) (stream.Processor, error) { return construct[stream.Processor](use, h) }
-		r.processors.make = append(r.processors.make, create)
+		r.processors.make = append(r.processors.make,
+			func(h stream.Host) (stream.Processor, error) {
+				return construct[stream.Processor](use, h)
+			})
 	}
 	for _, make := range r.processors.make { // reports invalid options before anything starts
 		if _, err := make(r.host); err != nil {
@@ -140,6 +138,18 @@ func newRoute(s *slot) (*route, error) {
 	}
 	_, err = controlConfig(c, nil)
 	return r, err
+}
+
+// makeParking finds the store of parked deliveries, if the sink has one.
+func (r *route) makeParking() error {
+	parking, _ := r.sink.(stream.ParkingSink)
+	if parking != nil && r.assigned != nil {
+		return fmt.Errorf("sink %s parks deliveries on this node, and partitions of source %s "+
+			"may continue at another one; use a source whose partitions stay",
+			r.cfg.Sink.Component.Name, r.source)
+	}
+	r.parking = &parkedCounts{sink: parking, base: r.slot.parkedBase}
+	return nil
 }
 
 // makeSink constructs the sink. bound reports whether the sink stores the source's positions.

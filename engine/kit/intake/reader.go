@@ -429,11 +429,11 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Metadata implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
+// Metadata implements stream.PartitionTracker. It returns no metadata: the data cannot be read
 // again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances and of
 // requests with outcomes that need not be kept.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
