@@ -215,7 +215,8 @@ func (l *loop[T]) bisect(h *heldItem[T]) {
 // deadLetter queues h for Options.DeadLetter.
 func (l *loop[T]) deadLetter(h *heldItem[T]) {
 	if l.o.DeadLetter == nil {
-		l.stop(fmt.Errorf("flow: an item was refused; set Options.DeadLetter to keep such items: %w",
+		l.stop(fmt.Errorf("flow: an item was refused; "+
+			"set Options.DeadLetter to keep such items: %w",
 			h.refusal))
 		return
 	}

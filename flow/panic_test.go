@@ -60,7 +60,10 @@ func TestPanicOfProducerAndBury(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool {
 			return true
 		})})
-		o.DeadLetter = func(context.Context, Item[int], error) error { runtime.Goexit(); return nil }
+		o.DeadLetter = func(context.Context, Item[int], error) error {
+			runtime.Goexit()
+			return nil
+		}
 		err = mustSender(t, o).Run(t.Context(), these(values(1)...))
 		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "Options.DeadLetter" ||
 			p.Value != nil {

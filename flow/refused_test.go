@@ -99,7 +99,8 @@ func TestBuryFailureStops(t *testing.T) {
 			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
 			want := "flow: store a dead letter: disk full\npost: rejected: no"
 			if store == nil {
-				want = "flow: an item was refused; set Options.DeadLetter to keep such items: post: " +
+				want = "flow: an item was refused; " +
+					"set Options.DeadLetter to keep such items: post: " +
 					"rejected: no"
 			}
 			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {

@@ -82,7 +82,8 @@ var gateKinds = []struct {
 	},
 	{
 		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.awaited },
-		means: "failed batches wait for the retry budget: recently too many attempts failed for the number of deliveries",
+		means: "failed batches wait for the retry budget: recently too many attempts failed " +
+			"for the number of deliveries",
 	},
 	{
 		name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.active },
