@@ -108,8 +108,7 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s},
-		quarter: make(chan struct{}, 1)}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
