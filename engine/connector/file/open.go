@@ -76,8 +76,8 @@ func resume(f vfs.File, want place, durably bool) error {
 	case found.length < want.length:
 		return &wrongFileError{fmt.Sprintf(
 			"it has %d bytes, but its checkpoint records %d delivered bytes: it was truncated, "+
-				"or, with fsync: interval, a power loss removed its end", found.length,
-			want.length)}
+				"or, with fsync: interval, a power loss removed its end",
+			found.length, want.length)}
 	case found.length > want.length:
 		if err := f.Truncate(want.length); err != nil {
 			return fmt.Errorf("truncate to %d bytes, the length of its checkpoint: %w",

@@ -428,7 +428,8 @@ func TestPositionsRefused(t *testing.T) {
 	s := newMemBucket()
 	r := wire{s, "progress.p.r", always(false)}
 	for text, want := range map[string]string{
-		`{"format":2}`: "progress of p/r in the bucket has format 2, but this penstock reads up to 1: " +
+		`{"format":2}`: "progress of p/r in the bucket has format 2, but this " +
+			"penstock reads up to 1: " +
 			"use the version that wrote it, or a newer one",
 		`nonsense`: "progress of p/r",
 	} {

@@ -221,7 +221,8 @@ func TestUnparsedRecords(t *testing.T) {
 				text = append(text, read(t, path)...)
 			}
 		}
-		const reason = `"reason":"parse json: no JSON value begins with this character","detail":"byte 1"`
+		const reason = `"reason":"parse json: no JSON value begins with this character",` +
+			`"detail":"byte 1"`
 		if n := bytes.Count(text, []byte(reason)); int64(n) != want.Dead {
 			t.Errorf("on_error %s: %d dead letters give the reason, want %d: %.500s", onError, n,
 				want.Dead, text)

@@ -64,7 +64,8 @@ pipelines:
 	})
 	for form, want := range map[string]string{
 		"--json": `"held":{"files":1,"bytes":3600000,"oldest":"` + path + `"`,
-		"--timeout=3s": "access: 1 deleted files take 3,600,000 bytes on disk until they are read; " +
+		"--timeout=3s": "access: 1 deleted files take 3,600,000 bytes on disk " +
+			"until they are read; " +
 			"the oldest, " + path,
 	} {
 		out, err := exec.Command(programOf(t), "status", form, address).CombinedOutput()

@@ -89,11 +89,9 @@ func (c *carrier) taildir() error {
 			return err
 		}
 	}
-	c.Note("positionFile", migrate.Differs,
-		"%d of %d files resume at their positions in %s; data that "+
-			"Flume delivered after it wrote this file (within writePosInterval of a kill) "+
-			"is repeated",
-		len(c.Marks), len(list), name)
+	c.Note("positionFile", migrate.Differs, "%d of %d files resume at their positions in %s; "+
+		"data that Flume delivered after it wrote this file (within writePosInterval of a kill) "+
+		"is repeated", len(c.Marks), len(list), name)
 	return nil
 }
 

@@ -114,7 +114,8 @@ func unescape(s string) (string, error) {
 			}
 			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
 			if err != nil {
-				return "", fmt.Errorf(`%q: \u%s is not a character; \u needs four hexadecimal digits`,
+				return "", fmt.Errorf(`%q: \u%s is not a character; `+
+					`\u needs four hexadecimal digits`,
 					s, s[i+1:i+5])
 			}
 			units = append(units, uint16(n))

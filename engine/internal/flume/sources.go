@@ -169,8 +169,8 @@ func (c *converter) charset(s *part) {
 	case name != "":
 		c.put(4, "encoding: %s", name)
 	case set != "" && set != "UTF-8" && set != "UTF8" && set != "US-ASCII":
-		c.note(s, "inputCharset", migrate.Lost,
-			"%s is not decoded: the bytes are delivered unchanged",
+		c.note(s, "inputCharset", migrate.Lost, "%s is not decoded: the bytes are "+
+			"delivered unchanged",
 			s.get("inputCharset"))
 	}
 	s.has("inputCharset")

@@ -122,7 +122,8 @@ func TestConditions(t *testing.T) {
 		{`huge > 1`, quick, open, "error: huge: the number 1e400 is too large to be compared or " +
 			"used in calculations"},
 		{`len(host) > 1 and huge > 1`, slow, open,
-			"error: field huge: the number 1e400 is too large to be compared or used in calculations"},
+			"error: field huge: the number 1e400 is too large to be compared or " +
+				"used in calculations"},
 		{`rate == 0.1`, quick, open, "true"},
 		{`neg == -3 and neg < -2.5`, quick, open, "true"},
 		{`req.path == "/a/b" and req.n >= 2.5`, quick, open, "true"},

@@ -39,9 +39,11 @@ func TestNestedColumns(t *testing.T) {
 		{[]sqltable.ColumnOption{{Name: "user.n", Type: "integer"}, {Name: "user", Type: "json"}},
 			[]string{
 				`1 {"email":"in","n":1}`,
-				`refused: field "user.n" has a number, which its column cannot store (whole numbers ` +
+				`refused: field "user.n" has a number, which its column cannot store ` +
+					`(whole numbers ` +
 					`of 64 bits)`,
-				`refused: field "user.n" has a text, which its column cannot store (whole numbers ` +
+				`refused: field "user.n" has a text, which its column cannot store ` +
+					`(whole numbers ` +
 					`of 64 bits)`,
 				`7 {"email":"a","email":"last"}`, `NULL {"email":"in"}`, `NULL "text"`, "NULL NULL",
 				`NULL {"email":{"home":[1]}}`,

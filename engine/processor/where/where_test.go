@@ -31,7 +31,8 @@ func run(t *testing.T, o where.Options, in stream.Schema) []string {
 
 func TestWhere(t *testing.T) {
 	text := "dead: where a > 3: a > 3: a is text, which cannot be ordered relative to a number"
-	null := "dead: where a > 3: a > 3: a is null or missing, which cannot be ordered relative to a number"
+	null := "dead: where a > 3: a > 3: a is null or missing, which cannot be " +
+		"ordered relative to a number"
 	for _, c := range []struct {
 		own, parsers string
 		want         []string

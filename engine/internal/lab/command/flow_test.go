@@ -123,8 +123,8 @@ func TestSimFlowRefusals(t *testing.T) {
 	}{
 		{nil, "needs scenario files"},
 		{[]string{wrong}, "trickle.yaml:11:1: scenario has no option \"speed\""},
-		{[]string{unknown},
-			`trickle.yaml:11:3: there is no algorithm "tidal"; the algorithms are linear`},
+		{[]string{unknown}, `trickle.yaml:11:3: there is no algorithm "tidal"; ` +
+			`the algorithms are linear`},
 		{[]string{file, "--algorithm", "tidal"},
 			`there is no algorithm "tidal"; the algorithms are linear`},
 		{[]string{file, "--dispatch", "darts", "--algorithm", "linear"},

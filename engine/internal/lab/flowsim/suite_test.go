@@ -195,7 +195,7 @@ func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
 		"tidal": `there is no algorithm "tidal"; the algorithms are linear, aimd, queue, ` +
 			`credit, rate, fixed`,
-		"linear+darts":    `there is no dispatch "darts"; the dispatches are least_completion, round_robin`,
+		"linear+darts":    `there is no dispatch "darts"; the dispatches are least_completion`,
 		"fixed:0":         "not a number of batches",
 		"fixed:many":      "not a number of batches",
 		"linear:slow":     "neither per_ack nor a threshold",
