@@ -133,7 +133,7 @@ func TestTraceStopsNobody(t *testing.T) {
 					t.Fatalf("the trace has %d bytes, %v", len(text), err)
 				}
 				got, err := trace.Replay(bytes.NewReader(text))
-				if err != nil || c.whole != strings.Contains(got.Ended, "bound of 65536 bytes") || got.Events == 0 {
+				if err != nil || c.whole != strings.Contains(got.Ended, "limit of 65536 bytes") || got.Events == 0 {
 					t.Errorf("Replay = %d events, ended %q, %v", got.Events, got.Ended, err)
 				}
 			})
@@ -151,7 +151,7 @@ func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	sink := &fakeSink{}
 	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3), size: 3},
 		config.Route{Sink: use(stream.SinkRole, sink), Flow: traced("/traces/access.log", 1<<20)})
-	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "access.log is no trace") {
+	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "access.log is not a trace") {
 		t.Errorf("Run = %v", err)
 	}
 	if text, err := m.ReadFile("/traces/access.log"); err != nil || string(text) != "GET /\n" || len(sink.got) != 0 {
