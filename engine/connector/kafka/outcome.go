@@ -101,6 +101,9 @@ func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	half := starts[len(starts)/2]
 	split.Rest = append(split.Rest,
 		stream.Piece(b.Pick(doubtful[:half])), stream.Piece(b.Pick(doubtful[half:])))
+	for _, undivided := range split.Refused {
+		undivided.Value.Release()
+	}
 	if split.Refused = nil; len(certain) > 0 {
 		split.Refused = append(split.Refused, stream.Piece(b.Pick(certain)))
 	}

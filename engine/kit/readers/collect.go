@@ -17,6 +17,9 @@ func Collect(ctx context.Context, b *stream.Batch, linger time.Duration,
 	fill func() (full bool, changed <-chan struct{}, err error)) error {
 	var timeout <-chan time.Time
 	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		full, changed, err := fill()
 		some := len(b.Spans) > 0
 		switch {
