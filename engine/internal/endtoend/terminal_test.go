@@ -143,7 +143,7 @@ pipelines:
 	x.command("top "+config, "")
 	x.shows("ready", slow)
 	d.signal(syscall.SIGKILL)
-	x.shows("DISCONNECTED, the figures are old")
+	x.shows("DISCONNECTED, figures are old")
 	x.typed("q")
 	x.shows("exit code 0")
 }
