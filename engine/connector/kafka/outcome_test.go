@@ -14,7 +14,8 @@ import (
 // outcome were released. Without that, the memory of the route runs out.
 func TestPiecesAreReleased(t *testing.T) {
 	for name, last := range map[string]error{
-		"halves": kerr.InvalidRecord, "halves and a certain one": &badRecordError{errors.New("key")},
+		"halves":                   kerr.InvalidRecord,
+		"halves and a certain one": &badRecordError{errors.New("key")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var freed []*stream.Batch

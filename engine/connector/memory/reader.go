@@ -55,7 +55,7 @@ type reader struct {
 	progress *progress // guarded by the source's mutex
 	once     bool
 	linger   time.Duration
-	gone     []string // partitions of earlier processes, until Forget; guarded by the source's mutex
+	gone     []string // partitions of earlier processes, until Deleted; guarded by the source's mutex
 
 	readers.Cursor
 	ends []int // reused by fill

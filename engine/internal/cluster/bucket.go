@@ -28,7 +28,7 @@ type Bucket struct {
 	times       Times
 	clock       func() time.Duration
 
-	mu      sync.Mutex // guards keepers
+	mu      sync.Mutex // guards the holders
 	holders map[string]*LeaseHolder
 }
 

@@ -32,7 +32,7 @@ type View struct {
 	Owner    string        // "" if there is no owner, or nothing is known
 	Epoch    uint64        // of the owner
 	Owned    bool          // this process may act as the owner
-	Answered time.Duration // time of the last response, by the clock of the keeper; 0 if none
+	Answered time.Duration // time of the last response, by the clock of the lease holder; 0 if none
 	Takeover uint64        // number of times that this process has become the owner
 	Failure  string        // error of the last request; "" if it succeeded
 

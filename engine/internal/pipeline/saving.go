@@ -54,7 +54,7 @@ func (r *saver) synced() time.Time {
 	return time.Time{}
 }
 
-// finishingPipe is the pipeline as its keepers use it.
+// finishingPipe is the pipeline as its savers use it.
 type finishingPipe interface {
 	// present returns an error if the state directory has been deleted or replaced.
 	present() error

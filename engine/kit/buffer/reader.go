@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader reads for one route. Commit, Forget and Drain may be called concurrently with Read.
+// reader reads for one route. Commit, Deleted and Drain may be called concurrently with Read.
 type reader struct {
 	b       *Buffer
 	p       *progress // guarded by b.mu
 	linger  time.Duration
-	gone    []string // partitions of other buffers, until Forget; guarded by b.mu
+	gone    []string // partitions of other buffers, until Deleted; guarded by b.mu
 	objects intake.Objects
 
 	readers.Cursor

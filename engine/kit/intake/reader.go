@@ -77,13 +77,13 @@ func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	return ranges
 }
 
-// reader reads for one route. Settled, Commit, Forget and Drain may be called concurrently with
+// reader reads for one route. Settled, Commit, Deleted and Drain may be called concurrently with
 // Read.
 type reader struct {
 	in       *Intake
 	progress *progress
 	linger   time.Duration
-	gone     []string // partitions of earlier instances, until Forget; guarded by in.mu
+	gone     []string // partitions of earlier instances, until Deleted; guarded by in.mu
 	objects  Objects
 
 	readers.Cursor       // in places
