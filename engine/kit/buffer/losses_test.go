@@ -265,6 +265,7 @@ func TestLossByRefusedPublish(t *testing.T) {
 	if err := <-r.appended; err == nil || !strings.Contains(err.Error(), "maximum bytes exceeded") {
 		t.Errorf("Append = %v", err)
 	}
+	<-r.host.Failed() // Stop would hide an error that comes later
 	if err := r.host.Stop(); err == nil {
 		t.Error("the source ended without an error")
 	}
