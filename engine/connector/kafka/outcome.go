@@ -42,8 +42,7 @@ func isRefusal(err error) bool {
 // again, until a single one is refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
-		return judge(err,
-			byRecord)
+		return judge(err, byRecord)
 	})
 	outcome := groups.Outcome("kafka: ")
 	if split, ok := outcome.(*stream.Split); ok {
