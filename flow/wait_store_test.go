@@ -160,6 +160,7 @@ func TestWaitStore(t *testing.T) {
 // that it holds at the start.
 func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const bound, inFlight = 10, 4
 		d, s := newDiary[int](t), newShelf()
 		s.Take(Item[int]{Value: -1}, Wait{After: time.Minute, History: History{Attempts: 7}})
 		o := d.options(d.lane("a",
@@ -173,9 +174,10 @@ func TestWaitStoreBound(t *testing.T) {
 				}
 				return Report{}, nil
 			})))
+		o.Lanes[0].Limits.InFlight = inFlight
 		o.Released = nil
 		o.Waiting, o.Control.Retry = s, backoff.Fixed(30*time.Second)
-		o.Control.Waiting = control.Waiting{Cost: 10}
+		o.Control.Waiting = control.Waiting{Cost: bound}
 		o.Control.Poison.Failures = -1
 		o.Control.Breaker.Failures = -1
 		var items []int
@@ -186,8 +188,9 @@ func TestWaitStoreBound(t *testing.T) {
 		if len(d.settled) != 101 {
 			t.Errorf("%d items were settled, want 101", len(d.settled))
 		}
-		if s.most > 14 || s.most < 8 {
-			t.Errorf("%d items were held at once, want about 10", s.most)
+		if s.most > bound+inFlight || s.most < bound {
+			t.Errorf("at most %d items were held at once, want %d to %d", s.most, bound,
+				bound+inFlight)
 		}
 	})
 }

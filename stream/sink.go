@@ -62,7 +62,8 @@ type SinkOptions struct {
 	// state directory, as in a test.
 	StateDir func() (string, error)
 	// DeadLetter dead-letters records that the engine counts as delivered. It returns when the dead
-	// letters are durable. DeadLetter is nil if they cannot be stored, as in a test.
+	// letters are durable. It is safe for concurrent use. DeadLetter is nil if they cannot be
+	// stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
 	// Synced returns a time: the positions of all records that were settled before it are in a
 	// synced checkpoint, so that they are not read again. The time is zero before the first sync.

@@ -94,6 +94,7 @@ type fixture struct {
 	host    *streamtest.Quiet
 	m       *merchants
 	dir     string
+	mu      sync.Mutex // guards letters against concurrent attempts
 	letters []stream.DeadLetter
 	stuck   atomic.Bool // if set, no checkpoint is synced
 	lane    stream.Lane
@@ -147,6 +148,8 @@ func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *
 			return time.Now()
 		},
 		DeadLetter: func(_ context.Context, letters []stream.DeadLetter) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			f.letters = append(f.letters, letters...)
 			return nil
 		},
