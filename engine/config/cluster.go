@@ -42,10 +42,10 @@ type ClusterTLS struct {
 	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
 }
 
-// stateForm is the long form of the key `state`.
+// stateForm is the long form of the key `state`. Without `nats`, it is the folder alone.
 type stateForm struct {
 	Dir  string  `yaml:"dir" path:"true" doc:"folder of this process; has dead letters"`
-	NATS Cluster `yaml:"nats" required:"true" doc:"bucket that processes share"`
+	NATS Cluster `yaml:"nats" doc:"bucket that processes share"`
 }
 
 // DefaultCluster returns the defaults.
@@ -128,7 +128,10 @@ func readState(l *loader, n *yaml.Node, f *Config) {
 		if !l.decode(n, reflect.ValueOf(&form).Elem(), option{name: "state"}) {
 			return
 		}
-		f.State, f.Cluster = form.Dir, form.NATS
+		f.State = form.Dir
+		if valueOf(n, "nats") != nil {
+			f.Cluster = form.NATS
+		}
 		if err := f.Cluster.Check(); err != nil {
 			l.fail(n, "state.nats: %v", err)
 		}
@@ -173,8 +176,8 @@ func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	}
 	return &Error{
 		Place: p.Source.Where,
-		Message: fmt.Sprintf("pipeline %q: source %s cannot be shared with `state.nats`: %s",
-			p.Name, p.Source.Component.Name, reason),
+		Message: fmt.Sprintf("source %s cannot be shared with `state.nats`: %s",
+			p.Source.Component.Name, reason),
 		Hint: "move this pipeline to a separate config with a `state:` directory, or read from " +
 			"kafka, nats, http_poll or a table of PostgreSQL or MySQL",
 	}

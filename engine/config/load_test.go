@@ -219,6 +219,16 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
+// TestStateForms checks that a folder and a mapping with that folder mean the same.
+func TestStateForms(t *testing.T) {
+	for _, text := range []string{"state: s", "state: {dir: s}"} {
+		f, dir := mustLoad(t, text+"\n"+minimal)
+		if f.State != filepath.Join(dir, "s") || f.Cluster.On() {
+			t.Errorf("%s: state %q and cluster %+v, want the folder alone", text, f.State, f.Cluster)
+		}
+	}
+}
+
 // TestLongForm checks a config with several routes for one source.
 func TestLongForm(t *testing.T) {
 	f, dir := mustLoad(t, `
