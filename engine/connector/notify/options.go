@@ -174,7 +174,8 @@ func (o *Options) Validate() error {
 		value time.Duration
 		least time.Duration
 	}{
-		{"timeout", o.Timeout, time.Millisecond}, {"connect_timeout", o.ConnectTimeout, time.Millisecond},
+		{"timeout", o.Timeout, time.Millisecond},
+		{"connect_timeout", o.ConnectTimeout, time.Millisecond},
 		{"parked.history", o.Parked.History, leastHistory},
 	} {
 		if c.value < c.least {
