@@ -69,20 +69,27 @@ func startNATSCluster(t *testing.T) *natsCluster {
 	await(t, time.Minute, "a leader of the NATS servers", func() bool {
 		return slices.ContainsFunc(trio.servers, (*server.Server).JetStreamIsLeader)
 	})
-	conn, err := natsgo.Connect(trio.urls, natsgo.MaxReconnects(-1))
+	trio.connect(t)
+	return trio
+}
+
+// connect connects the test to the servers, and creates the stream "in".
+func (n *natsCluster) connect(t *testing.T) {
+	t.Helper()
+	conn, err := natsgo.Connect(n.urls, natsgo.MaxReconnects(-1),
+		natsgo.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if trio.js, err = jetstream.New(conn); err != nil {
+	if n.js, err = jetstream.New(conn); err != nil {
 		t.Fatal(err)
 	}
 	await(t, time.Minute, "the stream", func() bool {
 		cfg := jetstream.StreamConfig{Name: "in", Subjects: []string{"in"}, Replicas: 3}
-		_, err = trio.js.CreateStream(t.Context(), cfg)
+		_, err = n.js.CreateStream(t.Context(), cfg)
 		return err == nil
 	})
-	return trio
 }
 
 func (n *natsCluster) start(t *testing.T, i int) {
@@ -103,7 +110,8 @@ func (n *natsCluster) restart(t *testing.T, i int) {
 	n.start(t, i)
 }
 
-// owner returns the node that has the lease of the pipeline, "" if none has, and its epoch.
+// owner returns the node that has the lease of the pipeline, and its epoch. The node is "" if there
+// is none, or if NATS does not answer.
 func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	t.Helper()
 	kv, err := n.js.KeyValue(t.Context(), "penstock")
@@ -123,6 +131,16 @@ func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	}
 	node, _, _ = strings.Cut(v.Owner, "/")
 	return node, v.Epoch
+}
+
+// awaitOwner waits until a node has the lease of the pipeline, and returns it.
+func (n *natsCluster) awaitOwner(t *testing.T) (node string, epoch uint64) {
+	t.Helper()
+	await(t, time.Minute, "an owner", func() bool {
+		node, epoch = n.owner(t)
+		return node != ""
+	})
+	return node, epoch
 }
 
 // producer publishes numbered messages. It counts a message after the server has acknowledged it.
@@ -326,18 +344,18 @@ func TestClusterKill(t *testing.T) {
 	var took []time.Duration
 	for range n {
 		pauseRandomly(rnd)
-		owner, epoch := trio.owner(t)
+		owner, epoch := trio.awaitOwner(t)
 		killed := time.Now()
 		r.kill(owner)
 		before := r.rows()
 		r.awaitRows(before, 30*time.Second)
 		took = append(took, time.Since(killed))
-		if next, later := trio.owner(t); later <= epoch || next == owner {
+		if next, later := trio.awaitOwner(t); later <= epoch || next == owner {
 			t.Fatalf("after %s with epoch %d comes %s with epoch %d", owner, epoch, next, later)
 		}
 		r.start(owner)
 	}
-	owner, epoch := trio.owner(t)
+	owner, epoch := trio.awaitOwner(t)
 	r.signal(owner, syscall.SIGTERM)
 	stopped := time.Now()
 	await(t, 3*time.Second, "an owner after a handover", func() bool {
@@ -378,12 +396,12 @@ func TestClusterSuspend(t *testing.T) {
 	r.awaitRows(0, time.Minute)
 	for range n {
 		pauseRandomly(rnd)
-		owner, epoch := trio.owner(t)
+		owner, epoch := trio.awaitOwner(t)
 		r.signal(owner, syscall.SIGSTOP)
 		suspended := time.Now()
 		r.awaitRows(r.rows(), 15*time.Second)
 		t.Logf("delivered again %v after the owner was suspended", time.Since(suspended))
-		next, later := trio.owner(t)
+		next, later := trio.awaitOwner(t)
 		if next == owner || later <= epoch {
 			t.Fatalf("%s is suspended, and the owner is %s with epoch %d", owner, next, later)
 		}
@@ -391,7 +409,7 @@ func TestClusterSuspend(t *testing.T) {
 		r.signal(owner, syscall.SIGCONT)
 		pauseRandomly(rnd)
 		r.awaitRows(r.rows(), 15*time.Second)
-		if again, epoch := trio.owner(t); again != next || epoch != later {
+		if again, epoch := trio.awaitOwner(t); again != next || epoch != later {
 			t.Errorf("%s with epoch %d was the owner, and then %s with epoch %d",
 				next, later, again, epoch)
 		}
