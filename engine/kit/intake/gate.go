@@ -112,8 +112,8 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// routesEvery is the interval at which a waiting caller checks whether a route that blocks it has
-// left the pipeline.
+// routesEvery is the interval at which waiting callers check whether a route that blocks them has
+// left the pipeline. One of them checks for all.
 const routesEvery = time.Second
 
 // await waits until ready is closed.
@@ -129,9 +129,12 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 		select {
 		case <-ready:
 			return nil
-		case <-tick.C:
+		case now := <-tick.C:
 			i.mu.Lock()
-			i.release()
+			if now.Sub(i.checked) > routesEvery/2 {
+				i.checked = now
+				i.release()
+			}
 			i.mu.Unlock()
 		case <-ctx.Done():
 			return context.Cause(ctx)
