@@ -173,6 +173,11 @@ cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s, and a kill under `cluster dev`.
 	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend|Dev)$$' ./internal/endtoend
 
+.PHONY: takeover
+takeover: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+takeover: ## The time from a kill of one of three engines until its unsettled records are delivered (PENSTOCK_TAKEOVER=20 kills): a Kafka group, a consumer of NATS, a lease, and a lease whose NATS leader is killed too.
+	cd engine && PENSTOCK_TAKEOVER=$${PENSTOCK_TAKEOVER:-20} go test -count=1 -timeout 1h -v -run 'TestTakeover' ./internal/endtoend
+
 .PHONY: chaos
 chaos: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 chaos: ## Engines at a real Kafka broker and at three NATS servers under PENSTOCK_CHAOS=10 faults of each kind: kills, suspensions, cut and stalled networks, topics created again, offset resets, purges.

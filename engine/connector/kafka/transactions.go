@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -81,7 +82,8 @@ type transactions struct {
 
 	progress progress // as committed; owned by run's goroutine after Take
 	limit    int      // of a commit's metadata; likewise
-	open     bool     // a transaction is open; likewise
+
+	open atomic.Bool // a transaction is open; closeProducer may run beside run's goroutine
 
 	mu    sync.Mutex // guards the fields below
 	state ownershipState
@@ -200,7 +202,7 @@ func (p *transactions) run(context.Context) error {
 func (p *transactions) closeProducer() {
 	p.closing.Do(func() {
 		p.end(errReleased)
-		if p.open {
+		if p.open.Load() {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
 			_ = p.abortOnce(ctx) // on failure, the timeout or the next owner ends it
@@ -298,7 +300,7 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 	if err := p.producer.BeginTransaction(); err != nil {
 		return false, &fencingError{err}
 	}
-	p.open = true
+	p.open.Store(true)
 	ctx, cancel := context.WithTimeout(p.ctx, transactionTimeout*8/10)
 	defer cancel()
 	var mu sync.Mutex // guards the fates, refused and fenced
@@ -340,7 +342,7 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 func (p *transactions) commit(ctx context.Context, next progress) error {
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
 	if err == nil {
-		p.open = false
+		p.open.Store(false)
 		return nil
 	}
 	if aborted := p.abort(); aborted != nil {
@@ -386,7 +388,7 @@ func (p *transactions) abortOnce(ctx context.Context) error {
 		err = p.producer.EndTransaction(ctx, kgo.TryAbort)
 	}
 	if err == nil {
-		p.open = false
+		p.open.Store(false)
 	}
 	return err
 }

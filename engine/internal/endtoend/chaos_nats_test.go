@@ -21,26 +21,26 @@ type clusterFault struct {
 
 var clusterFaults = []clusterFault{
 	{"kill of the owner", func(r *sharedRun) {
-		owner, _ := r.nats.owner(r.t)
+		owner, _ := r.nats.awaitOwner(r.t)
 		r.kill(owner)
 		r.awaitRows(r.rows(), 30*time.Second)
 		r.start(owner)
 	}},
 	{"suspended owner", func(r *sharedRun) {
-		owner, _ := r.nats.owner(r.t)
+		owner, _ := r.nats.awaitOwner(r.t)
 		r.signal(owner, syscall.SIGSTOP)
 		<-time.After(15 * time.Second)
 		r.signal(owner, syscall.SIGCONT)
 	}},
 	{"cut network of the owner", func(r *sharedRun) {
-		owner, _ := r.nats.owner(r.t)
+		owner, _ := r.nats.awaitOwner(r.t)
 		link := r.links[owner]
 		link.Cut()
 		r.awaitRows(r.rows(), 30*time.Second)
 		link.Heal()
 	}},
 	{"stalled network of the owner", func(r *sharedRun) {
-		owner, _ := r.nats.owner(r.t)
+		owner, _ := r.nats.awaitOwner(r.t)
 		link := r.links[owner]
 		link.Stall()
 		r.awaitRows(r.rows(), 30*time.Second)

@@ -69,20 +69,27 @@ func startNATSCluster(t *testing.T) *natsCluster {
 	await(t, time.Minute, "a leader of the NATS servers", func() bool {
 		return slices.ContainsFunc(trio.servers, (*server.Server).JetStreamIsLeader)
 	})
-	conn, err := natsgo.Connect(trio.urls, natsgo.MaxReconnects(-1))
+	trio.connect(t)
+	return trio
+}
+
+// connect connects the test to the servers, and creates the stream "in".
+func (n *natsCluster) connect(t *testing.T) {
+	t.Helper()
+	conn, err := natsgo.Connect(n.urls, natsgo.MaxReconnects(-1),
+		natsgo.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	if trio.js, err = jetstream.New(conn); err != nil {
+	if n.js, err = jetstream.New(conn); err != nil {
 		t.Fatal(err)
 	}
 	await(t, time.Minute, "the stream", func() bool {
 		cfg := jetstream.StreamConfig{Name: "in", Subjects: []string{"in"}, Replicas: 3}
-		_, err = trio.js.CreateStream(t.Context(), cfg)
+		_, err = n.js.CreateStream(t.Context(), cfg)
 		return err == nil
 	})
-	return trio
 }
 
 func (n *natsCluster) start(t *testing.T, i int) {
@@ -103,7 +110,8 @@ func (n *natsCluster) restart(t *testing.T, i int) {
 	n.start(t, i)
 }
 
-// owner returns the node that has the lease of the pipeline, "" if none has, and its epoch.
+// owner returns the node that has the lease of the pipeline, and its epoch. The node is "" if there
+// is none, or if NATS does not answer.
 func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	t.Helper()
 	kv, err := n.js.KeyValue(t.Context(), "penstock")

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv("PENSTOCK_BARE_PROGRAM"); name != "" {
 		os.Exit(bareProgram(name))
 	}
+	if settings := os.Getenv("PENSTOCK_NATS_SERVER"); settings != "" {
+		os.Exit(natsServerProgram(settings))
+	}
 	code := connectortest.RunWaiting(m)
 	if os.Getenv("PENSTOCK_PUSH_URL") != "" {
 		os.Exit(code) // a client of TestKillPush has not built the program
