@@ -64,14 +64,14 @@ func TestReload(t *testing.T) {
 	d := launch(t, log, bin, "run", config)
 	reloads, lines, unchanged := 10, 0, len(reloadableRoutes)-1
 	add := func() { appendLines(t, in, lines+1, lines+500); lines += 500 }
-	picture := func() *status.Status {
-		s, err := admin.Ask(t.Context(), address, "")
-		if err != nil {
-			return &status.Status{}
-		}
+	picture := func() (s *status.Status) {
+		eventually(t, "a status with all routes", func() bool {
+			s, err = admin.Ask(t.Context(), address, "")
+			return err == nil && len(s.Routes) == unchanged+1
+		})
 		return s
 	}
-	eventually(t, "it runs", func() bool { return len(picture().Routes) == unchanged+1 })
+	picture() // it runs
 	for version := range reloads {
 		add()
 		reloadable(t, dir, address, version+1)
@@ -82,22 +82,16 @@ func TestReload(t *testing.T) {
 	}
 	add()
 	eventually(t, "everything is delivered", func() bool {
-		routes := picture().Routes
-		if len(routes) != unchanged+1 {
-			return false
-		}
-		for _, r := range routes[:unchanged] {
+		s := picture()
+		for _, r := range s.Routes[:unchanged] {
 			if r.Delivered != int64(lines) {
 				return false
 			}
 		}
-		last := routes[unchanged]
+		last := s.Routes[unchanged]
 		return last.InFlight+last.Waiting == 0 && countRows(t, filepath.Join(dir, "c.db")) == lines
 	})
-	s, err := admin.Ask(t.Context(), address, "")
-	if err != nil || len(s.Routes) != unchanged+1 {
-		t.Fatalf("the status after the reloads: %+v, %v", s, err)
-	}
+	s := picture()
 	if s.Reload == nil || s.Reload.Count != reloads || s.Reload.Failed != 0 {
 		t.Errorf("after %d reloads: %+v", reloads, s.Reload)
 	}

@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // daemonCases watch a running process: /readyz tells the truth, and in every status read =
@@ -99,7 +100,7 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 	d.when, d.daemon, d.asNobody = always, true, true
 	d.source = tailSource
 	d.exits, d.keepsFailing, d.mute, d.later = []int{0, 1}, true, true, true
-	admin := r.freeAddress()
+	admin := connectortest.FreeAddress(r.t)
 	d.flags = []string{"--admin", admin}
 	first := d.prepare
 	d.prepare = func(r *rig) {
@@ -143,13 +144,6 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 		}
 	}
 	d.run(r)
-}
-
-func (r *rig) freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	r.check(err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func get(url string) (code int, body string) {
