@@ -106,7 +106,7 @@ func (o *Options) validateNames(wrong func(key, format string, args ...any) erro
 		}
 		for _, before := range o.OrderBy[:i] {
 			if before == n {
-				return wrong(fmt.Sprintf("order_by[%d]", i), "%q stands twice", n)
+				return wrong(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
 			}
 		}
 	}

@@ -85,7 +85,7 @@ func (c *carrier) taildir() error {
 		return nil
 	}
 	for _, p := range list {
-		if err := c.Resume(migrate.Stood{File: p.File, Inode: p.Inode, Offset: p.Pos}); err != nil {
+		if err := c.Resume(migrate.StoredPosition{File: p.File, Inode: p.Inode, Offset: p.Pos}); err != nil {
 			return err
 		}
 	}
