@@ -54,6 +54,25 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
+// TestIncompleteCopyOfRewritten checks that the copy of an emptied file is recognised if it is listed
+// while it is still shorter than the bytes that identify the emptied file. So it is if the copy is
+// moved to another file system at once. A short file that begins differently is read at once.
+func TestIncompleteCopyOfRewritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.empty(t, "a.log")
+		d.put(t, "a.log.1", three[:9])
+		d.put(t, "a.log.new", "4 four\n")
+		turns(t, 1, 2*time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		d.put(t, "a.log.1", three[9:])
+		turns(t, 20, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+	})
+}
+
 // TestMissedFileIsReadLate checks that a file of an earlier run is read to its end if the first
 // listing misses it during a rename. The file is found as an unlisted one, but the route is busy
 // until gone_wait is over. The file must not be sealed then, because it has a name.

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"cmp"
 	"path"
 	"slices"
@@ -131,7 +132,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	if k.mayBeRestored(f, w, head) {
 		v.hold, f.ensureExtras().restored = true, true
 	}
-	v.grows = v.grows || k.mayGrowInto(f, w, head)
+	v.grows = v.grows || k.mayGrowInto(f, w)
 	return false, false
 }
 
@@ -233,7 +234,8 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 // mayBegin reports whether the read data of g and head may have the same beginning. It does not
 // read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
-	return mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
+	n := min(len(head), len(g.entry.prefix))
+	return bytes.Equal(head[:n], g.entry.prefix[:n]) && mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
 }
 
 // mayBeginAs is mayBegin for the data described by an id and a fingerprint.

@@ -9,7 +9,13 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Entry is the identity of a file, for all routes. identities.mu guards all fields except file.
+// maxPrefix is the length of the prefix of a file's data that is kept in memory. It distinguishes
+// a new file from a deleted or rewritten one of which the new file may be an incomplete copy: the
+// hashes of an id and a fingerprint cover more bytes than the new file may have.
+const maxPrefix = 32
+
+// Entry is the identity of a file, for all routes. identities.mu guards all fields except file and
+// prefix, which Catalogue.mu guards.
 type Entry struct {
 	id      fileid.ID // with the inode that holds the data now
 	given   fileid.Key
@@ -21,7 +27,8 @@ type Entry struct {
 	dormant bool // a dormant file has the id
 	refs    int  // cursors of this partition
 	sealed  []sealing
-	file    *file // holds or awaits its data, nil if none was met; guarded by Catalogue.mu
+	file    *file  // holds or awaits its data, nil if none was met
+	prefix  []byte // the first bytes of the data as far as this process saw them
 }
 
 // phase is the stage of an identity.

@@ -50,6 +50,11 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 	if c.strategy.grows() {
 		head = slices.Clone(head) // comparing files uses the buffer again
+		defer func() {
+			if e := f.entry; e != nil && e.prefix == nil {
+				e.prefix = slices.Clone(head[:min(len(head), maxPrefix)])
+			}
+		}()
 		n.displaced(f, f.seen(head, true))
 	}
 	for {

@@ -387,7 +387,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 // they are looked at and whenever a process ends. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
 // their number.
 func FuzzRotations(f *testing.F) {
-	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833, lateSeed + 402815}
+	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833, lateSeed + 402815, lateSeed + 701279}
 	for _, seed := range failed {
 		f.Add(seed)
 	}
