@@ -62,7 +62,7 @@ type parser map[string]func(*Settings) Policy
 
 func (more parser) parse(spec string, depth int) (Policy, error) {
 	if depth > maxNesting {
-		return nil, fmt.Errorf("policies stand more than %d deep inside each other", maxNesting)
+		return nil, fmt.Errorf("policies are nested more than %d levels deep", maxNesting)
 	}
 	if name, rest, ok := strings.Cut(spec, "("); ok && !strings.ContainsAny(name, " =;") {
 		return more.parseCombination(name, rest, depth)

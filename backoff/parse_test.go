@@ -123,7 +123,7 @@ func TestParseErrors(t *testing.T) {
 		"sum()":                                    "sum: no policy: want one of",
 		"limit(fixed delay=1s; 0)":                 "attempts 0: want 1 or more",
 		"sum(fixed delay=1s))":                     "sum: a ) without its (",
-		strings.Repeat("first_now(", 40) + "x" + strings.Repeat(")", 40): "more than 16 deep",
+		strings.Repeat("first_now(", 40) + "x" + strings.Repeat(")", 40): "nested more than 16 levels deep",
 	} {
 		_, err := backoff.Parse(spec)
 		if err == nil || !strings.Contains(err.Error(), want) ||

@@ -174,8 +174,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is written at 8 MB/s, about as long as the kills take, to a receiver that
-// answers after 100 ms.
+// writtenMeanwhile is a load that lasts about as long as the kills: a file grows by 8 MB/s, and the
+// receiver answers after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 

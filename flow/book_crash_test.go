@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// small returns a bookWorld in which one life of the program saves about twenty times.
+// small returns a fixture in which one run of the program saves about twenty times.
 func small(t *testing.T, name string, seed uint64) *bookFixture {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newBookWorld(t, name, rnd, table(rnd, 130, 4))
@@ -108,7 +108,7 @@ func (w *bookFixture) copy(left vfstest.Crash) *bookFixture {
 // kills.
 const childKey = "PENSTOCK_BOOK_CHILD"
 
-const childRows, childReplay = 8000, 300 // too many rows for all killed lives together
+const childRows, childReplay = 8000, 300 // too many rows for all killed runs together
 
 // TestBookChild is the program that TestBookKilled kills: eight workers deliver rows to its
 // standard output, which is durable.

@@ -62,7 +62,7 @@ func isCovered(p, watermark ledger.Position, above []ledger.Range) bool {
 	})
 }
 
-// errCrash ends one life of a bookWorld.
+// errCrash ends one run of a bookFixture.
 var errCrash = errors.New("crash")
 
 // bookFixture is a table, workers with random outcomes, a file system that loses unsynced data, and
@@ -80,7 +80,7 @@ type bookFixture struct {
 	mu        sync.Mutex  // guards the fields below
 	had       map[int]int // deliveries and dead letters, by row
 	started   map[int]bool
-	life      map[int]bool    // started in this life
+	life      map[int]bool    // started in this run
 	watermark ledger.Position // of the last Save that succeeded
 	above     []ledger.Range
 	saves     int
@@ -94,7 +94,7 @@ func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *b
 	}
 }
 
-// watched is the Checkpoint of a bookWorld: a file, with checks of every Save and Load.
+// watched is the Checkpoint of a bookFixture: a file, with checks of every Save and Load.
 type watched struct {
 	*checkpoint.File
 	w *bookFixture
@@ -123,9 +123,9 @@ func (w *bookFixture) mustHave(what string, watermark ledger.Position, above []l
 	}
 }
 
-// mustResume checks the progress loaded by a new life: it includes everything that was saved and
-// nothing undelivered. The rows that the previous life began and that the progress does not include
-// are within the replay bound.
+// mustResume checks the progress that a new run loads: it includes everything that was saved and
+// nothing undelivered. The rows that the previous run began and that the progress lacks are within
+// the replay bound.
 func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range
 	w.watermark, w.above = watermark, above
 }
 
-// begun records an attempt. Rows settled before the life began are never sent again.
+// begun records an attempt. Rows settled before this run are never sent again.
 func (w *bookFixture) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,14 +239,14 @@ func (w *bookFixture) part(rows []entryRow, rnd *rand.Rand,
 	return s
 }
 
-// ending describes how a life ends before the end of the rows. Zero fields have no effect.
+// ending describes how a run ends before the end of the rows. Zero fields have no effect.
 type ending struct {
 	settle int           // a callback panics at this settle
 	after  time.Duration // the context ends after this time
 	save   int           // this call to the new checkpoint file fails
 }
 
-// live runs one life of the program. It returns the result of Run, or errCrash.
+// live runs the program once. It returns the result of Run, or errCrash.
 func (w *bookFixture) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0
@@ -330,7 +330,7 @@ func (w *bookFixture) mustResumeAtEnd() {
 }
 
 // TestBookAtRandom runs a Book that crashes repeatedly in every way, with random tables, batches,
-// bounds and workers, and checks the rules of bookWorld.
+// bounds and workers, and checks the rules of bookFixture.
 func TestBookAtRandom(t *testing.T) {
 	crashed := map[string]int{}
 	for seed := range uint64(200) {

@@ -31,10 +31,10 @@ type duplicateFilter struct {
 func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
-		return false, fmt.Errorf("a row stands at %v; the zero position lies before every row: "+
+		return false, fmt.Errorf("a row is at %v; the zero position precedes every row: "+
 			"count from 1", at)
 	case c < 0:
-		return false, fmt.Errorf("a row at %v comes behind one at %v; give rows in the order of "+
+		return false, fmt.Errorf("a row at %v comes after one at %v; give rows in the order of "+
 			"their positions", at, s.newest)
 	case c > 0:
 		s.newest, s.ties = at, 0
@@ -54,13 +54,13 @@ func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	return true, nil
 }
 
-// acceptTie accepts another row at the position of the previous row, or returns an error that gives
-// the reason against it.
+// acceptTie accepts another row at the position of the previous row. The error gives the reason if
+// it must not be accepted.
 func (s *duplicateFilter) acceptTie() error {
 	s.ties, s.gap = s.ties+1, false
 	switch {
 	case s.unique:
-		return fmt.Errorf("two rows stand at %v, and BookOptions.Unique says that none do",
+		return fmt.Errorf("two rows have the position %v, although BookOptions.Unique is true",
 			s.newest)
 	case s.newest.Compare(s.out) <= 0:
 		return fmt.Errorf("a row at %v comes after the batch that ended there was handed out, "+
@@ -68,9 +68,8 @@ func (s *duplicateFilter) acceptTie() error {
 			"give positions a Key that tells rows apart, or read only up to where no row can "+
 			"come any more", s.newest)
 	case s.ties > MaxTies:
-		return fmt.Errorf("more than %d rows stand at %v, and would be one batch; give positions "+
-			"a Key that tells rows apart",
-			MaxTies, s.newest)
+		return fmt.Errorf("more than %d rows have position %v, and would be one batch; "+
+			"give positions a Key that tells rows apart", MaxTies, s.newest)
 	}
 	return nil
 }

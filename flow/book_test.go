@@ -206,11 +206,11 @@ func TestBookRefusesRows(t *testing.T) {
 		unique bool
 		want   string
 	}{
-		{[]int64{3, 5, 4}, false, "flow: book: a row at 4 comes behind one at 5"},
-		{[]int64{3, 5, 0}, false, "flow: book: a row stands at 0"},
-		{[]int64{3, 5, -7}, true, "flow: book: a row stands at -7"},
-		{[]int64{3, 5, 5}, true, "flow: book: two rows stand at 5"},
-		{many, false, "flow: book: more than 65536 rows stand at 7"},
+		{[]int64{3, 5, 4}, false, "flow: book: a row at 4 comes after one at 5"},
+		{[]int64{3, 5, 0}, false, "flow: book: a row is at 0"},
+		{[]int64{3, 5, -7}, true, "flow: book: a row is at -7"},
+		{[]int64{3, 5, 5}, true, "flow: book: two rows have the position 5"},
+		{many, false, "flow: book: more than 65536 rows have position 7"},
 	} {
 		for _, size := range []int{1, 2, 1000} {
 			m := &memory{}

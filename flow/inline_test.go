@@ -23,9 +23,9 @@ func goroutine() string {
 	return ""
 }
 
-// TestPromptIsCalledInTheTurn checks that the goroutine that produced an item calls the prompt
+// TestInlineWorkerRunsOnProducer checks that the goroutine that produced an item calls the inline
 // worker and the callbacks of the item, so that no other goroutine is woken.
-func TestPromptIsCalledInTheTurn(t *testing.T) {
+func TestInlineWorkerRunsOnProducer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		producing, elsewhere, n := "", 0, 0
@@ -58,9 +58,9 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 	})
 }
 
-// TestPromptFails checks that the outcomes of a prompt worker have the usual effect: after an error
-// or a panic, the item is sent again, perhaps to another lane.
-func TestPromptFails(t *testing.T) {
+// TestInlineWorkerFails checks that the outcomes of an inline worker have the usual effect: after
+// an error or a panic, the item is sent again, perhaps to another lane.
+func TestInlineWorkerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		o := d.options(
@@ -107,9 +107,9 @@ func TestGoexitInCallback(t *testing.T) {
 	})
 }
 
-// TestOneItemAtHand checks that the Sender requests exactly one item more than it has room for, and
+// TestOneItemAhead checks that the Sender requests exactly one item more than it has room for, and
 // releases it when it stops.
-func TestOneItemAtHand(t *testing.T) {
+func TestOneItemAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		d := newDiary[int](t)

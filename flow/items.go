@@ -15,7 +15,7 @@ type heldItem[T any] struct {
 	done    bool             // settled, or replaced by pieces
 	refusal error            // the last
 	failure error            // the last
-	tokens  []deliveredToken // of attempts that delivered it and reported a Place
+	tokens  []deliveredToken // of attempts that delivered it and reported a token
 }
 
 // deliveredToken is the Report.ResumeToken of an attempt. It is kept because on an Ordered lane the

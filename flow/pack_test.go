@@ -137,8 +137,8 @@ func TestPackLinger(t *testing.T) {
 	})
 }
 
-// TestPackKeepsWhatWasBegun checks that no row is lost when the caller's context ends.
-func TestPackKeepsWhatWasBegun(t *testing.T) {
+// TestPackKeepsStartedBatch checks that no row is lost when the caller's context ends.
+func TestPackKeepsStartedBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustPack(t, PackOptions[int]{Rows: 3},
 			timed(time.Now(), io.EOF, 0, time.Second, time.Hour))

@@ -34,7 +34,7 @@ func (d *osDir) Close() error {
 const swaps = 8
 
 // errSwapped means that another process replaces files faster than they can be opened.
-var errSwapped = errors.New("changed its kind again and again while it was opened")
+var errSwapped = errors.New("changed its type repeatedly while it was opened")
 
 // child opens the directory name without following a symlink. name is one part of whole.
 func (d *osDir) child(op, whole, name string) (*osDir, error) {

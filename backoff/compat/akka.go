@@ -12,8 +12,8 @@ import (
 )
 
 // Akka is the ExponentialBackOff of R. Roestenburg's BackOffSender: slot * (2^e - 1) with e an
-// integer uniform in [0, slot number], the slot number counting up from 1. The waits are 0, 1, 3,
-// 7, ... slots, not every number of them.
+// integer uniform in [0, slot number], the slot number counting up from 1. So a wait is 0, 1, 3, 7,
+// ... slots, and never another number of slots.
 //
 // Quirk: the call at which the slot number reaches the ceiling waits 0 and starts over. So the 10th
 // failure in a row is retried at once, and the longest wait is 511 slots. With StayAtCeiling the

@@ -28,8 +28,8 @@ type Cenkalti struct {
 	Compat        bool
 }
 
-// CenkaltiDefaults returns the settings of NewExponentialBackOff: 500 ms, times 1.5, 50 % around,
-// at most 60 s.
+// CenkaltiDefaults returns the settings of NewExponentialBackOff: 500 ms, times 1.5, with a jitter
+// of 50 % to each side, at most 60 s.
 func CenkaltiDefaults() Cenkalti {
 	return Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
 }

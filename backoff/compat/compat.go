@@ -18,7 +18,8 @@
 // at once. Every wait that Next returns is within Bounds. Next counts steps from 0. If the original
 // accepts any int, even a negative one, the port has a method for that (Delay, Decide, Sleep).
 // [Counter] and [KubernetesItems] change with each call. Java libraries count milliseconds in a
-// long. In their ports the largest and the lowest Duration stand for the ends of a long.
+// long. In their ports the largest and the lowest Duration stand for the largest and the lowest
+// long.
 //
 // [Parse] reads a policy from text, including the policies of package backoff. The package reads no
 // clock and starts no goroutine, so it runs under testing/synctest.

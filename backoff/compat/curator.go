@@ -118,7 +118,7 @@ func (p Curator) Validate() error { return nil }
 type CuratorFixed struct {
 	Sleep      time.Duration
 	MaxRetries int  // retries
-	Forever    bool // RetryForever: MaxRetries does not count, and Sleep has to be above 0
+	Forever    bool // RetryForever: MaxRetries is ignored, and Sleep must be above 0
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 

@@ -26,7 +26,7 @@ type GRPC struct {
 }
 
 // GRPCDefaults returns backoff.DefaultConfig of grpc-go, the settings of the connection-backoff
-// specification: 1 s, times 1.6, 20 % around, at most 120 s.
+// specification: 1 s, times 1.6, with a jitter of 20 % to each side, at most 120 s.
 func GRPCDefaults() GRPC { return GRPC{time.Second, 1.6, .2, 2 * time.Minute, false} }
 
 func (p GRPC) interval(n uint32) float64 {

@@ -59,8 +59,8 @@ type HadoopDecision struct {
 }
 
 // HadoopMultiple joins the decisions for a call that failed in several ways at once, as
-// RetryInvocationHandler does: fail only if every one does, else the first failover, else retry;
-// after the longest delay.
+// RetryInvocationHandler does: fail if all of them fail; otherwise the first failover; otherwise
+// retry. The delay is the longest one.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {

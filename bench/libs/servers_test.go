@@ -213,11 +213,11 @@ func slowing(since time.Duration, random *rand.Rand) time.Duration {
 	return d
 }
 
-// TestServers prints how each library does at servers with 8 places, as means of some seeds:
-// goodput as a share of the best constant limit's, calls that wait at the server, and the 99th
-// percentile of the round trip. At each server the peer with the fewest calls waiting is the best
-// of those that reach 0.98 of the goodput. Package limit is to keep at most half as many waiting,
-// at 0.98 of that peer's goodput.
+// TestServers compares the libraries at servers with 8 places. It prints means over several seeds:
+// the goodput as a share of the goodput with the best constant limit, the calls that wait at the
+// server, and the 99th percentile of the round trip. The best peer at a server is the one with the
+// fewest waiting calls among those that reach 0.98 of that goodput. Package limit must keep at most
+// half as many calls waiting as the best peer, at 0.98 of its goodput.
 func TestServers(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer out.Flush()

@@ -43,8 +43,9 @@ type Program struct {
 	Part  int64
 	parts map[string]int64 // in place of Part, by workload
 	names []string
-	// files returns the configs of a job by name, or nil if the program does not support the
-	// workload. args are the arguments that start the program with them.
+	// files returns the texts of the config files for a job, by file name. It returns nil if the
+	// program does not support the workload. args are the program's arguments, which name these
+	// files.
 	files func(Job) map[string]string
 	args  []string // with {dir} for the job's folder
 	// probe asks for the version.

@@ -127,7 +127,7 @@ func TestBuffer(t *testing.T) {
 	})
 }
 
-// TestBufferRefuses are wrong uses of the commands.
+// TestBufferRefuses checks that wrong uses of the commands are refused.
 func TestBufferRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("state", 0o700); err != nil {

@@ -42,7 +42,7 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is the place of an ordered lane.
+// placeResult is the resume token of an ordered lane.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`

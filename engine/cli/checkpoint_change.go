@@ -260,7 +260,7 @@ func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (rec
 
 func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mark) error {
 	if c.found {
-		if err := forgetPlaces(store, key); err != nil || !c.set {
+		if err := deleteTokens(store, key); err != nil || !c.set {
 			return err
 		}
 	}
@@ -277,11 +277,11 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 	if err := store.Forget(key, ids); err != nil || len(c.parts) > 0 {
 		return err
 	}
-	return forgetPlaces(store, key)
+	return deleteTokens(store, key)
 }
 
-// forgetPlaces deletes the places of the route's outputs.
-func forgetPlaces(store *checkpoint.Store, key string) error {
+// deleteTokens deletes the resume tokens of the route's outputs.
+func deleteTokens(store *checkpoint.Store, key string) error {
 	places := store.Places(key)
 	for lane := range places {
 		places[lane] = "" // deletes the place

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// told returns stories with every gate.
+// told returns summaries with every gate.
 func told() []*explain.Summary {
 	worker := explain.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,

@@ -144,7 +144,7 @@ func routeName(r *explain.Route) string {
 	return "route " + r.Name
 }
 
-// moment returns the time of a story.
+// moment returns the time that a summary describes.
 func moment(s *explain.Summary) string {
 	text := after(s.At) + " after its start"
 	if !s.About.Started.IsZero() {

@@ -117,7 +117,7 @@ func (p *program) try(t *testing.T, args ...string) outcome {
 	return outcome{code, out.String(), stderr.String()}
 }
 
-// inFolder goes into a new folder with a config that works.
+// inFolder changes to a new directory with a valid config.
 func inFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -130,7 +130,8 @@ func inFolder(t *testing.T) {
 	}
 }
 
-// golden compares with a file in testdata, which lies beside the test and not in the test's folder.
+// golden compares got with a file in the package's testdata, even if the test has changed its
+// directory.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {

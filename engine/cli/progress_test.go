@@ -32,7 +32,7 @@ func TestProgressView(t *testing.T) {
 		"  http://x/       NORMAL     window   3.3  in flight   2     1.5ms",
 		`  http://longer/  OPEN       window   0.0  in flight   0         -  "failures in a row\x1b"`,
 	}
-	want[1] = strings.Replace(want[1], "3.3", "3.2", 1) // halves go to the even digit
+	want[1] = strings.Replace(want[1], "3.3", "3.2", 1) // halves are rounded to the even digit
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -43,8 +43,8 @@ func TestQuickstartData(t *testing.T) {
 	}
 }
 
-// TestQuickstart runs a copy of it as described in its README: first everything, then nothing, then
-// only a new file.
+// TestQuickstart runs a copy of examples/quickstart as its README describes. The first run delivers
+// everything, the second nothing, and the third only a new file.
 func TestQuickstart(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"penstock.yaml", "spool"} {

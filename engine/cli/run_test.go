@@ -36,7 +36,7 @@ func someRoutes() engine.Status {
 	}
 }
 
-// TestResultLine pins the last line of `run --once --json`: others read it.
+// TestResultLine pins the last line of `run --once --json`, because other programs parse it.
 func TestResultLine(t *testing.T) {
 	inFolder(t)
 	e := newFake()

@@ -23,8 +23,8 @@ const aNotify = `url: message, allow: {hosts: [a.example]}, `
 // secretCases are the components with secrets.
 var secretCases = map[string]struct {
 	role stream.Role
-	// By path of a secret option, or one that may hold a secret: the component's options, %s for
-	// its value.
+	// options maps the path of each option that may hold a secret to the component's options, with
+	// %s in place of the secret.
 	options map[string]string
 	valid   []string // options that are right, with the marker in each; nothing listens at port 1
 }{
@@ -186,7 +186,7 @@ const kafkaBase = `brokers: ["127.0.0.1:1"], group: g, topics: [t], connect_time
 
 const natsBase = `url: "nats://127.0.0.1:1", stream: S, connect_timeout: 100ms, `
 
-// wrongForms are values that no secret option takes, or that are cut short. %s is the marker.
+// wrongForms are values that secret options refuse or truncate. %s is the marker.
 var wrongForms = []string{
 	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`,
 	`!secret %s`, `!!binary %s`, `*%s`, `&a %s`,

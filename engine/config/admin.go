@@ -19,7 +19,7 @@ type Admin struct {
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
 	// DeliveryTokens is the path of a JSON file of receivers that may ask for their own parked
 	// deliveries: {"NAME": {"token": "...", "hosts": ["..."]}}. It is reread when it changes.
-	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON: tokens of receivers"`
+	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON file with tokens of receivers"`
 	// Hosts are additional accepted values of the Host header. With a token and no hosts, any value
 	// is accepted.
 	Hosts []string `yaml:"hosts" doc:"accepted host names besides localhost"`

@@ -22,15 +22,15 @@ type Cluster struct {
 	// Bucket is the key-value bucket of progress and leases, created if missing. Default penstock.
 	Bucket string `yaml:"bucket" doc:"key-value bucket of progress and leases, created if missing"`
 	// Replicas is the number of servers that store a new bucket, 1 to 5. Default 3.
-	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"servers of a new bucket; of 3, one may fail"`
+	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"copies of a new bucket; of 3, one may fail"`
 	// Node is the name of this process in status and logs. Default: the name of the host.
 	Node string `yaml:"node" doc:"name of this process; default: that of the host"`
 	// Credentials is a file with JWT and key.
 	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
 	// User and Password are a login. Token takes their place.
 	User     string `yaml:"user" doc:"name of a user"`
-	Password string `yaml:"password" secret:"true" doc:"of the user"`
-	Token    string `yaml:"token" secret:"true" doc:"in place of a user"`
+	Password string `yaml:"password" secret:"true" doc:"password of the user"`
+	Token    string `yaml:"token" secret:"true" doc:"token, in place of user and password"`
 	// TLS has the files of certificates.
 	TLS ClusterTLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
@@ -38,14 +38,14 @@ type Cluster struct {
 // ClusterTLS are files for connections of a Cluster.
 type ClusterTLS struct {
 	CA   string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
-	Cert string `yaml:"cert" path:"true" doc:"PEM file of our certificate, for servers that ask"`
+	Cert string `yaml:"cert" path:"true" doc:"PEM file of the client certificate"`
 	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
 }
 
 // stateForm is the long form of the key `state`. Without `nats`, it is the folder alone.
 type stateForm struct {
-	Dir  string  `yaml:"dir" path:"true" doc:"folder of this process; has dead letters"`
-	NATS Cluster `yaml:"nats" doc:"bucket that processes share"`
+	Dir  string  `yaml:"dir" path:"true" doc:"directory for the dead letters of this process"`
+	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
 }
 
 // DefaultCluster returns the defaults.

@@ -116,7 +116,7 @@ type Flow struct {
 	Window string `yaml:"window" names:"auto,@window" doc:"limit of in-flight batches of each worker"`
 	// Size is the limit of a fixed window, 1 to 1000 batches. It is set if and only if Window is
 	// fixed.
-	Size int `yaml:"size" doc:"of a fixed window, in batches"`
+	Size int `yaml:"size" doc:"size of a fixed window, in batches"`
 	// Initial is where an adaptive window starts, 1 to Max batches. Default 1.
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
@@ -132,11 +132,11 @@ type Flow struct {
 	// duration shorter than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon bounds one attempt. It must be positive; default 1m.
-	Abandon time.Duration `yaml:"abandon" doc:"bound of one attempt"`
+	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
 
 	// TieBand makes least_completion choose at random among workers that are slower than the best
 	// by at most this share, 0 to 1. Default 0: always the best.
-	TieBand float64 `yaml:"tie_band" doc:"of least_completion: choose at random among workers slower than the best by at most this share"`
+	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
 	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0
 	// means no limit. Default 0.1.
 	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
@@ -152,12 +152,12 @@ type Flow struct {
 	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
 	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck
 	// such as one database. If they do, one window limits all of them together. Default false.
-	Shared bool `yaml:"shared" doc:"find out by pauses whether workers share a bottleneck; if so, they share a window"`
+	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
 	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is
 	// held responsible; 0 means never. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned is the fate of a batch that workers fail without dying. Default keep: it is retried.
-	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"fate of a batch that workers fail without dying"`
+	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"handling of a batch that fails at workers which deliver others"`
 
 	// Order is none, or partition to deliver each partition in order. Empty, the default, means the
 	// sink's own.
@@ -191,16 +191,16 @@ type Retry struct {
 	// keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"treatment of an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
-	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond it reading pauses"`
+	Waiting Waiting `yaml:"waiting" doc:"limits of the batches that wait for another attempt; at a limit reading pauses"`
 }
 
 // Waiting bounds the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
 	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and
 	// checkpoint.replay bound them.
-	Bytes stream.Size `yaml:"bytes" doc:"source bytes; 0: only memory and checkpoint.replay bound them"`
+	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
 	// Records is the number of their records, 1 to 100000000. Default 2000000.
-	Records int `yaml:"records" doc:"records"`
+	Records int `yaml:"records" doc:"records in these batches"`
 }
 
 // replacedByPolicy are the keys of Retry that have no effect beside its policy.
@@ -213,7 +213,7 @@ type DeadLetters struct {
 	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
 	// Max bounds the dead letters of the route in bytes, at least 1. A full file stops the route:
 	// nothing is dropped. Default 1GiB.
-	Max stream.Size `yaml:"max" doc:"maximum bytes; a full file stops the route, nothing is dropped"`
+	Max stream.Size `yaml:"max" doc:"maximum size; at it the route stops, and drops nothing"`
 }
 
 // Guard stops a route that turns too many records into dead letters: the key `guard`.
@@ -223,7 +223,7 @@ type Guard struct {
 	// Records is the minimum number of records to judge, 1 to 100000. The start of a run is judged
 	// after a tenth of it if no record was delivered, and after 10 s after a hundredth. Default
 	// 1000.
-	Records int `yaml:"records" doc:"minimum number of records to judge; a tenth of it if none was delivered"`
+	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
 }

@@ -224,7 +224,8 @@ func TestStateForms(t *testing.T) {
 	for _, text := range []string{"state: s", "state: {dir: s}"} {
 		f, dir := mustLoad(t, text+"\n"+minimal)
 		if f.State != filepath.Join(dir, "s") || f.Cluster.On() {
-			t.Errorf("%s: state %q and cluster %+v, want the folder alone", text, f.State, f.Cluster)
+			t.Errorf("%s: state %q and cluster %+v, want the folder alone", text, f.State,
+				f.Cluster)
 		}
 	}
 }

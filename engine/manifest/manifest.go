@@ -1,9 +1,9 @@
 // Package manifest records the data that a finite run has read and settled in each partition, with
 // a hash of the bytes. It is evidence of a delivery: docs/formats/manifest.md describes the file.
 //
-// A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it
+// A program sets [Totals] as engine.Options.Manifest. The engine reports each batch to them when it
 // is read and when it settles. After the run the program collects the partitions of each route in a
-// [Manifest] and writes it as a [File]. A Book keeps counts and hashes, never records.
+// [Manifest] and writes it as a [File]. Totals keep counts and hashes, never records.
 package manifest
 
 import (

@@ -1,7 +1,7 @@
-// Command backoffsender-http500 is the scene of R. Roestenburg's BackOffSender (Akka): a child that
-// crashes when an HTTP server answers 500, a caller that waits for its answer, and ten messages
-// behind it. The server fails eight times in a row; everybody gets an answer, and nothing is sent
-// twice but the message that was in hand.
+// Command backoffsender-http500 reproduces the example of R. Roestenburg's BackOffSender (Akka). A
+// child crashes when an HTTP server answers 500. One caller waits for its answer, and ten more
+// messages wait behind it. The server fails eight times in a row. Each caller gets an answer, and
+// only the message that the child was sending at a crash is sent twice.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run prints the replies in the order of the questions.
+// run prints the replies in the order of their messages.
 func run(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Command embed runs a pipeline of the engine inside a program: from records that the program
-// pushes to a sink of its own.
+// Command embed runs a pipeline of the engine inside a program. The program pushes records into the
+// pipeline, which delivers them to the program's own sink.
 package main
 
 import (

@@ -43,7 +43,7 @@ func main() {
 		fmt.Printf("slot %2d: %s collide\n", now, strings.Join(names, ", "))
 		for _, s := range senders {
 			wait, next, ok := policy.Next(s.state, src)
-			if !ok { // the 16th collision; here it cannot come
+			if !ok { // the 16th collision, which three stations do not reach
 				fmt.Printf("         %s gives up\n", s.name)
 				stations = slices.DeleteFunc(stations,
 					func(other *station) bool { return other == s })

@@ -1,6 +1,6 @@
 // Command idle-app is an app that fetches news in the background. The longer its user does not look
-// at the news, the less often it fetches them; as soon as the user looks, it fetches often again. A
-// simulated day passes in no time.
+// at the news, the less often the app fetches them. As soon as the user looks, it fetches often
+// again. The program simulates a day in virtual time.
 package main
 
 import (

@@ -115,7 +115,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestLoadRefuses(t *testing.T) {
 	good := goldens[1].text
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "cannot be used, and was left as it is: it does not begin as a mark does: " +
+		{"empty", "", "cannot be used, and was left as it is: it does not begin like a mark: " +
 			"put a copy of it back, or move it away"},
 		{"cut off", good[:len(good)-9], "it ends too early"},
 		{"damaged", strings.Replace(good, "100", "101", 1), "its checksum is wrong"},

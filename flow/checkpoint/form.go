@@ -23,10 +23,10 @@ const (
 )
 
 var (
-	errNoMark = errors.New("it does not begin as a mark does")
+	errNoMark = errors.New("it does not begin like a mark")
 	errShort  = errors.New("it ends too early")
 	errSum    = errors.New("its checksum is wrong")
-	errLines  = errors.New("its lines are not those of a mark")
+	errLines  = errors.New("its lines are malformed")
 	errSize   = fmt.Errorf("it is larger than the limit of %d bytes", maxSize)
 )
 

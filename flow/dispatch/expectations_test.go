@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestKeptChoosesTheSame checks that a chooser that is notified of changes makes the same choices
-// as one that is not, including random ones.
-func TestKeptChoosesTheSame(t *testing.T) {
+// TestCachedExpectationsChooseTheSame checks that a chooser that is notified of changes makes the
+// same choices as one that is not, including random ones.
+func TestCachedExpectationsChooseTheSame(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		policy := LeastCompletion{Band: []float64{0, 0, 0.1}[seed%3]}

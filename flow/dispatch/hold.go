@@ -21,8 +21,8 @@ const (
 	// would consider only itself.
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has this many batches more in flight than it holds without a queue:
-	// it will not idle before an answer arrives and another batch is sent. The root is for lanes
-	// that serve in parallel, as in windows.
+	// it will not idle before an answer arrives and another batch is sent. The square root allows
+	// for lanes that serve in parallel, as in package window.
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the number of drained round trips without an answer after which items do not

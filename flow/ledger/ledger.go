@@ -117,7 +117,7 @@ func join(dst []Range, base int, r Range) []Range {
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
-			return fmt.Errorf("ledger: open %v: nobody opened %v before it; "+
+			return fmt.Errorf("ledger: open %v: %v before it was never opened; "+
 				"open ranges in read order", r, Range{l.tail, r.From})
 		}
 		return fmt.Errorf("ledger: open %v: everything up to %v is open or settled already; "+

@@ -144,7 +144,7 @@ func TestOpenErrors(t *testing.T) {
 		r    Range
 		want string
 	}{
-		{span(14, 16), "ledger: open (14, 16]: nobody opened (12, 14] before it; " +
+		{span(14, 16), "ledger: open (14, 16]: (12, 14] before it was never opened; " +
 			"open ranges in read order"},
 		{span(10, 12), "ledger: open (10, 12]: everything up to 12 is open or settled already; " +
 			"read on from there"},

@@ -253,9 +253,10 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// narrow narrows the window after a failure. A nack narrows it by a batch, and the nacks of one
-// round at most to share of the window: if a receiver refuses work beyond its limit, the remaining
-// window is that limit. A timeout narrows the window to share at once.
+// narrow narrows the window after a failure. A timeout multiplies it by share at once. A nack takes
+// one batch off, and all nacks of a round together take off no more than a timeout. Example: with a
+// window of 10 and a share of 0.5, three nacks leave 7, and eight nacks leave 5. So if a receiver
+// refuses work beyond a limit, the window that remains after the nacks is that limit.
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy

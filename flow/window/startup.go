@@ -58,10 +58,10 @@ const (
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
 	// A window of 25 would otherwise wait a round trip for its tenth answer.
 	startNarrow = 25.0
-	startFew    = 4.0 // this many at once may be queued as with any number
+	startFew    = 4.0 // a burst of up to this many needs no longer queue
 	// share of the base after the widening during which answers belong to the previous round
 	startSame       = 1.0 / 2
-	startChance     = 16      // one of this many samples may be slow at random, or one of fewer
+	startChance     = 16      // at most one of this many samples is slow at random
 	startVerySlow   = 1.0 / 2 // share of the base: a sample that is later than this is not random
 	startFasterPace = 1.25    // multiple of the previous pace that counts as faster
 	startSlack      = 1.0 / 8 // share of the base that is not a delay (RFC 9406)

@@ -112,6 +112,6 @@ func (k *Kernel[E]) pop() entry[E] {
 	return first
 }
 
-// Rand returns random stream number stream of the run with the given seed. Parts of a simulation
-// that have a stream each draw the same values whatever the other parts draw.
+// Rand returns the random stream with the given number, of the run with the given seed. If each
+// part of a simulation has its own stream, its values do not depend on the other parts.
 func Rand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

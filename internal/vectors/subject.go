@@ -12,7 +12,8 @@ import (
 // Subject is a policy to compare with a case.
 type Subject struct {
 	Err error // from the construction or the validation; nil: none
-	// At is the wait at step n, asked on its own; ok false: it gives up or refuses.
+	// At returns the wait at step n without the steps before it. ok is false if the policy gives up
+	// or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
 	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait.
 	// nil: At is enough.

@@ -22,12 +22,12 @@ type Options struct {
 
 // Insert are the options that are specific to ClickHouse.
 type Insert struct {
-	Database    string            `yaml:"database" doc:"default: that of the user"`
-	Table       string            `yaml:"table" doc:"into which"`
-	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"of the body"`
-	AsyncInsert bool              `yaml:"async_insert" doc:"the server collects rows of several batches"`
+	Database    string            `yaml:"database" doc:"database; default: that of the user"`
+	Table       string            `yaml:"table" doc:"name of the table"`
+	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"format of the rows"`
+	AsyncInsert bool              `yaml:"async_insert" doc:"let the server collect the rows of several batches before it stores them"`
 	Deduplicate bool              `yaml:"deduplicate" doc:"send the batch's id as insert_deduplication_token"`
-	Settings    map[string]string `yaml:"settings" doc:"of the insert, such as input_format_skip_unknown_fields: 1"`
+	Settings    map[string]string `yaml:"settings" doc:"settings of the insert, such as input_format_skip_unknown_fields: 1"`
 }
 
 // DefaultOptions returns options that insert JSON objects.

@@ -19,7 +19,7 @@ type Sink struct {
 
 // Options are the options of the sink.
 type Options struct {
-	Encode string `yaml:"encode" enum:"none,ndjson" doc:"encodes batches before they are dropped, to measure that too"`
+	Encode string `yaml:"encode" enum:"none,ndjson" doc:"encode batches before they are dropped, to measure the encoding, too"`
 }
 
 const (

@@ -21,12 +21,12 @@ type Options struct {
 
 // Documents are the options that are specific to Elasticsearch.
 type Documents struct {
-	Index      expr.Text `yaml:"index" doc:"name or expression; without it the endpoint's path names it, as in /logs/_bulk"`
-	DataStream expr.Text `yaml:"data_stream" doc:"name or expression, in place of index; documents have an @timestamp"`
+	Index      expr.Text `yaml:"index" doc:"index: name or expression; without it the endpoint's path names the index, as in /logs/_bulk"`
+	DataStream expr.Text `yaml:"data_stream" doc:"data stream: a name or an expression, in place of index; documents have an @timestamp"`
 	Action     string    `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
-	ID         string    `yaml:"id" enum:"record,none" doc:"record: the record's id, to find repetitions; none: the store makes one"`
-	IDField    string    `yaml:"id_field" doc:"field whose value is the document's id; records without it have their own"`
-	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; default: when it was read"`
+	ID         string    `yaml:"id" enum:"record,none" doc:"record: the record's id, to detect repetitions; none: the store assigns one"`
+	IDField    string    `yaml:"id_field" doc:"field with the document's id; for records without this field, id applies"`
+	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; default: the time of reading"`
 	Routing    expr.Text `yaml:"routing" doc:"an expression: the document's routing value; none if null or empty"`
 	Pipeline   string    `yaml:"pipeline" doc:"ingest pipeline of the store"`
 	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`

@@ -39,11 +39,11 @@ type Options struct {
 
 	Workers  int               `yaml:"workers" doc:"number of processes, each a worker"`
 	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"protocol on stdin and stdout of a child"`
-	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: records as read, or one JSON object per line"`
-	InFlight int               `yaml:"in_flight" doc:"of ndjson: in-flight batches of each child"`
-	Pending  int               `yaml:"pending" doc:"of storm: in-flight tuples of each child"`
-	Timeout  time.Duration     `yaml:"timeout" doc:"of storm: silence after which a child is killed"`
-	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
+	Format   string            `yaml:"format" enum:"raw,json" doc:"for lines: send records as read, or as one JSON object per line"`
+	InFlight int               `yaml:"in_flight" doc:"for ndjson: in-flight batches of each child"`
+	Pending  int               `yaml:"pending" doc:"for storm: in-flight tuples of each child"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"for storm: silence before a child is killed"`
+	Conf     map[string]string `yaml:"conf" doc:"for storm: topology configuration in handshakes"`
 }
 
 // DefaultOptions returns the defaults.

@@ -29,12 +29,12 @@ const (
 // Options are the options of the sink.
 type Options struct {
 	httpsink.Options
-	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
+	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"method of every request"`
 	Body           string    `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
-	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
-	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of a response: it is delivered; default: 2xx"`
+	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: send the batch's id, which reveals repetitions; or an expression; or false"`
+	Accept         expr.Text `yaml:"accept" doc:"condition on status and body of a response that means delivered; default: 2xx"`
 
-	Audit AuditOptions `yaml:"audit" doc:"how penstock audit reads the records of the receiver"`
+	Audit AuditOptions `yaml:"audit" doc:"how penstock audit reads the receiver's records"`
 
 	Elasticsearch elasticsearch.Documents `yaml:"elasticsearch" doc:"former place of the options of the sink elasticsearch"`
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`

@@ -27,7 +27,7 @@ func TestOptions(t *testing.T) {
 		{"no host", "endpoints", "it has no host",
 			func(o *http.Options) { o.Endpoints[1].URL = "http:///in" }},
 		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1].URL = "http://a/in#secret" }},
-		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) {
+		{"twice", "endpoints", "endpoint 2, http://a:8080/in, is given", func(o *http.Options) {
 			o.Endpoints[1] = o.Endpoints[0]
 		}},
 		{"method", "method", `is "GET", want POST, PUT or PATCH`, func(o *http.Options) { o.Method = "GET" }},

@@ -22,29 +22,29 @@ const (
 
 // Options are the options of the source.
 type Options struct {
-	URL      string    `yaml:"url" required:"true" secret:"true" doc:"of the first page; user:password becomes basic auth"`
-	Name     string    `yaml:"name" doc:"of the feed: keeps its position when url changes; default: url"`
-	Interval Interval  `yaml:"interval" doc:"between requests at the end of the feed"`
-	Format   string    `yaml:"format" enum:"json,lines" doc:"of a response"`
+	URL      string    `yaml:"url" required:"true" secret:"true" doc:"URL of the first page; user:password becomes basic auth"`
+	Name     string    `yaml:"name" doc:"name of the feed, which keeps its position when url changes; default: url"`
+	Interval Interval  `yaml:"interval" doc:"time between requests at the end of the feed"`
+	Format   string    `yaml:"format" enum:"json,lines" doc:"format of a response"`
 	Records  expr.Text `yaml:"records" doc:"an expression: the array of records in a response, such as body.items; default: body"`
 	ID       expr.Text `yaml:"id" doc:"an expression over a record: its id, by which repeated records are skipped"`
-	Overlap  int       `yaml:"overlap" doc:"how many ids before a page are remembered, with id"`
+	Overlap  int       `yaml:"overlap" doc:"with id: number of remembered ids before a page"`
 
 	Next   expr.Text `yaml:"next" doc:"an expression: the next page, null at the end; default: links.next, of the header Link"`
 	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next; without it next is a URL"`
-	After  expr.Text `yaml:"after" doc:"an expression over a record: the cursor that requests those after it, in place of next"`
+	After  expr.Text `yaml:"after" doc:"an expression over a record: the cursor that requests the records after it, in place of next"`
 	Offset string    `yaml:"offset" doc:"a query parameter that gets the number of records read, in place of next"`
 
-	Headers    map[string]string `yaml:"headers" secret:"true" doc:"of every request"`
+	Headers    map[string]string `yaml:"headers" secret:"true" doc:"headers of every request"`
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token; write ${file:/path} to keep it out of the config"`
 	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401"`
 	TLS        httpaccess.TLS    `yaml:"tls" doc:"certificates; the defaults trust the system's authorities"`
 	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), none, or a URL: http, https or socks5"`
 
-	Timeout     time.Duration `yaml:"timeout" doc:"for one request, with its response"`
-	MaxResponse stream.Size   `yaml:"max_response" doc:"of a response, decompressed"`
-	Retry       Retry         `yaml:"retry" doc:"of requests that fail"`
+	Timeout     time.Duration `yaml:"timeout" doc:"time limit for one request with its response"`
+	MaxResponse stream.Size   `yaml:"max_response" doc:"maximum size of a response, decompressed"`
+	Retry       Retry         `yaml:"retry" doc:"waits after failed requests"`
 
 	target  *url.URL // url without user
 	user    *httpaccess.Basic
@@ -56,15 +56,15 @@ type Options struct {
 
 // Interval bounds the time between two requests.
 type Interval struct {
-	Min time.Duration `yaml:"min" doc:"after new records"`
-	Max time.Duration `yaml:"max" doc:"after many requests without new records"`
+	Min time.Duration `yaml:"min" doc:"interval after new records"`
+	Max time.Duration `yaml:"max" doc:"interval after many requests without new records"`
 }
 
 // Retry configures the waits after failed requests.
 type Retry struct {
-	Min    time.Duration `yaml:"min" doc:"after the first failure; doubles with each one, with full jitter"`
-	Max    time.Duration `yaml:"max" doc:"the longest wait"`
-	GiveUp time.Duration `yaml:"give_up" doc:"a finite run ends when requests have failed for so long"`
+	Min    time.Duration `yaml:"min" doc:"wait after the first failure; doubles with each further one, with full jitter"`
+	Max    time.Duration `yaml:"max" doc:"longest wait"`
+	GiveUp time.Duration `yaml:"give_up" doc:"time of failures after which a finite run ends"`
 }
 
 // DefaultOptions returns the default options, without a URL.

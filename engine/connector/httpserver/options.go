@@ -27,22 +27,22 @@ const (
 type Options struct {
 	push.ServerOptions
 	Path        string        `yaml:"path" doc:"of requests; \"\" is the one of the format"`
-	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"of a body"`
+	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"format of request bodies"`
 	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept"`
-	Register    Register      `yaml:"register" doc:"where senders find this worker"`
+	Register    Register      `yaml:"register" doc:"NATS servers at which senders find this worker"`
 
-	MaxBody    stream.Size   `yaml:"max_body" doc:"of one request, decompressed"`
-	MaxHeader  stream.Size   `yaml:"max_header" doc:"of one request"`
-	MaxRatio   int           `yaml:"max_ratio" doc:"of a body of more than 1MiB to its compressed size"`
+	MaxBody    stream.Size   `yaml:"max_body" doc:"maximum body of one request, decompressed"`
+	MaxHeader  stream.Size   `yaml:"max_header" doc:"maximum header of one request"`
+	MaxRatio   int           `yaml:"max_ratio" doc:"maximum ratio of a body of more than 1MiB to its compressed size"`
 	Slots      int           `yaml:"slots" min:"0" max:"10000" doc:"requests that the sink serves at once; 0: unknown"`
-	HeaderTime time.Duration `yaml:"header_timeout" doc:"for the header of a request"`
+	HeaderTime time.Duration `yaml:"header_timeout" doc:"time limit for the header of a request"`
 }
 
 // Register makes the source answer, at NATS servers, the requests of senders that look for workers.
 type Register struct {
 	natsaccess.Options
 
-	Subject string `yaml:"subject" doc:"on which senders ask, such as penstock.workers.orders"`
+	Subject string `yaml:"subject" doc:"subject for senders, such as penstock.workers.orders"`
 	Address string `yaml:"address" doc:"HOST:PORT for senders; default: that of listen"`
 }
 

@@ -247,7 +247,8 @@ func (r *reader) setFields(b *stream.Batch) {
 		}
 		// not SetFields, which would mark the unchanged text as changed
 		record := &b.Records[i]
-		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
+		record.Field, record.NumFields = uint32(from), uint32(len(b.Fields)-from)
+		record.Parsed = true
 	}
 }
 

@@ -16,15 +16,15 @@ const (
 
 // Options are the options of the source.
 type Options struct {
-	Units       []string    `yaml:"units" doc:"of these systemd units, such as nginx.service; none: of all"`
-	Identifiers []string    `yaml:"identifiers" doc:"with these syslog identifiers; none: with any"`
-	Priority    string      `yaml:"priority" doc:"of this severity and worse: emerg, alert, crit, err, warning, notice, info or debug"`
-	Match       []string    `yaml:"match" doc:"FIELD=VALUE; those of one field are alternatives"`
-	Directory   string      `yaml:"directory" path:"true" doc:"of journal files; empty: those of this machine"`
-	Start       string      `yaml:"start" enum:"earliest,latest" doc:"without a position"`
+	Units       []string    `yaml:"units" doc:"read only these systemd units, such as nginx.service; empty: all"`
+	Identifiers []string    `yaml:"identifiers" doc:"only these syslog identifiers; empty: any"`
+	Priority    string      `yaml:"priority" doc:"minimum severity: emerg, alert, crit, err, warning, notice, info or debug"`
+	Match       []string    `yaml:"match" doc:"only FIELD=VALUE; values of one field are alternatives"`
+	Directory   string      `yaml:"directory" path:"true" doc:"directory of journal files; empty: those of this machine"`
+	Start       string      `yaml:"start" enum:"earliest,latest" doc:"start without a position"`
 	Command     []string    `yaml:"command" doc:"[PROGRAM, ARG...] that prints the journal; arguments are appended"`
 	Env         []string    `yaml:"env" doc:"environment variables to pass"`
-	MaxRecord   stream.Size `yaml:"max_record" doc:"of an entry as JSON; longer ones are skipped and counted"`
+	MaxRecord   stream.Size `yaml:"max_record" doc:"maximum entry size as JSON; longer ones are skipped and counted"`
 }
 
 // DefaultOptions returns options that read the machine's whole journal.

@@ -21,7 +21,7 @@ type Options struct {
 // Streams are the options that are specific to Loki. Records with the same labels form a stream.
 type Streams struct {
 	Labels         map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} if a record has none at all"`
-	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels too: few, with few values"`
+	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels, too; choose few fields with few values"`
 	MetadataFields []string          `yaml:"metadata_fields" doc:"fields that become structured metadata of the line"`
 	Timestamp      string            `yaml:"timestamp" doc:"field with the record's time; without it, the time of its first encoding"`
 	Line           string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`

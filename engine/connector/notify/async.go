@@ -20,10 +20,10 @@ import (
 // such operations until they end. It is off if Location is empty.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
-	Done     expr.Text     `yaml:"done"     doc:"condition on the response to a poll: success"`
-	Failed   expr.Text     `yaml:"failed"   doc:"condition on the response to a poll: failure"`
+	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`
+	Failed   expr.Text     `yaml:"failed"   doc:"condition on a poll's response: failure"`
 	Poll     string        `yaml:"poll"     doc:"waits between polls: a policy as penstock backoff takes it"`
-	Max      time.Duration `yaml:"max"      doc:"from the 202 response to the last poll"`
+	Max      time.Duration `yaml:"max"      doc:"time from the 202 response to the last poll"`
 }
 
 const (

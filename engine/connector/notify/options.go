@@ -19,31 +19,31 @@ import (
 type Options struct {
 	URL     expr.Text            `yaml:"url" required:"true" doc:"an expression: the URL of the record's request"`
 	Allow   egress.Policy        `yaml:"allow" required:"true" doc:"URLs that records may choose"`
-	Method  expr.Text            `yaml:"method" doc:"GET, POST, PUT, PATCH or DELETE, or an expression"`
-	Headers map[string]expr.Text `yaml:"headers" doc:"an expression for each header"`
-	Body    expr.Text            `yaml:"body" doc:"an expression; default: the record, as JSON if it was parsed"`
+	Method  expr.Text            `yaml:"method" doc:"method: GET, POST, PUT, PATCH or DELETE, or an expression"`
+	Headers map[string]expr.Text `yaml:"headers" doc:"headers: an expression for each name"`
+	Body    expr.Text            `yaml:"body" doc:"an expression: the body; default: the record, as JSON if it was parsed"`
 
 	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"an expression: the business key, also for queries; default: the record's id"`
-	Accept         expr.Text `yaml:"accept" doc:"a condition on status, headers and body of a response: it is accepted; default: 2xx"`
-	Stop           expr.Text `yaml:"stop" doc:"a condition on a response: no further attempt; 410 always ends a delivery"`
+	Accept         expr.Text `yaml:"accept" doc:"condition on status, headers and body of an accepting response; default: 2xx"`
+	Stop           expr.Text `yaml:"stop" doc:"condition on a response after which no further attempt is made; 410 always ends a delivery"`
 
 	Schedule Waits   `yaml:"schedule" doc:"waits between planned times of attempts, a policy, or an expression"`
 	Backoff  string  `yaml:"backoff" doc:"a policy for records without a schedule of their own"`
-	Jitter   float64 `yaml:"jitter" doc:"delays each attempt by up to this share of the wait before it"`
+	Jitter   float64 `yaml:"jitter" doc:"random delay of each attempt, at most this share of the wait before it"`
 
-	Exhausted string `yaml:"exhausted" enum:"dead_letter,keep" doc:"at the end of the schedule: dead_letter, or keep for an operator"`
+	Exhausted string `yaml:"exhausted" enum:"dead_letter,keep" doc:"at the end of the schedule: dead-letter, or keep for an operator"`
 
 	Async Async `yaml:"async" doc:"polls the operations of receivers that answer 202"`
 
 	Sign Sign `yaml:"sign" doc:"signatures of requests"`
 
-	Timeout        time.Duration `yaml:"timeout" doc:"for one attempt"`
-	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
-	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"attempts at once; long ones may use 3/4 as many more"`
-	PerHost        int           `yaml:"per_host" min:"1" max:"1000" doc:"attempts at once at one host; fewer if it slows down"`
-	Hosts          int           `yaml:"hosts" min:"1" max:"1000000" doc:"hosts in memory at once"`
-	Limit          HostLimit     `yaml:"limit" doc:"of requests to each host, polls included"`
-	Idle           int           `yaml:"idle_connections" min:"1" doc:"kept connections of all hosts"`
+	Timeout        time.Duration `yaml:"timeout" doc:"time limit of one attempt"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"time limit for a connection with its TLS handshake"`
+	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"concurrent attempts; long ones may use 3/4 as many more"`
+	PerHost        int           `yaml:"per_host" min:"1" max:"1000" doc:"concurrent attempts at one host; fewer if it slows down"`
+	Hosts          int           `yaml:"hosts" min:"1" max:"1000000" doc:"hosts kept in memory"`
+	Limit          HostLimit     `yaml:"limit" doc:"limit of requests to each host, with polls"`
+	Idle           int           `yaml:"idle_connections" min:"1" doc:"maximum idle connections of all hosts together"`
 	CA             string        `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
 
 	Parked Parked `yaml:"parked" doc:"the store of deliveries"`
@@ -57,7 +57,7 @@ type HostLimit struct {
 	// Rate is in requests per second. Zero, the default, means no limit.
 	Rate stream.PerSecond `yaml:"rate" doc:"requests a second: 10/s, 600/m or 5000/h"`
 	// Burst is the number of requests that may be sent at once after a pause. Zero means 1.
-	Burst int `yaml:"burst" min:"0" doc:"requests at once after a pause; default 1"`
+	Burst int `yaml:"burst" min:"0" doc:"requests allowed at once after a pause; default 1"`
 }
 
 // pace returns the limit as a rate.GCRA. The zero GCRA means no limit.
@@ -73,7 +73,7 @@ func (l HostLimit) pace() rate.GCRA {
 
 // Parked are the options of the store.
 type Parked struct {
-	Bytes   stream.Size   `yaml:"bytes" doc:"of all deliveries; beyond it the source waits"`
+	Bytes   stream.Size   `yaml:"bytes" doc:"size of all deliveries; beyond it the source waits"`
 	History time.Duration `yaml:"history" doc:"how long ended deliveries are kept for queries"`
 }
 

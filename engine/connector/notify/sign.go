@@ -22,9 +22,9 @@ const (
 // Sign configures signatures. Each attempt is signed when it is made. Neither keys nor signatures
 // are parked.
 type Sign struct {
-	Webhooks Webhooks  `yaml:"standard_webhooks" doc:"headers webhook-id, webhook-timestamp and webhook-signature"`
-	HMAC     HMAC      `yaml:"hmac" doc:"a header with an HMAC of the body"`
-	KeysFile string    `yaml:"keys_file" path:"true" doc:"JSON: lists of secrets by name, in place of secrets; reread when it changes"`
+	Webhooks Webhooks  `yaml:"standard_webhooks" doc:"sign with the headers webhook-id, webhook-timestamp and webhook-signature"`
+	HMAC     HMAC      `yaml:"hmac" doc:"sign with an HMAC of the body in one header"`
+	KeysFile string    `yaml:"keys_file" path:"true" doc:"JSON file with secrets by name, in place of secrets; reread when it changes"`
 	Key      expr.Text `yaml:"key" doc:"an expression: the name in keys_file, such as the merchant's"`
 
 	keys *reread.File[map[string][]string]
@@ -33,14 +33,14 @@ type Sign struct {
 // Webhooks configures signatures according to Standard Webhooks.
 type Webhooks struct {
 	On      bool     `yaml:"on" doc:"sign with keys_file; implied by secrets"`
-	Secrets []string `yaml:"secrets" secret:"true" doc:"whsec_ and base64; each signs, so that keys can be rotated"`
+	Secrets []string `yaml:"secrets" secret:"true" doc:"secrets, each whsec_ and base64; all of them sign, so that keys can be rotated"`
 }
 
 // HMAC configures a signature in a custom header.
 type HMAC struct {
 	Header    string `yaml:"header" doc:"name of the header; its value is the HMAC in hexadecimal digits"`
-	Prefix    string `yaml:"prefix" doc:"before the digits, such as sha256="`
-	Secret    string `yaml:"secret" secret:"true" doc:"the key, as it is"`
+	Prefix    string `yaml:"prefix" doc:"text before the digits, such as sha256="`
+	Secret    string `yaml:"secret" secret:"true" doc:"secret key; its bytes are used unchanged"`
 	Algorithm string `yaml:"algorithm" enum:"sha1,sha256,sha512" doc:"hash function"`
 }
 

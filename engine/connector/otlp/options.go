@@ -13,8 +13,8 @@ import (
 // Options are the options of the source.
 type Options struct {
 	push.ServerOptions
-	ReadTime   time.Duration `yaml:"read_timeout" doc:"for the message of a request to arrive"`
-	MaxMessage stream.Size   `yaml:"max_message" doc:"of one request, decompressed"`
+	ReadTime   time.Duration `yaml:"read_timeout" doc:"time limit for the message of a request"`
+	MaxMessage stream.Size   `yaml:"max_message" doc:"maximum size of one request, decompressed"`
 }
 
 // DefaultOptions returns options that accept messages of the size that gRPC clients send.

@@ -21,8 +21,8 @@ import (
 // Options are the options of the source.
 type Options struct {
 	push.SocketOptions
-	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"of streams: the end of a record"`
-	MaxRecord stream.Size `yaml:"max_record" doc:"of streams: a longer record is cut into pieces"`
+	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"for streams: the end of a record"`
+	MaxRecord stream.Size `yaml:"max_record" doc:"for streams: a longer record is cut into pieces"`
 }
 
 // DefaultOptions returns options that read lines over TCP.

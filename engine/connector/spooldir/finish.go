@@ -145,7 +145,7 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		return "", errors.Join(err, back)
 	}
-	return "", fmt.Errorf("%d names beginning with %q are taken; clear them away", maxNumber, want)
+	return "", fmt.Errorf("%d names beginning with %q are taken; remove some", maxNumber, want)
 }
 
 // unchanged returns an error unless info is that of e's file with the size that its readers have

@@ -22,21 +22,21 @@ const (
 type Options struct {
 	Path      string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
 	Include   []string      `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
-	Exclude   []string      `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
+	Exclude   []string      `yaml:"exclude" doc:"globs of files to skip; names with a leading dot are always skipped"`
 	Recursive bool          `yaml:"recursive" doc:"read subdirectories, too"`
 	Order     string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
-	Finished  string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
-	Suffix    string        `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
-	MoveTo    string        `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
-	Settle    time.Duration `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
+	Finished  string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"what to do with a delivered file"`
+	Suffix    string        `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if that name is taken); they are never read"`
+	MoveTo    string        `yaml:"move_to" path:"true" doc:"directory for finished files, on the same file system"`
+	Settle    time.Duration `yaml:"settle" doc:"time without changes after which a file counts as complete"`
 	follow.Reading
 	follow.Polling
 
-	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: known by inode and content"`
+	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
 
-	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
-	OpenFiles int            `yaml:"open_files" doc:"files that are held open while they are written, at most"`
-	Forget    time.Duration  `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
+	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is checked for new data, at growing intervals"`
+	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of a route"`
+	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a finished, missing file expires; 0: never"`
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 

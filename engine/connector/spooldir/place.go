@@ -42,7 +42,7 @@ func (p place) list(
 				continue
 			}
 			if depth >= maxDepth {
-				refused(full, "it lies too deep")
+				refused(full, "it is nested too deeply")
 				continue
 			}
 			if err := p.list(full, depth+1, awaiting, found, refused); err != nil && !errors.Is(err, fs.ErrNotExist) {

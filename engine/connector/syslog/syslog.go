@@ -19,8 +19,8 @@ import (
 // Options are the options of the source.
 type Options struct {
 	push.SocketOptions
-	Timezone  string      `yaml:"timezone" doc:"of times without one: a name such as Europe/Rome, UTC, or Local"`
-	MaxRecord stream.Size `yaml:"max_record" doc:"of streams: a connection with a longer message is closed"`
+	Timezone  string      `yaml:"timezone" doc:"time zone of times without one: a name such as Europe/Rome, UTC, or Local"`
+	MaxRecord stream.Size `yaml:"max_record" doc:"for streams: a connection with a longer message is closed"`
 }
 
 // DefaultOptions returns options that receive over UDP.

@@ -117,8 +117,8 @@ func appendAny(dst []byte, v keyValue) []byte {
 	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
 }
 
-// floatDigits returns the exact digits of a float: different floats have different digits, and
-// integers have those of the integer.
+// floatDigits returns the exact digits of a float. Different floats have different digits, and a
+// float with an integer value has the digits of that integer.
 func floatDigits(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

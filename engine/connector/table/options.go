@@ -13,12 +13,12 @@ import (
 
 // Options of a table source.
 type Options struct {
-	SQLite   string `yaml:"sqlite" path:"true" doc:"SQLite file; or"`
-	Postgres string `yaml:"postgres" secret:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full; or"`
-	MySQL    string `yaml:"mysql" secret:"true" doc:"user:password@tcp(host:port)/database, MySQL or MariaDB"`
+	SQLite   string `yaml:"sqlite" path:"true" doc:"SQLite file, if the database is SQLite"`
+	Postgres string `yaml:"postgres" secret:"true" doc:"PostgreSQL: postgres://user:password@host:port/database?sslmode=verify-full"`
+	MySQL    string `yaml:"mysql" secret:"true" doc:"MySQL or MariaDB: user:password@tcp(host:port)/database"`
 
-	Table   string   `yaml:"table" doc:"table or view to read, as schema.table if the database has schemas; or"`
-	Tables  []string `yaml:"tables" doc:"list of tables or globs with a common order; new tables are found while running; or"`
+	Table   string   `yaml:"table" doc:"table or view, as schema.table if there are schemas; one of table, tables, query is required"`
+	Tables  []string `yaml:"tables" doc:"list of tables or globs with a common order; new tables are found while running"`
 	Query   string   `yaml:"query" doc:"SELECT to read from, in the order of order_by"`
 	Name    string   `yaml:"name" doc:"name of a query's partition, which keeps its progress when the text changes; default query"`
 	OrderBy []string `yaml:"order_by" doc:"columns that are together unique and never NULL; default: the primary key"`
@@ -107,7 +107,7 @@ func (o *Options) validateNames() error {
 		}
 		for _, before := range o.OrderBy[:i] {
 			if before == n {
-				return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q stands twice", n)
+				return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func TestOptions(t *testing.T) {
 			"notify: needs PostgreSQL"},
 		{func(o *table.Options) {
 			o.SQLite, o.Table, o.OrderBy = "a", "t", []string{"a", "a"}
-		}, `order_by[1]: "a" stands twice`},
+		}, `order_by[1]: "a" is given twice`},
 		{func(o *table.Options) {
 			o.SQLite, o.Tables = "a", []string{"["}
 		}, `tables[0]: "[" is neither a name nor a glob`},

@@ -13,22 +13,22 @@ import (
 
 // Options of a tail.
 type Options struct {
-	Include  []string `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** is any folders"`
-	Exclude  []string `yaml:"exclude" doc:"globs of files to leave alone, by name; with a slash: by path"`
-	Start    string   `yaml:"start" enum:"beginning,end" doc:"where files are begun that are there at the very first start"`
-	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"what becomes of symlinks to files"`
+	Include  []string `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** matches any number of folders"`
+	Exclude  []string `yaml:"exclude" doc:"globs of files to skip, by name; with a slash: by path"`
+	Start    string   `yaml:"start" enum:"beginning,end" doc:"where to start in files that exist when the pipeline runs for the first time"`
+	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"handling of symlinks to files"`
 	follow.Reading
-	PartialWait   time.Duration `yaml:"partial_wait" doc:"a last line without end is a record after so long without change; 0: never"`
-	GoneWait      time.Duration `yaml:"gone_wait" doc:"a file that lost its name is closed after so long without change"`
-	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one waits: it may be a rotation's copy"`
-	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
-	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"if more: say so, give up the largest, or stop"`
+	PartialWait   time.Duration `yaml:"partial_wait" doc:"time without changes after which an unended line becomes a record; 0: never"`
+	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file is closed"`
+	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one is held back: it may be a copy"`
+	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"disk space that deleted files may occupy until they are read"`
+	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"beyond deleted_max: read on, drop the largest, or stop"`
 	follow.Polling
 
-	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: known by inode and content"`
+	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: files are recognized by inode and content; content: also by name"`
 
-	OpenFiles int            `yaml:"open_files" doc:"files that are held open at once, at most"`
-	Forget    time.Duration  `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
+	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of the source"`
+	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 

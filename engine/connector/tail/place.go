@@ -86,7 +86,7 @@ func (p *place) renew(refused func(label, why string)) error {
 	}
 	for _, r := range p.roots {
 		if err := r.renew(); errors.Is(err, fs.ErrNotExist) {
-			refused(r.path, "the folder does not exist yet; it is looked for again and again")
+			refused(r.path, "the folder does not exist yet; retrying")
 		} else if err != nil {
 			return fmt.Errorf("%q: open the folder: %w", r.path, err)
 		}
@@ -148,7 +148,7 @@ func (l *listing) beneath(r *root, dir vfs.Dir, full string, globs []glob, depth
 		return
 	}
 	if depth >= maxDepth {
-		l.refused(r.label(full), "it lies too deep")
+		l.refused(r.label(full), "it is nested too deeply")
 		return
 	}
 	if err := l.folder(r, dir, full, rest, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 	case kind&fs.ModeSymlink != 0 && l.p.o.Symlinks == "follow":
 		s, err = r.resolve(full)
 	case kind&fs.ModeSymlink != 0:
-		l.refused(label, "it is a symlink, which may lead anywhere; symlinks: follow reads what it leads to")
+		l.refused(label, "it is a symlink, which may lead anywhere; set symlinks: follow to read its target")
 		return
 	case kind.IsDir():
 		return

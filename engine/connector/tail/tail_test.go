@@ -124,7 +124,7 @@ func TestKinds(t *testing.T) {
 			want := []string{"one"}
 			if how == "follow" {
 				want = append(want, "linked")
-			} else if n := strings.Count(w.host.Logged(), "symlinks: follow reads what it leads to"); n != 5 {
+			} else if n := strings.Count(w.host.Logged(), "set symlinks: follow to read its target"); n != 5 {
 				t.Errorf("%d symlinks were refused, want 5", n)
 			}
 			w.want(want...)

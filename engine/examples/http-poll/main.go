@@ -76,7 +76,7 @@ func run() error {
 	return nil
 }
 
-// follow runs the pipeline until ctx is done or, if once, until nothing new is left.
+// follow runs the pipeline until ctx is done or, if once is set, until nothing new is left.
 func follow(ctx context.Context, config string, once bool) error {
 	cfg, err := engine.Parse([]byte(config), all.Components()...)
 	if err != nil {

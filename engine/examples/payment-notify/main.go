@@ -46,7 +46,7 @@ var day = []time.Duration{
 	3 * time.Hour, 3 * time.Hour, 3 * time.Hour, 6 * time.Hour, 6 * time.Hour,
 }
 
-// patience bounds each wait of the program. On an idle machine all of them take 6 s.
+// patience bounds each wait of the program. On an idle machine all waits together take 6 s.
 const patience = 2 * time.Minute
 
 func main() {

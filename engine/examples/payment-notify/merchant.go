@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// unknownOrder is notified to a merchant that has no such order and rejects it.
+// unknownOrder is the key of a notification to a merchant that has no such order and rejects it.
 const unknownOrder = "well-unknown"
 
 // merchant is a shop with a database and a server.

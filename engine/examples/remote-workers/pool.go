@@ -126,7 +126,7 @@ func (p *pool) start(ctx context.Context, n int) error {
 	return p.list(w, true)
 }
 
-// list adds a worker to the DNS records or removes it.
+// list adds a worker to the DNS records if up is true, and removes it otherwise.
 func (p *pool) list(w *worker, up bool) error {
 	_, text, err := net.SplitHostPort(w.address)
 	if err != nil {

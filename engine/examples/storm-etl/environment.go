@@ -33,7 +33,7 @@ type row struct {
 	gaps   int // rows before it in the table that an earlier process has stored
 }
 
-// place returns the row's position: its time, and its number as a text with the order of numbers.
+// place returns the row's position: its time, and its number as a text that sorts like the number.
 func (r row) place() ledger.Position {
 	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
@@ -107,8 +107,8 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 	return out, rows.Err()
 }
 
-// bolt parses and enriches rows, and stores them. It serves one tuple at a time; the time is drawn
-// for each.
+// bolt parses and enriches rows, and stores them. It serves one tuple at a time, with a random
+// service time.
 type bolt struct {
 	name string
 	w    *environment

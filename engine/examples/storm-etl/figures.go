@@ -104,8 +104,8 @@ func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	return nil
 }
 
-// draw plots goodput and windows over the new algorithm's day, beside the goodput of the old one
-// for as long.
+// draw plots goodput and windows over the new algorithm's day, and the goodput of the old one over
+// the same time.
 func draw(s settings, all []outcome) error {
 	span := all[0].seconds * 1.5
 	top := 0.0

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestUnreadable runs the program once with fewer and fewer file descriptors. It either delivers
-// everything or exits with an error, and never with 0 and nothing delivered.
+// TestUnreadable runs the program with --once, repeatedly, each time with fewer file descriptors.
+// It either delivers everything or exits with an error, and never with 0 and nothing delivered.
 func TestUnreadable(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, source := range map[string]string{

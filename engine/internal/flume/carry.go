@@ -85,7 +85,8 @@ func (c *carrier) taildir() error {
 		return nil
 	}
 	for _, p := range list {
-		if err := c.Resume(migrate.Stood{File: p.File, Inode: p.Inode, Offset: p.Pos}); err != nil {
+		at := migrate.StoredPosition{File: p.File, Inode: p.Inode, Offset: p.Pos}
+		if err := c.Resume(at); err != nil {
 			return err
 		}
 	}

@@ -126,8 +126,9 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestGlobs compares globs with their regular expression for many names. They match all names that
-// it matches and, unless they are reported as wider, no others.
+// TestGlobs compares globs with the regular expression that they were made from, for many names.
+// The globs match all names that the expression matches. They match other names only if they are
+// reported as wider.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
 		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}

@@ -137,8 +137,8 @@ func distinct(notes []Note) []Note {
 	})
 }
 
-// Stood is a stored read position of the other program.
-type Stood struct {
+// StoredPosition is a stored read position of the other program.
+type StoredPosition struct {
 	File   string // last known path
 	Inode  uint64 // 0: not known
 	Offset int64

@@ -73,7 +73,7 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 }
 
 // Resume converts the position of one file, which may have been renamed within its directory.
-func (c *Carrier) Resume(s Stood) error {
+func (c *Carrier) Resume(s StoredPosition) error {
 	full := c.Path(s.File)
 	dir, err := c.Files.OpenDir(filepath.Dir(full))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func (c *Carrier) Resume(s Stood) error {
 }
 
 // find returns the name in dir of the file of a position, preferably its old name, or "".
-func find(dir vfs.Dir, name string, s Stood) (string, error) {
+func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	if ok, err := isFile(dir, name, s); ok || err != nil {
 		return name, err
 	}
@@ -120,7 +120,7 @@ func find(dir vfs.Dir, name string, s Stood) (string, error) {
 }
 
 // isFile reports whether a position belongs to the file. It returns false for an unreadable file.
-func isFile(dir vfs.Dir, name string, s Stood) (bool, error) {
+func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	info, err := dir.Stat(name)
 	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
 		return false, nil

@@ -64,7 +64,7 @@ func (s *fakeSink) hasAll(records []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(records)))
 }
 
-// ledgerSink keeps its own ledger, of nothing but how far one partition is.
+// ledgerSink keeps its own ledger, which holds only the watermark of one partition.
 type ledgerSink struct {
 	*fakeSink
 	holds []stream.Mark
@@ -123,7 +123,7 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 			if ledgered {
 				what = &ledgerSink{fakeSink: sink}
 			}
-			var mu sync.Mutex // batches go out side by side
+			var mu sync.Mutex // batches are delivered concurrently
 			deliveries := 0
 			sink.deliver = func(context.Context, stream.Attempt) error {
 				mu.Lock()

@@ -304,7 +304,7 @@ func (s *slot) discard() {
 	}
 }
 
-// start puts the new routes and pipelines in place and starts them.
+// start installs the new routes and pipelines, and starts them.
 func (d *difference) start(e *Engine) error {
 	var errs []error
 	for _, p := range d.changed {

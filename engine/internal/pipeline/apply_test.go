@@ -119,7 +119,7 @@ func (a *applied) got(words ...string) (lines []string) {
 	return lines
 }
 
-// route returns the picture of a route.
+// route returns the status of a route.
 func (a *applied) route(pipeline, name string) status.Route {
 	a.t.Helper()
 	routes := a.e.statusWithoutTree().Routes

@@ -50,7 +50,7 @@ func TestSuspendedBeforeTake(t *testing.T) {
 		store.Steal("p0")
 		wakeA() // its deliveries are fenced, and it takes the partition again
 		g.until("the first owner is suspended", func() bool { return takes.Load() == 2 })
-		g.cut = 3 // the next owner cuts batches otherwise
+		g.cut = 3 // the next owner cuts batches differently
 		b := g.start("b", vfstest.New())
 		wakeB := b.hang()
 		g.broker.Freeze("a")

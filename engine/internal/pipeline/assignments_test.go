@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// group is a broker with engines around it that come and go.
+// group is a broker, with the engines that join and leave its consumer group.
 type group struct {
 	t       *testing.T
 	broker  *streamtest.Broker
@@ -27,13 +27,13 @@ type group struct {
 	limit   int // of the metadata of commits
 	cut     int // records of a batch
 	live    []*node
-	aside   []*node // killed: their goroutines go on
+	aside   []*node // killed nodes; their goroutines continue
 	written []string
 	next    int
 	starts  int
 }
 
-// node is one life of one engine.
+// node is one engine from its start to its drain or kill.
 type node struct {
 	name   string
 	fs     *vfstest.Mem
@@ -54,7 +54,7 @@ func newGroup(t *testing.T, partitions int, sink func(*node) any) *group {
 	return g
 }
 
-// start starts an engine as a member of that name, over the state that an earlier one has left.
+// start starts an engine as a member of that name, with the state that an earlier one has left.
 func (g *group) start(name string, fs *vfstest.Mem) *node {
 	n := &node{name: name, fs: fs, ended: make(chan error, 1)}
 	source := config.Use{Component: stream.Component{
@@ -97,8 +97,8 @@ func (n *node) wait() {
 	}
 }
 
-// kill cuts a node off, leaves its goroutines alone, and starts another one over a crash clone of
-// its state.
+// kill disconnects a node without stopping its goroutines. It starts another one on a copy of the
+// node's files as a crash would leave them.
 func (g *group) kill(n *node, seed uint64) *node {
 	g.broker.Cut(n.name)
 	clone := n.fs.Crash(vfstest.DataAll, vfstest.NamesAll, seed)
@@ -123,7 +123,7 @@ func (g *group) produce(partition int) {
 	g.broker.Produce(partition, text)
 }
 
-// until waits for a condition, in the time of a bubble.
+// until waits for a condition, in virtual time.
 func (g *group) until(what string, done func() bool) {
 	g.t.Helper()
 	for range 6000 {
@@ -141,7 +141,7 @@ func (g *group) until(what string, done func() bool) {
 		g.broker.Lag(), g.broker.Owners())
 }
 
-// close drains the nodes that live and ends the others.
+// close drains the running nodes and stops the killed ones.
 func (g *group) close() {
 	for _, n := range slices.Clone(g.live) {
 		conserved(g.t, n.engine.statusWithoutTree().Routes[0])
@@ -288,7 +288,7 @@ func (g *group) act(rnd func(int) int) (wakes []func()) {
 		g.broker.Expire(n.name)
 	case 1: // killed at once
 		g.kill(n, uint64(rnd(1000)))
-	case 2: // suspended with transactions open, and taken for dead
+	case 2: // suspended with open transactions, and considered dead
 		wakes = append(wakes, n.hang())
 		g.kill(n, uint64(rnd(1000)))
 	case 3: // suspended, and the session ends
@@ -346,7 +346,7 @@ func TestOrderlyRebalance(t *testing.T) {
 				return nil
 			}}
 		})
-		// No redelivery that is not a move's.
+		// Without timeouts, only moves of partitions cause redeliveries.
 		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 8, "1m"
 		g.start("a", vfstest.New())
 		for round := range 40 {

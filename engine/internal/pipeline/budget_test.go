@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// of makes a batch that takes so many bytes.
+// of returns a batch of the given size.
 func of(bytes int) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = make([]byte, 0, bytes)

@@ -99,7 +99,8 @@ func TestPowerLoss(t *testing.T) {
 // maxCrashes bounds the crashes of one run, each of which is a run of its own.
 const maxCrashes = 2000
 
-// triedOf is 5 if every fifth crash is tried, of all six kinds in turn, and 1 if all are.
+// triedOf is the step from one tried crash to the next: 1, or 5, which visits all six kinds in
+// turn.
 var triedOf = testsize.Of(5, 1)
 
 // tried returns the crashes that a test tries.

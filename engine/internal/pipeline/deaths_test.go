@@ -21,8 +21,8 @@ import (
 // poisoned is the text of a record that kills its worker.
 const poisoned = "poison"
 
-// killer panics at a batch that holds poison, after it has worked on it for half of its time;
-// deaths counts.
+// killer returns a Deliver that takes perBatch. At a batch with poison it panics halfway through,
+// and adds one to deaths.
 func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, stream.Attempt) error {
 	return func(_ context.Context, a stream.Attempt) error {
 		time.Sleep(perBatch / 2)

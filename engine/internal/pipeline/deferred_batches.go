@@ -329,9 +329,9 @@ func (w *waits) failed(err error) error {
 	case err == nil:
 		return nil
 	case w.store.Failed() != nil:
-		return fmt.Errorf("batches that wait: %w", err)
+		return fmt.Errorf("waiting batches: %w", err)
 	}
-	return &laterError{fmt.Errorf("batches that wait: %w", err)}
+	return &laterError{fmt.Errorf("waiting batches: %w", err)}
 }
 
 // stop ends Next. Batches that still wait are left to the next start.

@@ -134,7 +134,7 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	var got []string
 	boots := 0
 	run := func(d time.Duration, once bool) {
-		boots++ // else due times go by the real clock of the boot, which the test has not
+		boots++ // otherwise due times refer to the real boot clock
 		sink := &fakeSink{workers: 2, deliver: fails.deliver}
 		route.Sink = use(stream.SinkRole, sink)
 		o := Options{Once: once, Boot: fmt.Sprint("boot-", boots), Stall: 48 * time.Hour}
@@ -175,7 +175,7 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	if processors > 0 {
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "5") })
 	}
-	if processors == 0 { // else a batch has the dropped record's bytes, too
+	if processors == 0 { // otherwise a batch also has the bytes of its dropped record
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -205,7 +205,7 @@ func (f *refusals) check(t *testing.T, wait time.Duration) {
 	}
 }
 
-// dropping drops the records that end so.
+// dropping drops the records with this suffix.
 func dropping(suffix string) fakeProcessor {
 	return func(b *stream.Batch) {
 		b.Split()
@@ -232,7 +232,7 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 		return
 	}
 	status, _ := r.sender.sender.Status()
-	const ahead = 6 // records of a batch at hand, and of one that is being read
+	const ahead = 6 // records of a batch that is ready, and of one being read
 	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting ||
 		n < s.InFlight+s.Waiting-ahead {
 		t.Errorf("the sender and the store account for %d records, the books for %d in flight "+

@@ -116,9 +116,9 @@ func TestResumeAndFinish(t *testing.T) {
 	}
 }
 
-// TestDrainFinishesWhatIsInFlight checks that a drain delivers in-flight batches, or gives up
+// TestDrainFinishesInFlightBatches checks that a drain delivers in-flight batches, or gives up
 // exactly at its bound.
-func TestDrainFinishesWhatIsInFlight(t *testing.T) {
+func TestDrainFinishesInFlightBatches(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		delivery time.Duration
@@ -250,9 +250,9 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardBearsALeftover checks that the guard does not stop a route for a batch that, after a
-// kill, consists of a refused record alone.
-func TestGuardBearsALeftover(t *testing.T) {
+// TestGuardToleratesRefusedRest checks that the guard does not stop a route for a batch that, after
+// a kill, consists of a refused record alone.
+func TestGuardToleratesRefusedRest(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
 			return &flow.Rejected{Err: errors.New("400")}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// fakeSource hands out lines, in batches of size, as one partition. Without once it waits for more
-// that never comes.
+// fakeSource hands out lines, in batches of size, as one partition. Without once it then waits for
+// further data, which never comes.
 type fakeSource struct {
 	lines []string
 	size  int
@@ -152,7 +152,7 @@ func (s *fakeSink) Deliver(ctx context.Context, a stream.Attempt) (flow.Report, 
 	return flow.Report{}, nil
 }
 
-// fakeProcessor changes each batch as it is told.
+// fakeProcessor is a processor that calls the function for each batch.
 type fakeProcessor func(b *stream.Batch)
 
 // Process implements stream.Processor.

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// faults strike at the calls of one kind that are listed, the first is 1.
+// faults are injected at the listed calls of one kind, counted from 1.
 type faults struct {
 	site string
 	at   []int
@@ -39,15 +39,15 @@ func (f *faults) strike(site string) error {
 	return nil
 }
 
-// faulty is a source and a sink that fail where they are told to. Its Commit checks that nothing
-// counts as settled that has not arrived.
+// faulty is a source and a sink that fail at the calls that a test selects. Its Commit checks that
+// nothing counts as settled that has not arrived.
 type faulty struct {
 	*fakeSource
 	sink   *fakeSink
 	faults *faults
 	t      *testing.T
 	host   stream.Host
-	blind  bool // there is another sink: Commit does not look
+	blind  bool // another sink gets the data: Commit cannot check it
 }
 
 func (s *faulty) source() config.Use {

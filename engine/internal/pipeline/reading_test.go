@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashingSource is a fakeSource that panics at the read that dies says.
+// crashingSource is a fakeSource that panics at read number dies.
 type crashingSource struct {
 	fakeSource
 	dies int

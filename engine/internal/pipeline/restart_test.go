@@ -61,7 +61,7 @@ func struck(t *testing.T, f *faults) {
 		return ctx.Err()
 	}
 	m := vfstest.New()
-	slow := config.DefaultRoute("r0", "/state").Flow // a window that grew would be through before the ninth save
+	slow := config.DefaultRoute("r0", "/state").Flow // a growing window would end too early
 	slow.Window, slow.Size = "fixed", 2
 	e := jobOf(t, m, Options{}, s.source(), config.Route{Sink: s.sinkUse(), Flow: slow})
 	ended := make(chan error, 1)

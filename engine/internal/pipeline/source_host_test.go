@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source that starts the goroutine fake/watch in New. It records the lives of its
-// instances.
+// hosted is a source that starts the goroutine fake/watch in New. It records the starts and ends of
+// its instances.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// spreadSource hands out a line of each of its partitions every 20 ms, for ever. It is its own
+// spreadSource hands out a line of each of its partitions every 20 ms, without end. It is its own
 // reader.
 type spreadSource struct {
 	parts  []*stream.Partition
 	at     int64
 	refuse error // of Commit
 
-	noted, commits atomic.Int64 // marks that a note was asked for: those that were written; calls of Commit
+	noted, commits atomic.Int64 // written marks, for which metadata was requested; calls of Commit
 }
 
 func spread(n int) *spreadSource {

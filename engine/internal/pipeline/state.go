@@ -20,7 +20,7 @@ import (
 // is reopened when the next route starts. As after a crash, only its content on disk then counts.
 type state struct {
 	dir  vfs.Dir
-	name string // of the directory, for people
+	name string // path of the directory, for messages
 	log  *slog.Logger
 
 	mu   sync.Mutex // guards the fields below; held while the log is opened

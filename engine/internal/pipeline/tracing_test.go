@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// traced is a flow by default, with a trace.
+// traced returns the default flow with a trace.
 func traced(file string, most stream.Size) config.Flow {
 	f := config.DefaultRoute("r0", "/state").Flow
 	f.Trace, f.TraceMax = file, most

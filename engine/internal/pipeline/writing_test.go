@@ -21,7 +21,7 @@ func TestSettledIsWrittenAtOnce(t *testing.T) {
 	fault := &faulty{faults: &faults{calls: make(map[string]int)}}
 	for name, test := range map[string]struct {
 		sink func(s *fakeSink) config.Use
-		want int64 // how far the checkpoint is before anything is synced
+		want int64 // the position in the checkpoint before the first sync
 	}{
 		"durable when acked": {func(s *fakeSink) config.Use { return use(stream.SinkRole, s) }, records},
 		"to be synced":       {func(s *fakeSink) config.Use { fault.sink = s; return fault.sinkUse() }, records},

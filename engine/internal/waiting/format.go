@@ -60,9 +60,9 @@ func appendHeader(dst []byte, segment uint64) []byte {
 }
 
 var (
-	errNotSegment = errors.New("it does not begin as a file of waiting batches does")
+	errNotSegment = errors.New("it does not begin like a file of waiting batches")
 	errHeader     = errors.New("its header is damaged")
-	errRecord     = errors.New("a record makes no sense")
+	errRecord     = errors.New("a record is invalid")
 )
 
 func parseHeader(b []byte, segment uint64) error {

@@ -97,7 +97,7 @@ func (j *journal) write(frame []byte) error {
 		return nil
 	}
 	if cut := j.f.Truncate(j.size); cut != nil {
-		j.failed = fmt.Errorf("%w; and what it left could not be cut off: %w", err, cut)
+		j.failed = fmt.Errorf("%w; and its partial entry could not be removed: %w", err, cut)
 	}
 	j.numbers, j.boot = nil, "" // the frame may have named some
 	if j.failed == nil {
@@ -207,7 +207,7 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 		return j.dir.Remove(segmentName(n))
 	}
 	if err := f.Truncate(good); err != nil {
-		return fmt.Errorf("cut the unfinished end off %s: %w", j.path(n), err)
+		return fmt.Errorf("remove the unfinished end of %s: %w", j.path(n), err)
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", j.path(n), err)

@@ -24,12 +24,12 @@ const (
 
 // Options are the key `buffer` of a source.
 type Options struct {
-	Dir   string        `yaml:"dir" path:"true" doc:"default: in the state directory of the source"`
-	Bytes stream.Size   `yaml:"bytes" doc:"on disk; a full buffer takes nothing"`
-	Age   time.Duration `yaml:"age" doc:"older unsettled data counts as a full buffer; 0: no limit"`
+	Dir   string        `yaml:"dir" path:"true" doc:"directory; default: in the state directory"`
+	Bytes stream.Size   `yaml:"bytes" doc:"maximum size on disk; a full buffer accepts no data"`
+	Age   time.Duration `yaml:"age" doc:"older unsettled data makes the buffer full; 0: no limit"`
 	Sync  string        `yaml:"sync" enum:"always,interval" doc:"when data counts as stored"`
 	Skip  string        `yaml:"skip" doc:"numbers of corrupt envelopes to give up, such as 17-19"`
-	NATS  NATS          `yaml:"nats" doc:"a stream of other servers, in place of dir"`
+	NATS  NATS          `yaml:"nats" doc:"a JetStream stream on your NATS servers, in place of dir"`
 
 	maxRecord stream.Size // of the source
 }
@@ -39,7 +39,7 @@ type NATS struct {
 	natsaccess.Options
 
 	Stream   string `yaml:"stream" doc:"name of the stream, which is created if it is missing"`
-	Replicas int    `yaml:"replicas" doc:"of a new stream: servers that have it, 1 to 5; 0: 3"`
+	Replicas int    `yaml:"replicas" doc:"number of servers that store a new stream, 1 to 5; 0: 3"`
 }
 
 // DefaultOptions returns options with which even a power loss loses no acknowledged data.

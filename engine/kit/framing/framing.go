@@ -28,7 +28,7 @@ const (
 type Options struct {
 	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are delimited"`
 	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: delimiter after each record, such as \"\\0\""`
-	Preset    string        `yaml:"preset" enum:"java,python,go,docker,cri" doc:"by: multiline: kind of stack traces or partial lines"`
+	Preset    string        `yaml:"preset" enum:"java,python,go,docker,cri" doc:"by: multiline: format of stack traces or partial lines"`
 	Start     string        `yaml:"start" doc:"by: multiline: regular expression of a record's first line"`
 	Continue  string        `yaml:"continue" doc:"by: multiline: regular expression of continuation lines"`
 	End       string        `yaml:"end" doc:"by: multiline: regular expression of a record's last line"`

@@ -17,7 +17,7 @@ import (
 
 // Basic is a user name and its password.
 type Basic struct {
-	User     string `yaml:"user" required:"true" doc:"name"`
+	User     string `yaml:"user" required:"true" doc:"user name"`
 	Password string `yaml:"password" secret:"true" doc:"write ${file:/path} to keep it out of the config"`
 }
 

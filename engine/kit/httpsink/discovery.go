@@ -30,12 +30,12 @@ type Endpoint struct {
 	// NATS is a subject on which workers answer with their addresses. Each is a worker.
 	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
 	// Port is required with DNS, and given by the records with SRV.
-	Port int `yaml:"port" min:"0" max:"65535" doc:"of dns"`
+	Port int `yaml:"port" min:"0" max:"65535" doc:"port, for dns"`
 	// Scheme is http or https. Empty means http. With https, certificates must be valid for the
 	// name, not for the address.
-	Scheme string `yaml:"scheme" enum:"http,https" doc:"of dns, srv and nats; default http"`
+	Scheme string `yaml:"scheme" enum:"http,https" doc:"scheme for dns, srv and nats; default http"`
 	// Path and query of the requests. Empty means /.
-	Path string `yaml:"path" doc:"of dns, srv and nats, such as /in"`
+	Path string `yaml:"path" doc:"URL path, for dns, srv and nats, such as /in"`
 }
 
 // URLs returns endpoints that are URLs.
@@ -111,11 +111,11 @@ func (e *Endpoint) check() error {
 type DiscoveryOptions struct {
 	// Interval is the time between two lookups, 100ms to 1h. This program does not see the time to
 	// live of DNS records; the resolver of the system honors it.
-	Interval time.Duration `yaml:"interval" doc:"between two lookups"`
+	Interval time.Duration `yaml:"interval" doc:"time between two lookups"`
 	// Resolver is host:port of a DNS server. Empty means those of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
 	// NATS are the servers of endpoints with nats.
-	NATS natsaccess.Options `yaml:"nats" doc:"servers of endpoints with nats"`
+	NATS natsaccess.Options `yaml:"nats" doc:"NATS servers, for endpoints with nats"`
 }
 
 func (o *DiscoveryOptions) validate() error {

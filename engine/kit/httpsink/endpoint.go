@@ -34,7 +34,7 @@ func (o *Options) endpoints(f Format) ([]endpoint, error) {
 			return nil, fmt.Errorf("endpoint %d: %w", i+1, err)
 		}
 		if slices.Index(o.Endpoints, written) != i {
-			return nil, fmt.Errorf("endpoint %d, %s, stands twice", i+1, e.name)
+			return nil, fmt.Errorf("endpoint %d, %s, is given twice", i+1, e.name)
 		}
 		if written.URL == "" {
 			continue

@@ -225,7 +225,7 @@ func (l *lane) outcome(b *stream.Batch, a *answer) error {
 		case a.unsent != nil:
 			return fmt.Errorf("%s: %w", r.Where(), unsentError(r.Status, a.unsent))
 		case r.Cut != nil:
-			return fmt.Errorf("%s: the answer, status %d, broke off: %w",
+			return fmt.Errorf("%s: the response, status %d, is incomplete: %w",
 				r.Where(), r.Status, r.Cut)
 		}
 		return err

@@ -22,12 +22,12 @@ const (
 // bound the time of a response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
-	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
-	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
+	Headers        map[string]string `yaml:"headers" secret:"true" doc:"headers of every request; may replace Content-Type and User-Agent"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"time limit for a connection with its TLS handshake"`
 
-	ConnectionAge time.Duration    `yaml:"connection_age" doc:"after it a connection is replaced, by a new lookup; 0: never"`
-	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns, srv or nats"`
+	ConnectionAge time.Duration    `yaml:"connection_age" doc:"age at which a connection is replaced, after a new DNS lookup; 0: never"`
+	Discovery     DiscoveryOptions `yaml:"discovery" doc:"lookups for dns, srv and nats"`
 
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token of every endpoint; ${file:/path} keeps it out of the config"`

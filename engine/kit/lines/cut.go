@@ -12,7 +12,7 @@ import (
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines the end of a batch that does not reach its record limit: the first record end
-// at or after at.
+// at or after the offset at.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start

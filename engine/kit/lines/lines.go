@@ -112,7 +112,7 @@ type File struct {
 const MaxBefore = 64
 
 // ErrOther is returned by Fill if the file does not contain File.Before.
-var ErrOther = errors.New("other bytes stand before the place up to which the file was read")
+var ErrOther = errors.New("the bytes before the position differ from those read earlier")
 
 // Result is the way in which a call of Fill ended.
 type Result uint8

@@ -17,8 +17,8 @@ type Options struct {
 	URL         string         `yaml:"url" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Credentials string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
 	User        string         `yaml:"user" doc:"name of a user"`
-	Password    string         `yaml:"password" secret:"true" doc:"of the user"`
-	Token       string         `yaml:"token" secret:"true" doc:"in place of a user"`
+	Password    string         `yaml:"password" secret:"true" doc:"password of the user"`
+	Token       string         `yaml:"token" secret:"true" doc:"token, in place of a user"`
 	TLS         httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 

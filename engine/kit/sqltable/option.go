@@ -102,7 +102,7 @@ func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
 			name)
 	case slices.ContainsFunc(o.Columns[:i],
 		func(before ColumnOption) bool { return d.same(before.field().Flat, name) }):
-		return fmt.Errorf("%q stands twice", name)
+		return fmt.Errorf("%q is given twice", name)
 	}
 	_, err = c.Column()
 	return err

@@ -38,12 +38,12 @@ type Options struct {
 	child.Options
 
 	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"protocol on stdin and stdout of a child"`
-	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
-	Pending  int               `yaml:"pending" doc:"of storm: in-flight tuples of each child"`
-	Fields   []string          `yaml:"fields" doc:"of storm: names of the values in a tuple; default: its single text is the record"`
-	Quiet    time.Duration     `yaml:"quiet" doc:"of lines: silence after which a child's response is complete"`
+	Format   string            `yaml:"format" enum:"raw,json" doc:"for lines: send a record's text, or a JSON object of its fields"`
+	Pending  int               `yaml:"pending" doc:"for storm: in-flight tuples of each child"`
+	Fields   []string          `yaml:"fields" doc:"for storm: names of the values in a tuple; default: its single text is the record"`
+	Quiet    time.Duration     `yaml:"quiet" doc:"for lines: silence after which a child's response is complete"`
 	Timeout  time.Duration     `yaml:"timeout" doc:"silence after which a child with records is killed"`
-	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
+	Conf     map[string]string `yaml:"conf" doc:"for storm: topology configuration in handshakes"`
 }
 
 // DefaultOptions returns the defaults.

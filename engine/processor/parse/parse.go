@@ -18,8 +18,8 @@ import (
 // Options are the options of the processor.
 type Options struct {
 	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"format of the text"`
-	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: pattern with the fields"`
-	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: types of fields that are not text"`
+	Pattern string            `yaml:"pattern" expr:"true" doc:"for dissect or regex: pattern with the fields"`
+	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"for dissect or regex: types of fields that are not text"`
 	Field   string            `yaml:"field" doc:"field to parse, which the result replaces; default: the whole record"`
 	OnError string            `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that do not parse"`
 

@@ -15,7 +15,7 @@ import (
 // Options are the options of the processor. A single text is the condition.
 type Options struct {
 	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
-	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"records on which the condition fails; default: the parser's"`
+	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that fail it; default: the parser's"`
 
 	program *expr.Program
 	onError string
@@ -31,9 +31,10 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Expression marks the short form as an expression.
 func (*Options) Expression() {}
 
-// Otherwise returns the condition for records that no list of conditions accepts. It is true if in
-// each list at least one condition is false. The elements of lists are *Options. If the conditions
-// cannot be evaluated for a record, the parser's `on_error` applies.
+// Otherwise returns the condition of the route with `otherwise: true`. Each of lists holds the
+// conditions of one other route, as *Options. The returned condition is true if each of these
+// routes has a condition that is false. If the conditions cannot be evaluated for a record, the
+// parser's `on_error` applies.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {

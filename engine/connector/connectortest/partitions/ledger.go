@@ -27,8 +27,8 @@ type Receiver struct {
 	New func(h stream.Host) (Sink, error)
 	// Received returns the text of each row, in any order. The table has the column message.
 	Received func(t testing.TB) []string
-	// Block blocks writes to the table, with transactions open, until release is called. Nil if the
-	// test cannot do that.
+	// Block makes writes to the table wait, inside their open transactions, until release is
+	// called. Nil if the test cannot do that.
 	Block func(t testing.TB) (release func())
 	// Part returns the partition for an id of the tests: x, y, z, lost, and p0 to p249. Nil if the
 	// sink accepts any partition.

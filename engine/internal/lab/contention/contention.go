@@ -38,8 +38,8 @@ type Trial struct {
 	GaveUp int           // clients that gave up first
 }
 
-// Run lets clients clients update one row, all starting at 0, and returns the cost. Equal seeds and
-// trial numbers give equal results.
+// Run simulates the given number of clients, which all start at time 0 and update one row. It
+// returns the cost. Equal seeds and trial numbers give equal results.
 func Run(p backoff.Policy, clients int, seed, trial uint64) Trial {
 	w := simulation{policy: p, rng: kernel.Rand(seed, trial), clients: make([]client, clients)}
 	for i := range w.clients {

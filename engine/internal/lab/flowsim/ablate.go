@@ -89,10 +89,11 @@ func Experiments() []Experiment { return append(experiments(), oneLimit(), resta
 
 func experiments() []Experiment {
 	return []Experiment{{
-		Name:     "dispatch",
-		Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
+		Name: "dispatch",
+		Question: "Hash without acks, round robin with windows, or the idlest worker first: " +
+			"a finite job, and 60 % load",
 		Columns: []Column{
-			{Title: "20,000 batches take s", scenario: 0, figure: scenario.Finish},
+			{Title: "seconds for 20,000 batches", scenario: 0, figure: scenario.Finish},
 			{Title: "60 %: p50 ms", scenario: 1, figure: scenario.LatencyP50},
 			{Title: "p99 ms", scenario: 1, figure: scenario.LatencyP99},
 			{Title: "in flight", scenario: 1, figure: scenario.InFlightMean},
@@ -104,7 +105,8 @@ func experiments() []Experiment {
 			{Name: "least completion, windows", spec: "linear", scenarios: []string{finiteJob, openLoad}},
 		},
 	}, {
-		Name: "window_size", Question: "A larger window is not always better: fixed ones, endless backlog",
+		Name:     "window_size",
+		Question: "A larger window is not always better: fixed windows, endless backlog",
 		Columns: []Column{
 			{Title: "goodput %", figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", figure: scenario.RTTMean},
@@ -113,8 +115,8 @@ func experiments() []Experiment {
 		},
 		Rows: windowSizes(),
 	}, {
-		Name: "step", Question: "One step of the window a round, or one an ack: endless backlog, " +
-			"one slot a worker and eight",
+		Name: "step", Question: "One step of the window per round, or per ack: endless backlog, " +
+			"workers with one slot and with eight",
 		Columns: []Column{
 			{Title: "goodput %", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", scenario: 0, figure: scenario.RTTMean},
@@ -128,23 +130,24 @@ func experiments() []Experiment {
 			{Name: "per ack, 50 ms threshold", spec: "linear:50ms:per_ack", scenarios: []string{endless, parallel}},
 		},
 	}, {
-		Name:     "slow_start",
-		Question: "Slow start or linear: 500 batches to one idle worker of 200 slots, and the twelve",
+		Name: "slow_start",
+		Question: "Slow start or linear growth: 500 batches to one idle worker with 200 slots, " +
+			"and the twelve workers",
 		Columns: []Column{
-			{Title: "500 batches take s", scenario: 0, figure: scenario.Finish},
+			{Title: "seconds for 500 batches", scenario: 0, figure: scenario.Finish},
 			{Title: "twelve: overshoot", scenario: 1, figure: scenario.Overshoot},
 			{Title: "goodput %", scenario: 1, figure: scenario.Goodput, scale: 100},
 		},
 		Rows: slowStarts(),
 	}, {
 		Name: "after_timeout",
-		Question: "After a timeout the same worker again, or the next: one of twelve equal ones " +
-			"hangs for 30 s, 60 % load",
+		Question: "After a timeout, the same worker again or the next one: one of twelve equal " +
+			"workers hangs for 30 s, 60 % load",
 		Columns: []Column{
 			{Title: "p99 ms", figure: scenario.LatencyP99},
 			{Title: "p99.9 ms", figure: scenario.LatencyP999},
-			{Title: "oldest waits ms", figure: scenario.WatermarkLag},
-			{Title: "attempts a batch", figure: scenario.AttemptsPerBatch},
+			{Title: "age of the oldest ms", figure: scenario.WatermarkLag},
+			{Title: "attempts per batch", figure: scenario.AttemptsPerBatch},
 		},
 		Rows: []Row{
 			{Name: "the same worker", spec: "linear+hash", scenarios: []string{equalHang}},
@@ -156,11 +159,11 @@ func experiments() []Experiment {
 func batchSizes() Experiment {
 	return Experiment{
 		Name:     "batch_records",
-		Question: "Records in a batch: 32,750 records a second that workers can take, network 10 ms",
+		Question: "Records per batch: workers that take 32,750 records per second, network of 10 ms",
 		Columns: []Column{
 			{Title: "goodput %, window 4", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "goodput %, linear", scenario: 1, figure: scenario.Goodput, scale: 100},
-			{Title: "acks a second", scenario: 1, figure: scenario.RateMean},
+			{Title: "acks per second", scenario: 1, figure: scenario.RateMean},
 			{Title: "round trip ms", scenario: 1, figure: scenario.RTTMean},
 		},
 		Rows: batchRecords(),

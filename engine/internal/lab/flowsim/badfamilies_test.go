@@ -82,7 +82,7 @@ type familyRun struct {
 	apart    map[uint64]bool
 	good     int
 	probes   int // attempts at lanes whose breakers were open
-	early    int // attempts at a lane that failed the item, before its wait was over
+	early    int // attempts before the end of the wait after a failure at the same lane
 	settled  int
 	goodput  float64
 }
@@ -114,14 +114,15 @@ func (f family) omniscient(t testing.TB, seed uint64) float64 {
 	if f.bad == 1 && f.trouble != "data" {
 		return 0
 	}
-	if f.trouble == "data" && f.bad > 0 { // one worker can take no more than the good data
+	if f.trouble == "data" && f.bad > 0 { // one worker accepts only the good data
 		others := float64(f.workers - 1)
 		best *= min(1, others/(float64(f.workers)*f.bad))
 	}
 	return best
 }
 
-// omits returns which batches an omniscient sender does not send; nil: it sends all that it gets.
+// omits returns a function that reports the batches that an omniscient sender omits. It returns nil
+// if that sender omits none.
 func (f family) omits(s *scenario.Scenario, seed uint64) func(seq uint64, key uint32) bool {
 	if f.order == "free" || f.trouble == "data" {
 		return nil

@@ -63,7 +63,7 @@ func TestOptimum(t *testing.T) {
 	}
 }
 
-// TestWStar is the smallest total window, found by trying all of small systems.
+// TestWStar compares the smallest total window with a search of all windows in small systems.
 func TestWStar(t *testing.T) {
 	for _, rates := range [][3]int{{100, 50, 5}, {10, 10, 10}, {200, 3, 1}} {
 		s := parse(t, fmt.Sprintf("duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\n"+
@@ -112,7 +112,7 @@ func TestEvents(t *testing.T) {
 		{"a rate for a while", "{ at: 30s, for: 15s, workers: all, rate: 20 }",
 			func(t *testing.T, f scenario.Figures) {
 				near(t, "rate", f[scenario.RateMean], 80, 0.01)
-				// four are there, 50 ms each
+				// four batches are queued, 50 ms each
 				near(t, "longest round trip", f[scenario.RTTMax], 200, 0.02)
 			}},
 		{"a pause", "{ at: 30s, for: 6s, workers: all, pause: true }",
@@ -221,7 +221,7 @@ func TestLinkOptimum(t *testing.T) {
 	}
 }
 
-// TestLinkDelay is the published formula at a fixed level.
+// TestLinkDelay compares the delay with the published formula at a fixed level.
 func TestLinkDelay(t *testing.T) {
 	for _, c := range []struct {
 		link   string

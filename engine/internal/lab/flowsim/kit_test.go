@@ -37,7 +37,7 @@ func run(t testing.TB, s *scenario.Scenario, algorithm string, seed uint64) scen
 	return f
 }
 
-// near fails where got is further than share from want.
+// near fails the test if got differs from want by more than share of want.
 func near(t testing.TB, what string, got, want, share float64) {
 	t.Helper()
 	if math.Abs(got-want) > share*math.Abs(want) {

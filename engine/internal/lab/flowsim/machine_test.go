@@ -26,7 +26,7 @@ func (s *starts) all() (n int) {
 	return n
 }
 
-// observed is run, and counts attempts into n.
+// observed runs a scenario like run, and counts attempts in n.
 func observed(t testing.TB, s *scenario.Scenario, spec *flowsim.Spec, seed uint64,
 	n *starts) scenario.Figures {
 	t.Helper()
@@ -94,8 +94,8 @@ func TestFaultyWorkerAt60Percent(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionBeatsRoundRobin is the article's wish for the idlest worker first, at 60 %
-// load.
+// TestLeastCompletionBeatsRoundRobin checks, at 60 % load, the article's proposal to choose the
+// idlest worker first.
 func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	p99 := map[string][]float64{}
 	for _, algorithm := range []string{"linear", "linear+round_robin"} {
@@ -116,8 +116,9 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong is the article's before and after: a finite job bound to workers by
-// hash, with no adaptive window, waits for the slowest.
+// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job that is bound to
+// workers by hash, without an adaptive window, takes five times as long, because it waits for the
+// slowest worker.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)

@@ -19,8 +19,8 @@ import (
 
 const ms = time.Millisecond
 
-// sixReceivers are unequal, and no two of their times have a small common multiple. They serve 268
-// a second together.
+// sixReceivers returns six unequal receivers. No two of their times have a small common multiple.
+// Together they serve 268 items a second.
 func sixReceivers() []receiver {
 	var r []receiver
 	for _, service := range []time.Duration{10_007_000, 12_553_000, 21_101_000, 33_013_000,
@@ -178,8 +178,8 @@ func TestWorseRank(t *testing.T) {
 	}
 }
 
-// rank returns the order in which a machine that knows the receivers chooses them when all are
-// idle.
+// rank returns the order in which a machine that has measured the receivers chooses them when all
+// are idle.
 func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) []int {
 	t.Helper()
 	m, err := control.New(control.Config{Window: win, Dispatch: p, Timeout: -1,
@@ -205,7 +205,7 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	slices.SortFunc(slower, func(a, b int) int {
 		return int(r[a].network + r[a].service - r[b].network - r[b].service)
 	})
-	for round := 1; ; round++ { // one to each, and all answer; in the last nobody does
+	for round := 1; ; round++ { // one item to each; in the last round none answers
 		var order []int
 		ids := make([]uint64, len(r))
 		for range r {
@@ -254,7 +254,7 @@ func TestPermutedReceivers(t *testing.T) {
 			play := func(lanes []int32) *harness {
 				w := newHarness(t, control.Config{Window: win, Dispatch: p}, every,
 					sixReceivers()...)
-				w.lanes, w.apart = lanes, 501*ms // one at a time is unknown: two would be alike
+				w.lanes, w.apart = lanes, 501*ms // so that only one lane at a time is unknown
 				return w.run(5 * time.Second)
 			}
 			want := play([]int32{0, 1, 2, 3, 4, 5})

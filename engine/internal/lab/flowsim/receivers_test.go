@@ -36,8 +36,8 @@ type receiver struct {
 	fails int
 }
 
-// harness runs a machine against receivers in virtual time. A run without chance in the machine has
-// none at all.
+// harness runs a machine against receivers in virtual time. If the machine makes no random choices,
+// the run is deterministic.
 type harness struct {
 	m         *control.Machine
 	receivers []receiver
@@ -47,7 +47,7 @@ type harness struct {
 	apart     time.Duration // between two lanes that come up
 
 	events  kernel.Kernel[event]
-	queues  [][]uint64 // by receiver; attempts, 0: of another sender
+	queues  [][]uint64 // by receiver: numbers of attempts; 0 is an item of another sender
 	pools   []window.Pool
 	taken   []uint64 // by receiver, of ours
 	byLane  map[int32]int
@@ -80,7 +80,8 @@ type event struct {
 	report   control.Report
 }
 
-// newHarness has receiver i as lane i. An item comes every so often; 0: there is always one.
+// newHarness returns a harness with receiver i as lane i. An item arrives after each interval
+// every; with 0 there is always one.
 func newHarness(t *testing.T, c control.Config, every time.Duration, r ...receiver) *harness {
 	t.Helper()
 	m, err := control.New(c)
@@ -153,8 +154,8 @@ func (h *harness) happen(e event) {
 	}
 }
 
-// served sends the answer to the first in the queue, or puts it, of another sender, at the end, and
-// serves the next.
+// served ends the service of the first item in the queue, and starts that of the next. An item of
+// ours is answered. An item of another sender goes back to the end of the queue.
 func (h *harness) served(i int) {
 	r, q := &h.receivers[i], h.queues[i]
 	id := q[0]

@@ -20,9 +20,8 @@ const checkpointEvery = time.Second
 // restarted returns the experiment restart, without values.
 func restarted() Experiment {
 	return Experiment{
-		Name: "restart", Question: "Delivered before a crash and sent again after it: " +
-			"a minute at 60 % load, a worker " +
-			"hangs in its last second",
+		Name: "restart", Question: "Batches delivered before a crash and sent again after it: " +
+			"a minute at 60 % load, and a worker that hangs in the last second",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
 		Rows: []Row{
 			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"},

@@ -12,7 +12,8 @@ import (
 
 const ms = time.Millisecond
 
-// TestVegasSequences are those of the original's own tests: start 10, at most 20.
+// TestVegasSequences repeats the sequences of the original's tests, which start at 10 and end at 20
+// or below.
 func TestVegasSequences(t *testing.T) {
 	step := func(v *vegas, rtt time.Duration, inFlight float64, dropped bool, want float64) {
 		t.Helper()
@@ -67,8 +68,8 @@ func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	t.Error("the base was never replaced")
 }
 
-// TestVectorSequences are those of the original's unit tests, with its ratio of 0.5: answers of 1
-// s.
+// TestVectorSequences repeats the sequences of the original's unit tests, with their ratio of 0.5
+// and answers after 1 s.
 func TestVectorSequences(t *testing.T) {
 	v := VectorARC{Decrease: 0.5}.New().(*vectorARC)
 	now := time.Duration(0)
@@ -138,7 +139,7 @@ func TestGradient2(t *testing.T) {
 	}
 }
 
-// TestWindowedThrowsAwayThinWindows checks that fewer than ten samples a second never change a
+// TestWindowedThrowsAwayThinWindows checks that seconds with fewer than ten samples never change a
 // limit.
 func TestWindowedThrowsAwayThinWindows(t *testing.T) {
 	w := NetflixVegas{}.New()

@@ -34,7 +34,7 @@ type reno struct {
 	simple
 	window, threshold float64
 	roundTrip         time.Duration
-	deaf              time.Duration // losses until then belong to the previous cut
+	deaf              time.Duration // losses before this time belong to the previous cut
 }
 
 func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }

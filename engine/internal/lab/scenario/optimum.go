@@ -43,7 +43,7 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 }
 
 // able returns the rate of worker i at a time. A worker that advertises an empty window must not be
-// used, and so has rate 0.
+// used, so its rate is 0.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {

@@ -95,12 +95,12 @@ type entry struct {
 }
 
 // position returns the position of an entry that belongs to the input.
-func (s stored) position(key string, e entry) (migrate.Stood, bool) {
+func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
-		return migrate.Stood{}, false
+		return migrate.StoredPosition{}, false
 	}
-	at := migrate.Stood{File: firstOf(e.Meta.Source, e.Source), Offset: e.Offset}
+	at := migrate.StoredPosition{File: firstOf(e.Meta.Source, e.Source), Offset: e.Offset}
 	if part[0] == "filestream" {
 		if s.kind != "filestream" || part[1] != s.id && (s.id != "" || part[1] != ".global") ||
 			e.Cursor == nil {
@@ -209,8 +209,8 @@ func readSnapshot(text []byte, into map[string]entry) error {
 	return nil
 }
 
-// readChanges applies a log of changes: pairs of lines, an operation and its key with the value. A
-// damaged end, as after a crash, ends the log.
+// readChanges applies a log of changes. Each change is two lines: the operation, and the key with
+// its value. The log ends at the first damaged line, such as one that a crash has left.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

@@ -56,7 +56,7 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 
 // read returns the newest position of each file. It reads a copy, since opening a database with a
 // write-ahead log changes it.
-func read(name string) (list []migrate.Stood, err error) {
+func read(name string) (list []migrate.StoredPosition, err error) {
 	temp, err := os.MkdirTemp("", "penstock-import-")
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func read(name string) (list []migrate.Stood, err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var at migrate.Stood
+		var at migrate.StoredPosition
 		var inode int64
 		if err := rows.Scan(&at.File, &at.Offset, &inode); err != nil {
 			return nil, err
