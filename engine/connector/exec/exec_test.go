@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +43,17 @@ var attempts atomic.Uint64
 
 func deliver(ctx context.Context, l stream.Lane, b *stream.Batch) (stream.Report, error) {
 	return l.Worker.Deliver(ctx, stream.Attempt{Value: b, ID: attempts.Add(1), Number: 1})
+}
+
+// deliverToNext repeats a delivery while the child restarts.
+func deliverToNext(ctx context.Context, l stream.Lane, b *stream.Batch) (stream.Report, error) {
+	for {
+		r, err := deliver(ctx, l, b)
+		if e, down := errors.AsType[*stream.Throttled](err); !down ||
+			!strings.Contains(e.Error(), "its child") {
+			return r, err
+		}
+	}
 }
 
 // texts returns the texts of the records of items.
@@ -179,14 +191,21 @@ func TestHang(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{exec.Lines, exec.NDJSON} {
 		o := exec.DefaultOptions()
-		o.Command, o.Protocol = []string{"sh", "-c", "sleep 1000 & wait"}, protocol
+		reading := filepath.Join(t.TempDir(), "reading")
+		o.Command = []string{"sh", "-c", `read -r l; : >"$0"; sleep 1000 & wait`, reading}
+		o.Protocol = protocol
 		_, lanes := opened(t, o)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond,
-			stream.ErrAbandoned)
-		began := time.Now()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		abandoned := make(chan time.Time, 1)
+		go func() {
+			if !eventually(func() bool { _, err := os.Stat(reading); return err == nil }) {
+				t.Errorf("%s: the child does not read", protocol)
+			}
+			abandoned <- time.Now()
+			cancel(stream.ErrAbandoned)
+		}()
 		_, err := deliver(ctx, lanes[0], streamtest.Lines("x"))
-		cancel()
-		if took := time.Since(began); took > patience/4 || !is[*stream.Died](err) ||
+		if took := time.Since(<-abandoned); took > patience/4 || !is[*stream.Died](err) ||
 			!errors.Is(err, stream.ErrAbandoned) {
 			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
 		}
@@ -201,14 +220,8 @@ func TestAnswers(t *testing.T) {
 	h, lanes := opened(t, o)
 	said := func(answer string, others ...string) (stream.Report, error) {
 		t.Helper()
-		for {
-			r, err := deliver(t.Context(), lanes[0],
-				streamtest.Lines(append([]string{"say!" + answer}, others...)...))
-			if e, down := errors.AsType[*stream.Throttled](err); !down ||
-				!strings.Contains(e.Error(), "its child") {
-				return r, err
-			}
-		}
+		return deliverToNext(t.Context(), lanes[0],
+			streamtest.Lines(append([]string{"say!" + answer}, others...)...))
 	}
 	split := func(err error) *stream.Split { e, _ := errors.AsType[*stream.Split](err); return e }
 
@@ -291,7 +304,7 @@ func TestDeathsOfChildren(t *testing.T) {
 		if word == "exit!" && !strings.Contains(fmt.Sprint(err), "told to exit") {
 			t.Errorf("%v does not say what the child said last", err)
 		}
-		if _, err := deliver(ctx, lanes[0], streamtest.Lines("after "+word)); err != nil {
+		if _, err := deliverToNext(ctx, lanes[0], streamtest.Lines("after "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 		cancel()

@@ -177,7 +177,8 @@ func TestSourceRestarts(t *testing.T) {
 	t.Parallel()
 	for status, failed := range map[string]int64{"0": 0, "3": 2} {
 		d := start(t, func(*exec.SourceOptions) {}, "sh", "-c", "echo run; exit "+status)
-		if got := d.take(t, 3); !slices.Equal(got, []string{"run", "run", "run"}) {
+		// a batch may have records of later runs, too
+		if got := d.take(t, 3); !slices.Equal(got[:3], []string{"run", "run", "run"}) {
 			t.Errorf("read %q", got)
 		}
 		if runs := d.host.Counted("runs"); runs < 3 {
@@ -204,12 +205,14 @@ func TestSourceSchedule(t *testing.T) {
 		t.Errorf("%d runs failed, want 3 or more", n)
 	}
 	limited := func(o *exec.SourceOptions) {
-		o.Every, o.Timeout = time.Second, 200*time.Millisecond
+		o.Every, o.Timeout = 500*time.Millisecond, 400*time.Millisecond
 	}
 	d = start(t, limited, "sh", "-c", "echo tick; exec sleep 1000")
-	d.take(t, 2)
-	if n := d.host.Counted("runs_failed"); n != 1 {
-		t.Errorf("%d runs failed, want the first", n)
+	d.take(t, 3)
+	began := d.host.Counted("runs")
+	n := d.host.Counted("runs_failed")
+	if most := d.host.Counted("runs"); n < began-1 || n > most {
+		t.Errorf("%d runs failed, want each of %d to %d but the running one", n, began, most)
 	}
 }
 

@@ -17,12 +17,12 @@ import (
 func TestSourceDrain(t *testing.T) {
 	t.Parallel()
 	const ids = `sleep 1000 & echo $!; echo $$; wait`
-	for name, c := range map[string]struct{ script, last string }{
-		"ends by itself": {`trap 'echo last; exit 0' TERM; ` + ids, "last"},
-		"deaf":           {`trap '' TERM; ` + ids, ""},
+	for name, c := range map[string]struct{ script, grace, last string }{
+		"ends by itself": {`trap 'echo last; exit 0' TERM; ` + ids, "15s", "last"},
+		"deaf":           {`trap '' TERM; ` + ids, "300ms", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := begin(t, c.script, "grace: 300ms", false)
+			p := begin(t, c.script, "grace: "+c.grace, false)
 			pids := []string{<-p.got, <-p.got}
 			p.e.Drain()
 			if err := <-p.ended; err != nil {

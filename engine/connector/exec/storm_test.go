@@ -155,7 +155,7 @@ func TestStormDeaths(t *testing.T) {
 			!slices.Contains(rest, "behind "+word) || len(rest) != 2 {
 			t.Errorf("%s: %q are sent again", word, rest)
 		}
-		if _, err := deliver(ctx, lanes[0], streamtest.Lines("behind "+word)); err != nil {
+		if _, err := deliverToNext(ctx, lanes[0], streamtest.Lines("behind "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 	}

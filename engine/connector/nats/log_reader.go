@@ -78,7 +78,8 @@ func (r *logReader) consume(ctx context.Context) error {
 	}
 	// a message larger than the limit would never be fetched
 	most := max(int(r.s.o.Memory), int(r.client.conn.MaxPayload())+2*maxSubject)
-	r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(logMessages, most))
+	r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(logMessages, most),
+		jetstream.PullHeartbeat(pullHeartbeat))
 	if err != nil {
 		return r.client.requestError(r.s.o.Stream, err)
 	}
@@ -158,10 +159,11 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 // checks the stream.
 const resetAttempts = 3
 
-// Times of a read.
+// Times of a read. The library notices a lost request after two missing heartbeats within one wait,
+// so checkEvery is longer.
 const (
 	checkEvery = 5 * time.Second        // between checks of the stream without messages
-	onceWait   = 100 * time.Millisecond // the same in a finite run
+	onceWait   = 100 * time.Millisecond // until a finite run checks whether it has read all
 	minLinger  = time.Millisecond
 )
 
@@ -225,8 +227,12 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 		return c, nil
 	}
 	var state backoff.State
+	wait := checkEvery
+	if r.o.Once {
+		wait = onceWait
+	}
 	for {
-		c, err := r.fetch(ctx, waiting)
+		c, err := r.fetch(ctx, waiting, wait)
 		switch {
 		case err == nil:
 			return c, nil
@@ -235,9 +241,9 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 		case !errors.Is(err, context.DeadlineExceeded):
 			r.log().Debug("reading failed; it is tried again", "stream", r.s.o.Stream, "error", err)
 			r.stop()
-			wait, next, _ := pullBackoff.Next(state, nil)
+			pause, next, _ := pullBackoff.Next(state, nil)
 			state = next
-			if retry.Sleep(waiting, wait) != nil {
+			if retry.Sleep(waiting, pause) != nil {
 				return nil, context.Cause(waiting)
 			}
 		}
@@ -246,22 +252,18 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 		} else if ended {
 			return nil, io.EOF
 		}
+		wait = checkEvery // a finite run now knows that there is a message
 	}
 }
 
-// fetch returns the next message of the consumer. If the batch is empty, it waits at most
-// checkEvery, or onceWait in a finite run.
-func (r *logReader) fetch(ctx, waiting context.Context) (*content, error) {
+// fetch returns the next message of the consumer. If the batch is empty, it waits at most for wait.
+func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if waiting == ctx {
-		wait := checkEvery
-		if r.o.Once {
-			wait = onceWait
-		}
 		limited, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		waiting = limited

@@ -72,6 +72,22 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
+// expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
+const expandStep = 256 << 10
+
+// Expand grows the reservation to at least the given number of bytes, in large steps. The error is
+// [ErrTooLarge] if they exceed the limit of the intake.
+func (r *Reservation) Expand(ctx context.Context, bytes int64) error {
+	most := r.in.gate.max
+	switch {
+	case bytes <= r.bytes: // only calls of its owner change it
+		return nil
+	case bytes > most:
+		return ErrTooLarge
+	}
+	return r.Grow(ctx, min(max(bytes-r.bytes, expandStep), most-r.bytes))
+}
+
 // Release frees the reserved bytes. It does nothing after Submit or an earlier Release.
 func (r *Reservation) Release() {
 	i := r.in
@@ -112,8 +128,8 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// routesEvery is the interval at which a waiting caller checks whether a route that blocks it has
-// left the pipeline.
+// routesEvery is the interval at which waiting callers check whether a route that blocks them has
+// left the pipeline. One of them checks for all.
 const routesEvery = time.Second
 
 // await waits until ready is closed.
@@ -129,9 +145,12 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 		select {
 		case <-ready:
 			return nil
-		case <-tick.C:
+		case now := <-tick.C:
 			i.mu.Lock()
-			i.release()
+			if now.Sub(i.checked) > routesEvery/2 {
+				i.checked = now
+				i.release()
+			}
 			i.mu.Unlock()
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -70,7 +70,8 @@ type Intake struct {
 	working   map[string]*Submission // identified submissions in queue or log, by partition
 	routes    map[string]*progress
 	producers int
-	ended     bool // no producer follows
+	ended     bool      // no producer follows
+	checked   time.Time // when a waiting caller last called release
 	changed   chan struct{}
 	draining  chan struct{} // closed while all routes drain
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -115,14 +116,45 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 	return s, nil
 }
 
-// Add waits for room, then submits records that no sender waits for.
+// pieces is the least number of pieces in which Add submits records that fill the intake.
+const pieces = 4
+
+// Add waits for room, then submits records that no sender waits for. It submits many records in
+// several pieces, so that they may exceed the limit of the intake. A record that alone exceeds the
+// limit waits until the intake is empty.
 func (i *Intake) Add(ctx context.Context, records Records) error {
-	r, err := i.Reserve(ctx, records.cost())
-	if err != nil {
-		return err
+	for {
+		piece, rest := records.split(max(i.gate.max/pieces, 1))
+		r, err := i.Reserve(ctx, min(piece.cost(), i.gate.max))
+		if err != nil {
+			return err
+		}
+		if _, err = r.Submit(piece, false); err != nil || rest.count == 0 {
+			return err
+		}
+		records = rest
 	}
-	_, err = r.Submit(records, false)
-	return err
+}
+
+// split returns the first records, which cost at most most unless it is one record, and the others.
+func (r *Records) split(most int64) (first, rest Records) {
+	if r.cost() <= most || r.count < 2 {
+		return *r, Records{}
+	}
+	ends := r.ends
+	if ends == nil {
+		ends = appendEnds(nil, r.data, 0)
+	}
+	n := max(1, sort.Search(len(ends), func(k int) bool {
+		return int64(ends[k])+int64(k+1)*RecordOverhead > most
+	}))
+	at := ends[n-1]
+	first = Records{data: bytes.Clone(r.data[:at]), ends: ends[:n:n], count: n, odd: r.odd}
+	rest = Records{data: r.data[at:], count: r.count - n, odd: r.odd}
+	for _, end := range ends[n:] {
+		rest.ends = append(rest.ends, end-at)
+	}
+	return first, rest
 }
 
 // Wait returns nil when every route has settled the data, which means delivered, dead-lettered or

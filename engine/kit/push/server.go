@@ -75,7 +75,7 @@ func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	case err == nil:
 		s.pace.Settled(bytes, time.Now())
 		return false, nil
-	case sub.Withdraw():
+	case errors.Is(err, intake.ErrWithdrawn), sub.Withdraw():
 		s.host.Count("requests_withdrawn", 1)
 		return false, err
 	}

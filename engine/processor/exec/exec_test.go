@@ -240,8 +240,8 @@ func TestStrayLines(t *testing.T) {
 		"late banner":               once("sleep .1; echo hello", ":") + echo,
 		"line too many": loop(`echo "$l"; case $l in *42) ` +
 			once("echo oops", ":") + `;; esac`),
-		"line too many at the end": loop(`echo "$l"; case $l in *-99) ` +
-			once("echo oops", ":") + `;; esac`),
+		"line too many at the end": loop(`case $l in *-99) ` +
+			once(`printf '%s\noops\n' "$l"`, `echo "$l"`) + `;; *) echo "$l";; esac`),
 		"line too few, and it ends": loop(`case $l in *42) ` + once("exit 0", `echo "$l"`) +
 			`;; *) echo "$l";; esac`),
 		"line too few, and it is quiet": loop(`case $l in *42) ` + once(":", `echo "$l"`) +
@@ -291,14 +291,19 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 func TestStrayLineAfterAnswer(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,
-		"at its end":     echo + `; echo bye`,
+		"while it waits": `IFS= read -r l; echo "$l"; while [ ! -e go ]; do sleep .01; done; ` +
+			`echo late; ` + echo,
+		"at its end": echo + `; echo bye`,
 	} {
-		p, h := processor(t, script, nil)
+		dir := t.TempDir()
+		p, h := processor(t, script, func(o *exec.Options) { o.Dir = dir })
 		if kept, _ := process(t, p, streamtest.Lines("a")); !slices.Equal(kept, messages("a")) {
 			t.Errorf("%s: %q", name, kept)
 		}
 		if name == "while it waits" {
+			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			for h.Counted("stray_lines") == 0 && ctx.Err() == nil {
 				runtime.Gosched()
