@@ -108,7 +108,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	case w != nil:
 	case !equal:
 		return false, false
-	case g.isDeleted() && k.replaces(f, g, head) && (!v.unlisted || f.view != nil && f.size() > 0 && f.view.Err() == nil):
+	case g.isDeleted() && k.replaces(f, g, head) &&
+		(!v.unlisted || f.view != nil && f.size() > 0 && f.view.Err() == nil):
 		// compressed, moved to another file system, or restored
 		if g.blank() {
 			v.unbegun = cmp.Or(v.unbegun, g)
