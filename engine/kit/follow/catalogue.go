@@ -185,7 +185,7 @@ func (c *Catalogue) files() []*file {
 	for _, f := range c.table.byKey {
 		out = append(out, f)
 	}
-	for _, f := range c.rotation.awaiting {
+	for f := range c.rotation.awaiting {
 		out = append(out, f)
 	}
 	out = append(out, c.watched.files...)

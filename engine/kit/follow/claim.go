@@ -69,15 +69,11 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 		return false
 	}
 	head, err := f.readHead(c.head[:])
-	if err != nil || same && !id.Match(f.seen(head, false)) || f.holds(highest(m)) < highest(m) {
+	if err != nil || same && !id.Match(f.seen(head, false)) || !same && fingerprintOf(m).At == 0 {
 		return false
 	}
-	p := fingerprintOf(m)
-	if p.At == 0 {
-		return same
-	}
-	ok, err := f.fits(p, head, c.head[fileid.MaxHead:])
-	return ok && err == nil
+	why, err := n.lacks(f, m, head)
+	return why == "" && err == nil
 }
 
 // rename makes f the file of e. e also becomes the id of f, unless an active route has a cursor in

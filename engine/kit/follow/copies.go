@@ -38,6 +38,7 @@ type verdict struct {
 	undecided bool  // a possible original cannot be looked at
 	unread    bool  // the same, because that file cannot be read
 	unbegun   *file // an unread file, awaiting or deleted, that it continues
+	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
 
 // findPredecessor determines whether f, which no route knows, continues a known file. done reports
@@ -64,10 +65,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	}
 	// files with read data were compared first
 	if w := v.unbegun; w != nil && (w.state == awaiting || w.isDeleted()) {
-		if w.state != awaiting {
-			w = k.giveUpHandle(w)
-		}
-		k.adopt(f, w)
+		k.begin(f, w)
 		return true, true
 	}
 	if g, ok := k.c.strategy.(*growing); ok && !g.canBegin(f) {
@@ -100,7 +98,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	case w != nil && w.blank():
-		if v.unbegun == nil && k.mayBe(f, w, head) {
+		if v.unbegun == nil && (f.shows(w, head) || !v.unlisted && k.mayBe(f, w, head)) {
 			v.unbegun = w
 		}
 		return false, false
@@ -110,21 +108,24 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	case w != nil:
 	case !equal:
 		return false, false
-	case g.isDeleted() && k.replaces(f, g, head):
+	case g.isDeleted() && k.replaces(f, g, head) &&
+		(!v.unlisted || f.view != nil && f.size() > 0 && f.view.Err() == nil):
 		// compressed, moved to another file system, or restored
 		if g.blank() {
 			v.unbegun = cmp.Or(v.unbegun, g)
 			return false, false
 		}
 		w = k.giveUpHandle(g)
-	case f.isDeletedNow() && k.mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
+	case !v.unlisted && f.isDeletedNow() && k.mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
 		return true, k.continueInCopy(f, g, head)
 	default:
 		v.hold = true
 		return false, false
 	}
 	if ok, err := k.inherit(f, w, head); err != nil {
-		c.handles.unreadNow(f, err)
+		if !v.unlisted {
+			c.handles.unreadNow(f, err)
+		}
 		return true, false
 	} else if ok {
 		return true, true
@@ -246,7 +247,7 @@ func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// inherit makes f the successor of the aawaiting file w if f contains the read data of w, and
+// inherit makes f the successor of the awaiting file w if f contains the read data of w, and
 // reports whether it does. Identical first bytes are not enough: if the old file's name was given
 // to a new file of the same content, that file is new.
 func (k *copies) inherit(f, w *file, head []byte) (bool, error) {

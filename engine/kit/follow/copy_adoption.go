@@ -30,6 +30,14 @@ func (k *copies) giveUpHandle(g *file) *file {
 	return awaited(e)
 }
 
+// begin makes f the file of w, of which nothing was read.
+func (k *copies) begin(f, w *file) {
+	if w.state != awaiting {
+		w = k.giveUpHandle(w)
+	}
+	k.adopt(f, w)
+}
+
 // adopt makes f the file of the awaiting w, from the position to which w was read.
 func (k *copies) adopt(f, w *file) {
 	k.take(f, w, func(*cursor) bool { return true })
@@ -183,10 +191,7 @@ func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 	}
 	isRead := g.all(func(cur *cursor) bool { return cur.pos.Next >= to })
 	if isRead && now >= max(f.since, f.nameless)+grows.goneWait() {
-		f.state = f.state.on(sealed)
-		c.handles.close(f)
-		f.dropView()
-		c.table.remove(f)
+		c.unfollow(f, sealed)
 		return false
 	}
 	f.ensureExtras().compared = now

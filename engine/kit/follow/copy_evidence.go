@@ -59,12 +59,9 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f may continue the aawaiting file w, of which nothing was read: f begins
-// with the bytes seen in w and is not shorter.
+// mayBe reports whether f may continue the awaiting file w, of which nothing was read: f begins
+// with the bytes that the id of w hashes and is not shorter.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
-	if f.shows(w, head) {
-		return true
-	}
 	id := k.c.ids.idOf(w.entry)
 	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil ||
 		f.info.Size < w.info.Size || w.info.Size == 0 {
@@ -73,7 +70,7 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, contains the bytes seen in the aawaiting file w
+// shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
 // and is no older than they are. Nothing was read of w.
 func (f *file) shows(w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
@@ -85,7 +82,7 @@ func (f *file) shows(w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// hasSameHead reports whether f may continue the aawaiting file w, judged by w's id and watermark
+// hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
 // alone. This is needed if a sink's ledger has the watermark, but the process was killed before it
 // saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
 // hashes. The id must hash enough of them.
@@ -131,7 +128,7 @@ func (k *copies) grewAsCopy(f *file) (bool, error) {
 	return f.info.Size > f.extras.equalTo, nil
 }
 
-// isUnfinished reports whether f begins like the aawaiting file w, but is compressed and
+// isUnfinished reports whether f begins like the awaiting file w, but is compressed and
 // incomplete, because it is still being written.
 func (k *copies) isUnfinished(f, w *file, head []byte) bool {
 	p := w.fingerprint()

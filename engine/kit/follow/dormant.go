@@ -235,9 +235,7 @@ func (r *Reader) takeFresh() bool {
 
 func (z *dormant) retireFile(f *file) {
 	c, text := z.c, f.entry.text
-	c.handles.close(f)
-	f.dropView()
-	c.table.remove(f)
+	c.unfollow(f, sealed)
 	for _, cur := range f.cursors {
 		cur.r.notes.end(text)
 		delete(cur.r.forgets.stored, text)
@@ -258,7 +256,7 @@ func (z *dormant) retireIdle() {
 			return
 		}
 	}
-	if t := &c.rotation; !saved || len(t.awaiting)+len(t.missing) > 0 || c.now() < c.copies.until {
+	if t := &c.rotation; !saved || len(t.awaiting) > 0 || c.now() < c.copies.until {
 		return
 	}
 	kept := c.handles.closedForRoom[:0]

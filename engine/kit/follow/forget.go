@@ -143,7 +143,7 @@ func (r *Reader) partitions() map[string]fileid.Key {
 		delete(out, id)
 	}
 	r.c.ids.mu.Unlock()
-	for _, w := range r.c.rotation.awaiting {
+	for w := range r.c.rotation.awaiting {
 		for _, cur := range w.cursors {
 			delete(out, cur.entry.text)
 		}

@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"strings"
 	"testing"
@@ -224,5 +225,23 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		turns(t, 5, time.Second, a, b)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+	})
+}
+
+// TestOnceReportsUnreadDeleted checks that a run with Once does not end before it has reported a file
+// that was deleted after it was listed and before it was opened.
+func TestOnceReportsUnreadDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		d.then = func() { d.delete(t, "a.log") }
+		r := d.set(follow.Growing{}).Open(stream.OpenOptions{Once: true})
+		defer r.Close()
+		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
+			t.Errorf("Read: %v, want EOF", err)
+		}
+		if log := d.log.String(); !strings.Contains(log, "is gone before anything of it was read, 20 bytes are lost") {
+			t.Errorf("the loss is not reported; the log:\n%s", log)
+		}
 	})
 }

@@ -129,9 +129,7 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 		g.c.pace.dueAt(at)
 		return
 	}
-	f.state = f.state.on(sealed)
-	g.c.handles.close(f)
-	g.c.table.remove(f)
+	g.c.unfollow(f, sealed)
 }
 
 // reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
@@ -161,15 +159,13 @@ func (g *growing) reach(f *file, now time.Duration) bool {
 
 // await waits for a successor of f, which is gone.
 func (g *growing) await(f *file, why string) {
-	c := g.c
-	c.table.remove(f)
-	c.handles.close(f)
+	g.c.unfollow(f, deleted)
+	g.c.rotation.unindex(f)
 	if f.entry == nil {
+		g.c.rotation.wait(f)
 		return
 	}
-	f.dropView()
-	c.rotation.drop(f)
-	c.rotation.await(f, why)
+	g.c.rotation.await(f, why)
 }
 
 func (g *growing) findPredecessor(f *file, head []byte) (done, read bool) {
@@ -268,9 +264,7 @@ func (g *growing) nameGone(f *file) {
 		}
 		fallthrough
 	case f.all((*cursor).isSealed) && f.entry != nil:
-		f.state = f.state.on(sealed)
-		c.handles.close(f)
-		c.table.remove(f)
+		c.unfollow(f, sealed)
 		c.release(f)
 	case f.handle != nil:
 		g.readByHandle(f)
@@ -296,10 +290,10 @@ func (g *growing) readByHandle(f *file) {
 }
 
 // keepUnread keeps a file that lost its name before anything of it was read, and reports whether it
-// did. An open file, which was rewritten in place, is read by its handle. Any other file becomes a
-// missing, because its inode may be found under an unlisted name. This includes an empty file,
-// which may have been written to since, and a held-back possible copy, because its new name shows
-// whether it is one.
+// did. An open file, which was rewritten in place, is read by its handle. Any other file is awaited,
+// because its inode may be found under an unlisted name. This includes an empty file, which may
+// have been written to since, and a held-back possible copy, because its new name shows whether it
+// is one.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() {
@@ -309,14 +303,8 @@ func (g *growing) keepUnread(f *file) bool {
 		g.readByHandle(f)
 		return true
 	}
-	f.state = f.state.on(missed)
-	c.table.remove(f)
-	c.handles.close(f)
-	f.dropView()
-	f.held = c.now() + g.o.CopyWait
-	c.rotation.missing = append(c.rotation.missing, f)
-	c.rotation.search = 0
-	c.pace.soon()
+	c.unfollow(f, deleted)
+	c.rotation.wait(f)
 	return true
 }
 
@@ -358,10 +346,7 @@ func (g *growing) release(f *file) bool {
 	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
 		return false
 	}
-	f.state = f.state.on(sealed)
-	c.handles.close(f)
-	f.dropView()
-	c.table.remove(f)
+	c.unfollow(f, sealed)
 	c.release(f)
 	return true
 }

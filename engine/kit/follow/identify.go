@@ -137,7 +137,7 @@ func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
-// recogniseAwaited makes f, which has the inode of the aawaiting file w, the successor of w if f
+// recogniseAwaited makes f, which has the inode of the awaiting file w, the successor of w if f
 // contains the read data.
 func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	c := n.c
@@ -159,24 +159,26 @@ func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 // "" if it does.
 func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 	for _, m := range n.marks(e) {
-		const short = "a file is shorter than what was read of it in an earlier run; "
-		high, fingerprint := highest(m.mark), fingerprintOf(m.mark)
-		if high > f.holds(high) {
-			return short, nil
-		}
-		k, off, end := fingerprint.Wants()
-		if most := max(int64(k), end); most > f.holds(most) {
-			return short, nil
-		}
-		ok, err := f.fits(fingerprint, head, n.c.head[len(n.c.head)-int(end-off):])
-		if err != nil {
-			return "", err
-		}
-		if !ok {
-			return "a file was rewritten in place since an earlier run; ", nil
+		if why, err := n.lacks(f, m.mark, head); why != "" || err != nil {
+			return why, err
 		}
 	}
 	return "", nil
+}
+
+// lacks returns the reason why f does not contain the data that was read according to m, or "" if
+// it does.
+func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) {
+	fingerprint := fingerprintOf(m)
+	k, _, end := fingerprint.Wants()
+	if most := max(highest(m), int64(k), end); most > f.holds(most) {
+		return "a file is shorter than what was read of it in an earlier run; ", nil
+	}
+	ok, err := f.fits(fingerprint, head, n.c.head[fileid.MaxHead:])
+	if ok || err != nil {
+		return "", err
+	}
+	return "a file was rewritten in place since an earlier run; ", nil
 }
 
 // attach makes f the file of e and gives every route a cursor in it. A route that has stored one of
@@ -352,7 +354,7 @@ func (n *identifier) recogniseAll(files []*file) {
 			}
 		}
 		if f.trouble == nil && c.rotation.isUnread(f) {
-			c.rotation.noteUnread(f)
+			c.rotation.addUnread(f)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (l *lister) track(s Sight, now time.Duration) {
 	if ch.was != s.Label {
 		c.log.Info("file renamed", "from", ch.was, "to", s.Label)
 	}
-	c.rotation.drop(f)
+	c.rotation.unindex(f)
 	f.rename(s.Dir, s.Name, s.Label)
 	f.scan, f.state = c.table.scans, f.state.on(renamed)
 	f.update(info, now)
@@ -257,7 +257,7 @@ func (h *handles) fail(f *file, err error) {
 	}
 	t.last = err
 	f.trouble = t
-	h.c.rotation.noteUnread(f)
+	h.c.rotation.addUnread(f)
 }
 
 // readable notes that f was read.
@@ -273,10 +273,7 @@ func (c *Catalogue) lose(f *file, why string) {
 	if f.state == ended {
 		return
 	}
-	f.state = f.state.on(lost)
-	c.handles.close(f)
-	f.dropView()
-	c.table.remove(f)
+	c.unfollow(f, lost)
 	if f.entry == nil {
 		c.vanished(f)
 		return
@@ -296,9 +293,17 @@ func (c *Catalogue) lose(f *file, why string) {
 	c.giveUp(f)
 }
 
+// unfollow closes f and removes it from the table. e is the reason.
+func (c *Catalogue) unfollow(f *file, e event) {
+	f.state = f.state.on(e)
+	c.handles.close(f)
+	f.dropView()
+	c.table.remove(f)
+}
+
 // giveUp stops following f, of which nothing more can be read. Its routes still hand out the seals.
 func (c *Catalogue) giveUp(f *file) {
-	c.rotation.drop(f)
+	c.rotation.unindex(f)
 	if c.strategy.grows() && len(f.cursors) > 1 {
 		c.completions.add(c, f)
 	}
@@ -315,7 +320,7 @@ func (c *Catalogue) release(f *file) {
 	if f.entry == nil {
 		return
 	}
-	c.rotation.drop(f)
+	c.rotation.unindex(f)
 	for _, cur := range f.cursors {
 		c.drop(cur)
 	}
@@ -353,7 +358,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	}
 	old, now := *f, c.now()
 	f.dropView()
-	c.rotation.drop(f)
+	c.rotation.unindex(f)
 	c.ids.displace(old.entry)
 	for _, cur := range old.cursors {
 		if cur.entry != old.entry {

@@ -92,19 +92,13 @@ func (t *rotation) holdMissingFolders() {
 	c, was := t.c, t.folderMissing
 	t.folderMissing = false
 	now := c.now()
-	hold := func(f *file, dev uint64) {
+	for w := range t.awaiting {
 		// its folder has just appeared, or is still missing
-		if was, is := f.isFolderMissing(), c.lister.isFolderMissing(f.label, dev); was || is {
-			f.ensureExtras().folderMissing = is
-			f.held = max(f.held, now+c.o.Growing.CopyWait)
+		if was, is := w.isFolderMissing(), c.lister.isFolderMissing(w.label, t.inodeOf(w).Dev); was || is {
+			w.ensureExtras().folderMissing = is
+			w.held = max(w.held, now+c.o.Growing.CopyWait)
 			t.folderMissing = t.folderMissing || is
 		}
-	}
-	for e, w := range t.awaiting {
-		hold(w, c.ids.idOf(e).Dev)
-	}
-	for _, f := range t.missing {
-		hold(f, f.info.Dev)
 	}
 	if was {
 		c.identify.recogniseKnown()

@@ -97,10 +97,6 @@ func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	if err != nil {
 		return false // the next look reports the reason
 	}
-	most := highest(m)
-	if f.holds(most) < most {
-		return false
-	}
-	ok, err := f.fits(fingerprintOf(m), head, c.head[fileid.MaxHead:])
-	return ok && err == nil
+	why, err := c.identify.lacks(f, m, head)
+	return why == "" && err == nil
 }

@@ -19,18 +19,19 @@ import (
 type rotation struct {
 	c *Catalogue
 	// files with an id, including waiting ones, by the stems of their labels
-	stems    map[string][]*file
-	awaiting map[*Entry]*file
-	missing  []*file // files that have lost their names before anything was read
+	stems map[string][]*file
+	// those without an id have lost their names before anything of them was read
+	awaiting map[*file]bool
 	tried    map[fileid.Key]tried
-	// time of the last search in the directories of awaiting and missing files; 0 if there was
-	// none
+	// time of the last search in the directories of awaiting files; 0 if there was none
 	search    time.Duration
 	undecided bool // a file found there could not be read
 	// by directory, since the last listing: the entries seen by missed
-	contents      map[string]directory
-	unread        unread
-	folderMissing bool // folders of awaiting or missing files are not there
+	contents map[string]directory
+	// possible files of earlier runs that could not be read yet, or changed during each look. They
+	// and their copies cannot be identified yet
+	unread        []*file
+	folderMissing bool // folders of awaiting files are not there
 }
 
 // tried is the state of an unlisted file that continues no waiting file. An unchanged one is not
@@ -38,12 +39,12 @@ type rotation struct {
 type tried struct {
 	size int64
 	time time.Time
-	all  int // number of awaiting and missing files then
+	all  int // number of awaiting files then
 }
 
 func newRotation(c *Catalogue) rotation {
 	return rotation{
-		c: c, stems: make(map[string][]*file), awaiting: make(map[*Entry]*file),
+		c: c, stems: make(map[string][]*file), awaiting: make(map[*file]bool),
 		tried: make(map[fileid.Key]tried), contents: make(map[string]directory),
 	}
 }
@@ -69,13 +70,7 @@ func (t *rotation) index(f *file) {
 	}
 }
 
-// drop removes f from stems. It must be called before f's label or entry changes.
-func (t *rotation) drop(f *file) {
-	if f.entry != nil {
-		t.unindex(f)
-	}
-}
-
+// unindex removes f from stems. It must be called before f's label or entry changes.
 func (t *rotation) unindex(f *file) {
 	key := stem(f.label)
 	list, ok := t.stems[key]
@@ -89,12 +84,21 @@ func (t *rotation) unindex(f *file) {
 	}
 }
 
+// inodeOf returns the inode that had the data of an awaiting file.
+func (t *rotation) inodeOf(w *file) fileid.Key {
+	if w.entry == nil {
+		return keyOf(w.info)
+	}
+	id := t.c.ids.idOf(w.entry)
+	return id.Key()
+}
+
 // inOrder returns the awaiting files, ordered by label.
-func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Values(t.awaiting), byLabel) }
+func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
 
 // waited returns the number of awaiting files with existing folders.
 func (t *rotation) waited() (n int) {
-	for _, w := range t.awaiting {
+	for w := range t.awaiting {
 		if !w.isFolderMissing() {
 			n++
 		}
@@ -104,7 +108,6 @@ func (t *rotation) waited() (n int) {
 
 // await makes f wait for a successor. Its name is deleted, or its inode holds other data.
 func (t *rotation) await(f *file, why string) {
-	f.state, f.held = f.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
 	f.handle, f.view, f.trouble = nil, nil, nil
 	a := f.ensureExtras()
 	f.extras = &extras{
@@ -118,10 +121,13 @@ func (t *rotation) await(f *file, why string) {
 }
 
 func (t *rotation) wait(w *file) {
-	w.entry.file = w
-	t.awaiting[w.entry] = w
-	w.extras.unseen = t.c.table.byKey[keyOf(w.info)] == nil
-	t.index(w)
+	w.state, w.held = w.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
+	t.awaiting[w] = true
+	if w.entry != nil {
+		w.entry.file = w
+		w.extras.unseen = t.c.table.byKey[keyOf(w.info)] == nil
+		t.index(w)
+	}
 	clear(t.tried)
 	t.search = 0
 	t.c.pace.soon()
@@ -134,7 +140,6 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
 		name: e.name, label: e.name, entry: e, state: awaiting, dataElsewhere: true,
-		held:   c.now() + c.o.Growing.CopyWait,
 		extras: &extras{why: why},
 	}
 	id, unknown := c.ids.idOf(e), c.missesRoute()
@@ -168,11 +173,7 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 // unwait removes a file from the waiting ones.
 func (t *rotation) unwait(w *file) {
 	t.unindex(w)
-	for e, o := range t.awaiting {
-		if o == w {
-			delete(t.awaiting, e)
-		}
-	}
+	delete(t.awaiting, w)
 }
 
 // follow processes files with deleted names. It searches their directories for successors, gives up
@@ -189,12 +190,12 @@ func (t *rotation) follow(now time.Duration) {
 	t.holdMissingFolders()
 	clear(t.contents)
 	if t.search == 0 || now-t.search >= c.o.PollMax {
-		if held := t.held(); len(t.awaiting)+len(t.missing)+len(held) > 0 {
+		if held := t.held(); len(t.awaiting)+len(held) > 0 {
 			t.search = max(now, 1)
 			t.searchUnlisted(held)
 		}
 	}
-	if len(t.awaiting)+len(t.missing) > 0 {
+	if len(t.awaiting) > 0 {
 		c.pace.dueAt(t.search + c.o.PollMax)
 	}
 	t.expire(now)
@@ -205,7 +206,7 @@ func (t *rotation) follow(now time.Duration) {
 func (t *rotation) awaitStoredFiles() {
 	c := t.c
 	if !c.missesRoute() {
-		for _, w := range t.awaiting {
+		for w := range t.awaiting {
 			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.storedFinished }) {
 				w.held = 0
 			}
@@ -229,18 +230,24 @@ func (t *rotation) awaitStoredFiles() {
 	}
 }
 
-// expire gives up awaiting and missing files without a successor when their time is over.
+// expire gives up awaiting files without a successor when their time is over.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	for _, w := range t.inOrder() {
-		if t.awaiting[w.entry] != w {
+		if w.state != awaiting {
 			continue // the end of another file has resolved it already
 		}
 		if now < w.held {
 			c.pace.dueAt(w.held)
 			continue
 		}
-		if t.mayHaveSuccessor(w, now) || t.awaiting[w.entry] != w {
+		if w.entry == nil {
+			t.unwait(w)
+			w.state = w.state.on(expired)
+			c.vanished(w)
+			continue
+		}
+		if t.mayHaveSuccessor(w, now) || w.state != awaiting {
 			continue
 		}
 		t.unwait(w)
@@ -250,15 +257,6 @@ func (t *rotation) expire(now time.Duration) {
 		}
 		c.lose(w, w.extras.why)
 	}
-	t.missing = slices.DeleteFunc(t.missing, func(f *file) bool {
-		if now < f.held {
-			c.pace.dueAt(f.held)
-			return false
-		}
-		f.state = f.state.on(expired)
-		c.vanished(f)
-		return true
-	})
 }
 
 // logRewritten reports a file with replaced bytes, and the number of unread bytes as far as known.
@@ -283,9 +281,10 @@ func (t *rotation) logRewritten(w *file) {
 // sawAll records that the new content of the inodes of awaiting files was read to its end in f.
 // They are no longer searched for there.
 func (t *rotation) sawAll(f *file) {
-	for e, w := range t.awaiting {
-		if isOf(t.c.ids.idOf(e), f.info) && (t.c.ids.phaseOf(e) != known || f.info.Birth.known()) {
-			t.c.ids.displace(e)
+	for w := range t.awaiting {
+		if w.entry != nil && isOf(t.c.ids.idOf(w.entry), f.info) &&
+			(t.c.ids.phaseOf(w.entry) != known || f.info.Birth.known()) {
+			t.c.ids.displace(w.entry)
 			w.extras.unseen = false
 		}
 	}

@@ -10,25 +10,30 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// searchUnlisted looks in the directories of awaiting and missing files for unlisted files
-// that continue them. It also finds compressed files that hold the data of deleted ones.
+// outcome is the result of looking at an unlisted file.
+type outcome uint8
+
+const (
+	continuesNone outcome = iota
+	continuesOne          // it is followed from now on
+	undecided             // it was renamed since, or is still being written
+)
+
+// searchUnlisted looks in the directories of awaiting files for unlisted files that continue them.
+// It also finds compressed files that hold the data of deleted ones.
 func (t *rotation) searchUnlisted(deleted []*file) {
 	c := t.c
-	waiting := len(t.awaiting) + len(t.missing) + len(deleted)
+	waiting := len(t.awaiting) + len(deleted)
 	t.undecided = false
 	dirs := make(map[string]string)
 	// several awaiting files may have had the same reused inode
 	byKey := make(map[fileid.Key][]*file)
 	for _, w := range t.inOrder() {
 		dirs[path.Dir(w.label)] = w.label
-		if c.ids.phaseOf(w.entry) == known || w.extras.unseen {
-			id := c.ids.idOf(w.entry)
-			byKey[id.Key()] = append(byKey[id.Key()], w)
+		if t.isInPlace(w) || w.extras.unseen {
+			key := t.inodeOf(w)
+			byKey[key] = append(byKey[key], w)
 		}
-	}
-	for _, f := range t.missing {
-		dirs[path.Dir(f.label)] = f.label
-		byKey[keyOf(f.info)] = append(byKey[keyOf(f.info)], f)
 	}
 	for _, f := range deleted {
 		dirs[path.Dir(f.label)] = f.label
@@ -54,38 +59,22 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
 	for _, s := range sights {
-		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !t.is(w, s) })
-		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool {
-			return w.entry != nil && c.ids.phaseOf(w.entry) != known
-		})
-		if len(same) == 0 {
-			same = append(same, nil)
+		key := keyOf(statOf(s.Info))
+		switch t.tryUnlisted(s, byKey[key]) {
+		case continuesNone:
+			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting}
+		case undecided:
+			t.undecided = true
 		}
-		found, decided := t.continuesAny(s, same)
-		if found || t.rewrittenAway(s, all) {
-			continue
-		}
-		if decided {
-			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
-		}
-		t.undecided = t.undecided || !decided
 	}
 }
 
-// continuesAny calls continues for each of same until the file of s continues one of them.
-func (t *rotation) continuesAny(s Sight, same []*file) (found, decided bool) {
-	decided = true
-	for _, w := range same {
-		yes, known := t.continues(s, w)
-		if yes {
-			return true, true
-		}
-		decided = decided && known
-	}
-	return false, decided
+// isInPlace reports whether the inode of an awaiting file is not known to hold other data.
+func (t *rotation) isInPlace(w *file) bool {
+	return w.entry == nil || t.c.ids.phaseOf(w.entry) == known
 }
 
-// is reports whether, by its stat, an unlisted file is the aawaiting file w itself.
+// is reports whether, by its stat, an unlisted file is the awaiting file w itself.
 func (t *rotation) is(w *file, s Sight) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
@@ -93,106 +82,118 @@ func (t *rotation) is(w *file, s Sight) bool {
 	return IsOf(t.c.ids.idOf(w.entry), s.Info)
 }
 
-// newUnlisted returns the record of an unlisted file.
-func (t *rotation) newUnlisted(s Sight) *file {
-	now := t.c.now()
-	return &file{
+// tryUnlisted follows an unlisted file if it continues an awaiting file. at are the awaiting files
+// that had its inode number.
+func (t *rotation) tryUnlisted(s Sight, at []*file) outcome {
+	c, now := t.c, t.c.now()
+	f := &file{
 		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), state: unlisted,
 		since: now, unread: max(now, 1), foundEmpty: true,
-		scan: t.c.table.scans, firstScan: t.c.table.scans,
+		scan: c.table.scans, firstScan: c.table.scans,
 	}
-}
-
-// continues follows an unlisted file if it continues an awaiting or missing file. If same is not
-// nil, that file is same, which has the same inode. Otherwise it is an awaiting file with data that
-// was copied. decided is false if this is undecided, because the unlisted file was renamed since or
-// is still being written.
-func (t *rotation) continues(s Sight, same *file) (found, decided bool) {
-	c, f := t.c, t.newUnlisted(s)
-	if same != nil && s.Label == same.label {
-		return false, true // it is no longer wanted, or will be listed again
+	same := slices.DeleteFunc(slices.Clone(at), func(w *file) bool { return !t.is(w, s) })
+	if slices.ContainsFunc(same, func(w *file) bool { return w.label == s.Label }) {
+		return continuesNone // it is no longer wanted, or will be listed again
 	}
-	if same == nil && (s.Info.Size == 0 || !t.hasRelated(f)) {
-		return false, true
+	inPlace := slices.DeleteFunc(slices.Clone(same), func(w *file) bool { return !t.isInPlace(w) })
+	result := continuesNone
+	if len(inPlace) > 0 || s.Info.Size > 0 && t.hasRelated(f) {
+		result = t.recogniseUnlisted(f, inPlace)
 	}
-	if !c.handles.refresh(f) {
-		c.handles.close(f)
-		return false, f.trouble != nil
-	}
-	head, err := c.unpacker.firstHead(f, nil)
-	if err != nil {
-		c.handles.close(f)
-		return false, false
-	}
-	head, decided = slices.Clone(head), true
-	switch {
-	case same != nil && same.entry == nil:
-		return t.foundMissing(f, same), true
-	case same != nil:
-		if f.holds(same.read()) < same.read() {
-			break
+	if result != continuesOne && t.isRewritten(f, same, result) {
+		f.nameless, f.ensureExtras().listed = now, same[0].label
+		for _, w := range same {
+			c.ids.displace(w.entry)
 		}
-		if ok, err := f.fits(same.fingerprint(), head, c.head[fileid.MaxHead:]); ok && err == nil {
-			c.copies.adopt(f, same)
-		}
-	default:
-		decided = t.continueRelated(f, head)
+		result = continuesOne
 	}
-	if f.entry == nil {
+	if result != continuesOne {
 		c.handles.close(f)
 		f.dropView()
-		return false, decided
+		return result
 	}
 	c.table.add(f)
 	c.pace.soon()
-	return true, true
+	return result
 }
 
-// continueRelated makes f the successor of the first waiting file of a related name with data that
-// f contains. decided is false if that cannot be decided now.
-func (t *rotation) continueRelated(f *file, head []byte) (decided bool) {
-	k := &t.c.copies
-	var unbegun *file
-	for _, e := range k.relatedEntries(f, head) {
-		w := awaited(e)
-		if w == nil && t.packs(f, e.file, head) {
-			w = k.giveUpHandle(e.file)
-			if w.blank() {
-				k.adopt(f, w)
-				return true
-			}
+// recogniseUnlisted makes an unlisted file the successor of the first of same that it continues.
+// These had its inode. If there are none, f may be a copy of an awaiting file of a related name.
+func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
+	c := t.c
+	if !c.handles.refresh(f) {
+		if f.trouble != nil {
+			return continuesNone
 		}
-		if w == nil || k.isUnfinished(f, w, head) {
+		return undecided
+	}
+	head, err := c.unpacker.firstHead(f, nil)
+	if err != nil {
+		return undecided
+	}
+	head = slices.Clone(head)
+	if len(same) == 0 {
+		return t.continueRelated(f, head)
+	}
+	for _, w := range same {
+		if w.entry == nil { // it was renamed out of the listing before anything of it was read
+			t.unwait(w)
+			w.state = w.state.on(copied)
+			f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.label
+			return continuesOne
+		}
+		if f.holds(w.read()) < w.read() {
 			continue
 		}
-		if w.blank() {
-			if unbegun == nil && f.shows(w, head) {
-				unbegun = w
-			}
-			continue
+		if ok, err := f.fits(w.fingerprint(), head, c.head[fileid.MaxHead:]); err != nil {
+			return undecided
+		} else if ok {
+			c.copies.adopt(f, w)
+			return continuesOne
 		}
-		if f.isBeingMade(w) {
+	}
+	return continuesNone
+}
+
+// isRewritten reports whether an unlisted file is certainly the one awaited by all of same, but
+// holds other data than was read. It was emptied and written to before it was renamed, and was not
+// looked at in between. result is that of recogniseUnlisted.
+func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
+	for _, w := range same {
+		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {
 			return false
 		}
-		if ok, err := k.inherit(f, w, head); ok || err != nil {
-			return err == nil
+		id, p := t.c.ids.idOf(w.entry), w.fingerprint()
+		if id.Key() != w.entry.given || id.Birth != int64(f.info.Birth) {
+			return false
+		}
+		// its data may still be in f
+		if t.isInPlace(w) && (f.handle == nil || result == undecided || p.At == 0 || p.Packed > 0) {
+			return false
 		}
 	}
-	if unbegun != nil {
-		k.adopt(f, unbegun)
-	}
-	return true
+	return len(same) > 0 && t.c.table.byKey[keyOf(f.info)] == nil
 }
 
-// packs reports whether f is a whole compressed file with all data of the deleted file g, which a
-// route has still to read by its handle.
-func (t *rotation) packs(f, g *file, head []byte) bool {
-	k := &t.c.copies
-	if f.view == nil || g == nil || !t.isHeld(g) || !k.equals(f, g, head) || !k.replaces(f, g, head) {
-		return false
+// continueRelated makes f the successor of the first awaiting file of a related name with data that
+// f contains.
+func (t *rotation) continueRelated(f *file, head []byte) outcome {
+	k, v := &t.c.copies, verdict{unlisted: true}
+	for _, e := range k.relatedEntries(f, head) {
+		if awaited(e) == nil && !t.isHeld(e.file) {
+			continue
+		}
+		if done, _ := k.compare(f, e, head, &v); done && f.entry == nil {
+			return undecided
+		} else if done {
+			return continuesOne
+		}
 	}
-	f.size()
-	return f.view.Err() == nil
+	if v.unbegun == nil {
+		return continuesNone
+	}
+	k.begin(f, v.unbegun)
+	return continuesOne
 }
 
 // isHeld reports whether f has been deleted for long, and is open because a route has not read all
@@ -215,58 +216,6 @@ func (t *rotation) held() (out []*file) {
 	return out
 }
 
-// rewrittenAway follows an unlisted file that is certainly the one awaited by all of same, but
-// holds other data than the read data. It was emptied and written to before it was renamed, and was
-// not looked at in between.
-func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
-	c, info := t.c, statOf(s.Info)
-	for _, w := range same {
-		if w.entry == nil || !w.extras.unseen || s.Label == w.label || !info.Birth.known() {
-			return false
-		}
-		if id := c.ids.idOf(w.entry); id.Key() != w.entry.given || id.Birth != int64(info.Birth) {
-			return false
-		}
-	}
-	if len(same) == 0 || c.table.byKey[keyOf(info)] != nil {
-		return false
-	}
-	f := t.newUnlisted(s)
-	f.nameless = c.now()
-	f.ensureExtras().listed = same[0].label
-	for _, w := range same {
-		if c.ids.phaseOf(w.entry) == known && !t.goneFrom(f, w) {
-			c.handles.close(f)
-			return false
-		}
-	}
-	for _, w := range same {
-		c.ids.displace(w.entry)
-	}
-	c.table.add(f)
-	c.pace.soon()
-	return true
-}
-
-// goneFrom reports whether f no longer contains the read data of w, which was the same file. It
-// returns false if f does, or if that is undecided.
-func (t *rotation) goneFrom(f, w *file) bool {
-	p := w.fingerprint()
-	if p.At == 0 || p.Packed > 0 || !t.c.handles.refresh(f) {
-		return false
-	}
-	if f.info.Size < w.read() {
-		return true
-	}
-	n := int(min(f.info.Size, fileid.MaxHead))
-	head := make([]byte, n)
-	if f.readFull(head, 0) != nil {
-		return false
-	}
-	ok, err := f.fits(p, head, t.c.head[fileid.MaxHead:])
-	return !ok && err == nil
-}
-
 // hasRelated reports whether f's name may be derived from the name of a file with an id.
 func (t *rotation) hasRelated(f *file) bool {
 	base := path.Base(f.label)
@@ -276,24 +225,6 @@ func (t *rotation) hasRelated(f *file) bool {
 		}
 	}
 	return false
-}
-
-// foundMissing follows a file that was renamed out of the listing before anything of it was read.
-func (t *rotation) foundMissing(f, lost *file) bool {
-	c := t.c
-	if !sameFile(f.info, lost.info) {
-		c.handles.close(f)
-		return false
-	}
-	if i := slices.Index(t.missing, lost); i >= 0 {
-		t.missing = slices.Delete(t.missing, i, i+1)
-	}
-	lost.state = lost.state.on(found)
-	f.firstScan, f.foundEmpty = lost.firstScan, lost.foundEmpty
-	f.ensureExtras().listed = lost.label
-	c.table.add(f)
-	c.pace.soon()
-	return true
 }
 
 // lateMost is how long a nameless file waits, after its time is over, for a candidate that was
@@ -331,7 +262,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	return now < a.until
 }
 
-// isUnreadIn reports whether the aawaiting file w is the only way for the next process to recognise
+// isUnreadIn reports whether the awaiting file w is the only way for the next process to recognise
 // the file in which it was rewritten. That is the case if some route has delivered nothing of the
 // new content, since its lines may appear under an unlisted name.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {

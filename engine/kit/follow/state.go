@@ -12,7 +12,6 @@ package follow
 //	listed    replaced    listed    it holds other data; an awaiting file takes over its progress
 //	listed    losesName   nameless  no listed name leads to it; it is read by its handle
 //	listed    deleted     awaiting  the same, and it is not open
-//	listed    missed      missing   the same, and nothing of it was read
 //	listed    isFinished  finished  its source renamed, moved or deleted it after its end
 //	nameless  grown       nameless
 //	nameless  truncated   nameless
@@ -30,8 +29,6 @@ package follow
 //	finished  truncated   finished
 //	awaiting  copied      ended     its successor was found
 //	awaiting  expired     ended     no successor was found in time
-//	missing   found       ended     its inode was found outside the listing
-//	missing   expired     ended     it was not found
 //
 // Every state except ended also has the events lost (its data is unreachable) and sealed (all of it
 // was read), which lead to ended.
@@ -42,8 +39,7 @@ const (
 	nameless              // only its open handle leads to it
 	unlisted              // a name leads to it that the source does not list
 	finished              // its source has finished it; it may grow nevertheless
-	awaiting              // its data is gone from where it was; a copy may hold it
-	missing               // its name was gone before anything of it was read
+	awaiting              // its name or data is gone from where it was; another file may have it
 	ended
 )
 
@@ -57,10 +53,8 @@ const (
 	replaced
 	losesName
 	deleted
-	missed
 	isFinished
 	copied
-	found
 	expired
 	lost
 	sealed
@@ -70,7 +64,7 @@ const (
 var transitions = map[state]map[event]state{
 	listed: {
 		grown: listed, truncated: listed, renamed: listed, replaced: listed,
-		losesName: nameless, deleted: awaiting, missed: missing, isFinished: finished,
+		losesName: nameless, deleted: awaiting, isFinished: finished,
 	},
 	nameless: {grown: nameless, truncated: nameless, renamed: listed, replaced: nameless,
 		losesName: nameless, deleted: awaiting},
@@ -78,7 +72,6 @@ var transitions = map[state]map[event]state{
 		losesName: nameless, deleted: awaiting},
 	finished: {grown: finished, truncated: finished},
 	awaiting: {copied: ended, expired: ended},
-	missing:  {found: ended, expired: ended},
 }
 
 // on returns the state after an event. An event that the table does not have changes nothing.

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting", "missing",
+	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting",
 		"ended"}
 	eventNames = []string{
-		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "missed", "isFinished",
-		"copied", "found", "expired", "lost",
+		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "isFinished",
+		"copied", "expired", "lost",
 		"sealed",
 	}
 )

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"path"
 	"slices"
 	"time"
 )
@@ -10,39 +9,18 @@ import (
 // be read. After that it is read as a new file.
 const unreadMost = 5 * time.Minute
 
-// unread are possible files of earlier runs that could not be read yet, or changed during each
-// look, by the stems of their labels. They and their copies cannot be identified yet.
-type unread map[string][]*file
-
-// noteUnread notes that f, which has just failed or was changed while it was read, may be a file of
+// addUnread notes that f, which has just failed or was changed while it was read, may be a file of
 // an earlier run.
-func (t *rotation) noteUnread(f *file) {
-	if !t.c.strategy.grows() || !t.c.identify.isKnown(f) {
-		return
-	}
-	if t.unread == nil {
-		t.unread = make(unread)
-	}
-	key := stem(f.label)
-	if list := t.unread[key]; !slices.Contains(list, f) {
-		t.unread[key] = append(list, f)
+func (t *rotation) addUnread(f *file) {
+	if t.c.strategy.grows() && t.c.identify.isKnown(f) && !slices.Contains(t.unread, f) {
+		t.unread = append(t.unread, f)
 	}
 }
 
 // recogniseUnreadable recognises the files of unread that can be read now, before any other file.
 func (t *rotation) recogniseUnreadable() {
-	var list []*file
-	for key, files := range t.unread {
-		files = slices.DeleteFunc(files, func(u *file) bool { return !t.isUnread(u) })
-		if t.unread[key] = files; len(files) == 0 {
-			delete(t.unread, key)
-		}
-		for _, u := range files {
-			if u.trouble == nil && !u.isEmpty() {
-				list = append(list, u)
-			}
-		}
-	}
+	t.unread = slices.DeleteFunc(t.unread, func(u *file) bool { return !t.isUnread(u) })
+	list := slices.DeleteFunc(slices.Clone(t.unread), func(u *file) bool { return u.trouble != nil || u.isEmpty() })
 	slices.SortFunc(list, byLabel)
 	t.c.identify.recogniseAll(list)
 }
@@ -60,15 +38,9 @@ func (t *rotation) isUnread(u *file) bool {
 // hasUnreadRelated reports whether f, which begins with head, may be a copy of a file of an earlier
 // run that cannot be read now: its name may be derived from that file's name, and both begin alike.
 func (t *rotation) hasUnreadRelated(f *file, head []byte) bool {
-	base := path.Base(f.label)
-	for n := len(base); n > 0 && len(t.unread) > 0; n-- {
-		key := base[:n]
-		of := func(u *file) bool { return u != f && t.isUnread(u) && t.beganSo(u, head) }
-		if slices.ContainsFunc(t.unread[key], of) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.unread, func(u *file) bool {
+		return u != f && t.isRelated(f, u.label) && t.isUnread(u) && t.beganSo(u, head)
+	})
 }
 
 // beganSo reports whether u may be a file of an earlier run that began with head.
