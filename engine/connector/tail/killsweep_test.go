@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // killSync is how often the checkpoint is saved.
@@ -97,14 +98,7 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 		byName[sub.name] = sub
 		v.cases = append(v.cases, sub)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.admin = l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	v.admin = connectortest.FreeAddress(t)
 	return v
 }
 
