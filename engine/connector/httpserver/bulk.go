@@ -18,10 +18,13 @@ type bulkItem struct {
 	problem           string // "": the document was accepted
 }
 
+// itemBytes is about the memory of an action: its bulkItem and its part of the response.
+const itemBytes = 384
+
 // decodeBulk reads the documents of a _bulk request, and adds their _index and _id as members. An
 // unsupported action fails alone. If actions cannot be distinguished from documents, the whole body
 // fails.
-func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
+func decodeBulk(_ string, body []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
 	var items []bulkItem
@@ -46,6 +49,10 @@ func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
 		if err != nil {
 			return decoded{}, fmt.Errorf("line %d is not an action: %w", number, err)
 		}
+		used := itemBytes * int64(len(items)+1)
+		if err := room(used); err != nil {
+			return decoded{}, err
+		}
 		action := string(item.action)
 		if action == "delete" {
 			item.problem = "delete is not supported; send index or create"
@@ -66,7 +73,11 @@ func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
 			item.problem = fmt.Sprintf("line %d is not a JSON object: %s, at byte %d", number, what, at+1)
 		default:
 			record = appendDocument(record[:0], &s, item, document)
-			d.records.Add(record)
+			if len(record) > maxRecord {
+				item.problem = tooLong("the record of line", number, len(record), maxRecord).Error()
+			} else if err := d.add(record, used, room); err != nil {
+				return decoded{}, err
+			}
 		}
 		items = append(items, item)
 	}

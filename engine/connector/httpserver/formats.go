@@ -29,8 +29,24 @@ type decoded struct {
 	reply   reply
 }
 
-// decoder makes records of a body. It may keep body. An error is the client's fault.
-type decoder func(contentType string, body []byte, maxRecord int) (decoded, error)
+// decoder makes records of a body. It may keep body. An error is the client's fault, unless it is
+// one of room.
+type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
+
+// room makes sure that the given number of bytes is reserved in addition to those of the body.
+// Decoders call it before they use much more memory than the body has, such as for labels that each
+// record repeats.
+type room func(bytes int64) error
+
+// add adds a record. other is the number of further bytes in use.
+func (d *decoded) add(record []byte, other int64, room room) error {
+	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
+	if err := room(other + size); err != nil {
+		return err
+	}
+	d.records.Add(record)
+	return nil
+}
 
 var decoders = map[string]decoder{
 	Lines: decodeLines, NDJSON: decodeNDJSON, JSONArray: decodeArray,
@@ -48,7 +64,7 @@ func tooLong(what string, number, size, most int) error {
 }
 
 // decodeLines makes a record of each line.
-func decodeLines(_ string, body []byte, maxRecord int) (decoded, error) {
+func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) {
 	if n := len(body); n > 0 && body[n-1] != '\n' {
 		body = append(body, '\n')
 	}
@@ -77,7 +93,7 @@ func checkLines(body []byte, most int) error {
 var newline = []byte{'\n'}
 
 // decodeNDJSON reads one JSON object per line. It skips blank lines.
-func decodeNDJSON(_ string, body []byte, maxRecord int) (decoded, error) {
+func decodeNDJSON(_ string, body []byte, maxRecord int, _ room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
 	number := 0
@@ -108,7 +124,7 @@ func scanObject(s *json.Scanner, data []byte) (what string, at int) {
 }
 
 // decodeArray reads the objects of an array, or a single object.
-func decodeArray(_ string, body []byte, maxRecord int) (decoded, error) {
+func decodeArray(_ string, body []byte, maxRecord int, _ room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
 	body = bytes.TrimSpace(body)

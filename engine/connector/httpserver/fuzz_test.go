@@ -68,7 +68,7 @@ func FuzzDecoders(f *testing.F) {
 			contentType = typeJSON
 		}
 		const most = 1000
-		d, err := decoders[format](contentType, []byte(body), most)
+		d, err := decoders[format](contentType, []byte(body), most, func(int64) error { return nil })
 		if err != nil {
 			return
 		}
@@ -76,8 +76,8 @@ func FuzzDecoders(f *testing.F) {
 			t.Errorf("%s: the answer %q is not JSON", format, d.reply.body)
 		}
 		for _, record := range read(t, d.records, format != Lines) {
-			if format == Lines && len(record) > most {
-				t.Errorf("a record of %d bytes", len(record))
+			if len(record) > most {
+				t.Errorf("%s: a record of %d bytes", format, len(record))
 			}
 			if format != Lines && !json.Valid(record) {
 				t.Errorf("%s: the record %q is not JSON", format, record)

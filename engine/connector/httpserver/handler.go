@@ -141,18 +141,37 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		if r.Header.Get("Idempotency-Key") != "" {
 			hash = sha256.Sum256(body)
 		}
-		if d, err = s.decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord)); err != nil {
+		d, err = s.decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord),
+			s.expand(ctx, room, int64(len(body))))
+		if err != nil && !isStatus(err) && ctx.Err() == nil {
 			err = failure(400, "%w", err)
 		}
 	}
 	if err != nil {
 		room.Release()
-		var status *statusError
-		if !errors.As(err, &status) {
+		if !isStatus(err) {
 			err = s.untaken(err) // the deadline has passed
 		}
 	}
 	return d, hash, room, err
+}
+
+// expand returns a function that reserves bytes in addition to those of a body.
+func (s *Server) expand(ctx context.Context, r *intake.Reservation, body int64) room {
+	return func(bytes int64) error {
+		err := r.Expand(ctx, body+bytes)
+		if errors.Is(err, intake.ErrTooLarge) {
+			return failure(413, "the records of the body take more than %v (memory); send it in parts",
+				s.o.Memory)
+		}
+		return err
+	}
+}
+
+// isStatus reports whether err has a status of its own.
+func isStatus(err error) bool {
+	_, ok := errors.AsType[*statusError](err)
+	return ok
 }
 
 // untaken returns the error of a request of which nothing was accepted.

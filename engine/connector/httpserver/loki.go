@@ -24,8 +24,8 @@ var lokiFields = slices.Concat(
 )
 
 // decodeLoki reads Loki's push API: JSON, or protobuf after the snappy decompression.
-func decodeLoki(contentType string, body []byte, maxRecord int) (decoded, error) {
-	l := lokiDecoder{most: maxRecord}
+func decodeLoki(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
+	l := lokiDecoder{most: maxRecord, room: room}
 	var err error
 	if strings.HasPrefix(contentType, typeJSON) {
 		err = l.json(body)
@@ -44,6 +44,7 @@ func decodeLoki(contentType string, body []byte, maxRecord int) (decoded, error)
 type lokiDecoder struct {
 	decoded
 	most    int
+	room    room
 	entries int
 	record  []byte
 }
@@ -59,8 +60,10 @@ func (l *lokiDecoder) add(at time.Time, line string, labels, metadata []byte) er
 	l.record = ndjson.AppendString(append(l.record, `","message":`...), line)
 	l.record = append(append(l.record, `,"labels":`...), labels...)
 	l.record = append(append(append(l.record, `,"metadata":`...), metadata...), '}')
-	l.records.Add(l.record)
-	return nil
+	if len(l.record) > l.most {
+		return tooLong("the record of entry", l.entries, len(l.record), l.most)
+	}
+	return l.decoded.add(l.record, 0, l.room)
 }
 
 // value is a field of a protobuf message.
@@ -103,26 +106,24 @@ func wrongProtobuf(at, code int) error {
 		protowire.ParseError(code), at+1)
 }
 
-// stream reads a StreamAdapter: labels as text, and entries.
+// stream reads a StreamAdapter: labels as text, and entries. The labels may follow the entries.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
-	var entries [][]byte
 	err := fields(message, func(n protowire.Number, v value) (err error) {
-		switch n {
-		case 1:
+		if n == 1 {
 			labels, err = parseLabels(string(v.bytes))
-		case 2:
-			entries = append(entries, v.bytes)
 		}
 		return err
 	})
-	for _, e := range entries {
-		if err != nil {
-			break
-		}
-		err = l.entry(e, labels)
+	if err != nil {
+		return err
 	}
-	return err
+	return fields(message, func(n protowire.Number, v value) error {
+		if n == 2 {
+			return l.entry(v.bytes, labels)
+		}
+		return nil
+	})
 }
 
 // entry reads an EntryAdapter: time, line, structured metadata.

@@ -12,19 +12,23 @@ import (
 var otlpFields = otlplog.Fields()
 
 // decodeOTLP reads an export request of logs. The response has the encoding of the request.
-func decodeOTLP(contentType string, body []byte, maxRecord int) (decoded, error) {
+func decodeOTLP(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
-	add := func(record []byte) error {
+	decode, memory := otlplog.Protobuf, otlplog.ProtobufMemory
+	d.reply = reply{200, typeProtobuf, nil}
+	if strings.HasPrefix(contentType, typeJSON) {
+		decode, memory = otlplog.JSON, otlplog.JSONMemory
+		d.reply = reply{200, typeJSON, []byte("{}")}
+	}
+	used := memory(body)
+	if err := room(used); err != nil {
+		return decoded{}, err
+	}
+	err := decode(body, func(record []byte) error {
 		if len(record) > maxRecord {
 			return tooLong("log record", d.records.Len()+1, len(record), maxRecord)
 		}
-		d.records.Add(record)
-		return nil
-	}
-	if strings.HasPrefix(contentType, typeJSON) {
-		d.reply = reply{200, typeJSON, []byte("{}")}
-		return d, otlplog.JSON(body, add)
-	}
-	d.reply = reply{200, typeProtobuf, nil}
-	return d, otlplog.Protobuf(body, add)
+		return d.add(record, used, room)
+	})
+	return d, err
 }

@@ -85,8 +85,12 @@ func (s *Server) export(call grpc.ServerStream) error {
 		s.host.Count("requests_refused", 1)
 		return err
 	}
-	records, refused, err := s.parse(message)
-	if err != nil {
+	records, refused, err := s.parse(ctx, message, room)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return s.busy(codes.ResourceExhausted, err) // no room for its records in time
+	default:
 		s.host.Count("requests_refused", 1)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -127,19 +131,39 @@ type refusals struct {
 	first error // reason of the first refusal
 }
 
-// parse returns the records of a message. Records over the limit are refused individually.
-func (s *Server) parse(message []byte) (records intake.Records, refused refusals, err error) {
+// parse returns the records of a message. Records over the limit are refused individually. It
+// reserves room for the memory beyond that of the largest message, because each record repeats the
+// attributes of its resource and its scope.
+func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
+	records intake.Records, refused refusals, err error,
+) {
+	used := int64(s.o.MaxMessage) + otlplog.ProtobufMemory(message)
+	expand := func(bytes int64) error {
+		err := room.Expand(ctx, used+bytes)
+		if errors.Is(err, intake.ErrTooLarge) {
+			return fmt.Errorf("the records of the request take more than %v (memory); send it in "+
+				"parts", s.o.Memory)
+		}
+		return err
+	}
+	if err := expand(0); err != nil {
+		return records, refused, err
+	}
 	number := 0
 	err = otlplog.Protobuf(message, func(record []byte) error {
 		number++
-		if len(record) <= int(s.o.MaxRecord) {
-			records.Add(record)
+		if len(record) > int(s.o.MaxRecord) {
+			if refused.count++; refused.first == nil {
+				refused.first = fmt.Errorf("log record %d has %d bytes, at most %v (max_record)",
+					number, len(record), s.o.MaxRecord)
+			}
 			return nil
 		}
-		if refused.count++; refused.first == nil {
-			refused.first = fmt.Errorf("log record %d has %d bytes, at most %v (max_record)",
-				number, len(record), s.o.MaxRecord)
+		size := int64(records.Size()+len(record)) + int64(records.Len()+1)*intake.RecordOverhead
+		if err := expand(size); err != nil {
+			return err
 		}
+		records.Add(record)
 		return nil
 	})
 	s.host.Count("records_refused", refused.count)

@@ -21,6 +21,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -279,7 +280,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	s := run(t, "max_message: 64KiB, max_record: 1KiB, read_timeout: 200ms", false)
+	s := run(t, "max_message: 64KiB, max_record: 1KiB", false)
 	conn := s.connect(t)
 	client := collector.NewLogsServiceClient(conn)
 	_, err := client.Export(within(t), request(strings.Repeat("x", 65<<10)))
@@ -309,7 +310,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	call, err := conn.NewStream(within(t), &grpc.StreamDesc{ClientStreams: true},
+	slow := run(t, "read_timeout: 200ms", false)
+	call, err := slow.connect(t).NewStream(within(t), &grpc.StreamDesc{ClientStreams: true},
 		collector.LogsService_Export_FullMethodName)
 	if err != nil {
 		t.Fatal(err)
@@ -318,8 +320,30 @@ func TestRefusals(t *testing.T) {
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("slow message: %v", err)
 	}
+	waitFor(t, "all room is free",
+		func() bool { return s.server.Held() == 0 && slow.server.Held() == 0 })
+}
+
+// TestRecordsBeyondMemory checks that a request is refused whose records take more memory than the
+// source may use, because each of them repeats the attributes of the resource.
+func TestRecordsBeyondMemory(t *testing.T) {
+	s := run(t, "memory: 16MiB", false)
+	big := request(make([]string, 1000)...)
+	big.ResourceLogs[0].Resource = &resource.Resource{Attributes: []*common.KeyValue{{
+		Key: "a", Value: &common.AnyValue{Value: &common.AnyValue_StringValue{
+			StringValue: strings.Repeat("x", 100<<10)}},
+	}}}
+	client := s.client(t)
+	_, err := client.Export(within(t), big)
+	if status.Code(err) != codes.InvalidArgument || retryInfo(err) != 0 ||
+		!strings.Contains(err.Error(), "take more than 16MiB (memory)") {
+		t.Errorf("answered %v", err)
+	}
+	if _, err := client.Export(within(t), request("small")); err != nil {
+		t.Error(err)
+	}
 	if held := s.server.Held(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+		t.Errorf("%d bytes are still held", held)
 	}
 }
 

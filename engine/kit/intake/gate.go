@@ -72,6 +72,22 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
+// expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
+const expandStep = 256 << 10
+
+// Expand grows the reservation to at least the given number of bytes, in large steps. The error is
+// [ErrTooLarge] if they exceed the limit of the intake.
+func (r *Reservation) Expand(ctx context.Context, bytes int64) error {
+	most := r.in.gate.max
+	switch {
+	case bytes <= r.bytes: // only calls of its owner change it
+		return nil
+	case bytes > most:
+		return ErrTooLarge
+	}
+	return r.Grow(ctx, min(max(bytes-r.bytes, expandStep), most-r.bytes))
+}
+
 // Release frees the reserved bytes. It does nothing after Submit or an earlier Release.
 func (r *Reservation) Release() {
 	i := r.in
