@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// takeoverSource is a source whose records three engines share.
+// takeoverSource is a source that three engines share.
 type takeoverSource struct {
 	yaml    func(node string) string // state and source of a node
 	events  string                   // counter that a run without kills must not raise
