@@ -6,34 +6,6 @@ import (
 	"time"
 )
 
-// The optional capabilities of components. The engine checks for these interfaces and no others. A
-// component that implements an interface has the capability, unless a method reports otherwise
-// (Encodes, Finishes, HasAssignments) because of its options:
-//
-//	Sink    Encoder            encodes batches before they are dispatched
-//	        AppendSink         appends to an output that has an end, and may sync later than
-//	                           it acknowledges
-//	        TransactionalSink  stores positions in the transaction of the data
-//	        PartitionLedger    also fences off other processes, for each partition
-//	        DeadLetterSink     also stores dead letters in that transaction
-//	        ParkingSink        delivers records later, from a store of its own
-//	        SourceBoundSink    stores positions in the store of the source, with the data
-//	        AuditedSink        lets its contents be counted
-//	Source  Finisher           renames or deletes partitions that are delivered
-//	        Holder             keeps deleted data until all routes have read it
-//	        AssignedSource     has partitions that a broker assigns and revokes, and stores
-//	                           positions there
-//	        SharedSource       can be read by the processes of a cluster, one at a time
-//	Reader  AssignedReader     knows which partitions it owns; for an AssignedSource
-//	        Estimator          knows how much is left
-//	        InputReader        notices that its input changes while nothing reads it
-//	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
-//	        RangeReader        reads again the data of batches that wait for a retry
-//	        SettledReader      answers its senders when their data is settled
-//	        DrainingReader     returns the data that it has taken when its route drains
-//	options Shaper, Preferred, EnvironmentUser, ExclusiveUser, Noticer, ParkingOptions, Rereadable
-//	errors  Grouped
-
 // Encoder is a [Sink] that encodes batches in the processor pool, before dispatch, so that a
 // redelivery costs no second encoding and the measured round trip is the receiver's. Pieces of a
 // batch (Cut, Pick) have no Payload: Deliver encodes them itself.

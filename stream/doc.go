@@ -6,6 +6,44 @@
 // engine, so a third-party connector can do everything that a built-in one can. The outcomes of a
 // delivery ([Throttled], [Rejected], [Misconfigured]) are aliases of types in package flow.
 //
+// # Capabilities
+//
+// The following interfaces are optional. The engine checks for these and no others. A component
+// that implements an interface has the capability, unless a method reports otherwise (Encodes,
+// Finishes, HasAssignments) because of its options:
+//
+//	Sink    Encoder            encodes batches before they are dispatched
+//	        AppendSink         appends to an output that has an end, and may sync later than
+//	                           it acknowledges
+//	        TransactionalSink  stores positions in the transaction of the data
+//	        PartitionLedger    also fences off other processes, for each partition
+//	        DeadLetterSink     also stores dead letters in that transaction
+//	        ParkingSink        delivers records later, from a store of its own
+//	        SourceBoundSink    stores positions in the store of the source, with the data
+//	        AuditedSink        lets its contents be counted
+//	Source  Finisher           renames or deletes partitions that are delivered
+//	        Holder             keeps deleted data until all routes have read it
+//	        AssignedSource     has partitions that a broker assigns and revokes, and stores
+//	                           positions there
+//	        SharedSource       can be read by the processes of a cluster, one at a time
+//	Reader  AssignedReader     knows which partitions it owns; for an AssignedSource
+//	        Estimator          knows how much is left
+//	        InputReader        notices that its input changes while nothing reads it
+//	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
+//	        RangeReader        reads again the data of batches that wait for a retry
+//	        SettledReader      answers its senders when their data is settled
+//	        DrainingReader     returns the data that it has taken when its route drains
+//	options Shaper             knows the fields of the records behind it
+//	        Preferred          knows at which batch size its sink is fast
+//	        EnvironmentUser    depends on variables of the environment
+//	        ExclusiveUser      needs a resource alone, such as a port
+//	        Noticer            has remarks on valid options
+//	        Composite          is a list of sinks
+//	        BufferingOptions   opens the buffer of a source for commands of operators
+//	        ParkingOptions     opens the store of a ParkingSink for them
+//	        Rereadable         describes how its source can be read a second time
+//	errors  Grouped            has a reason by which dead letters are counted
+//
 // # Ownership of a batch
 //
 // pool → Reader fills → processors (one owner) → Retain for each attempt, read-only → last Release
