@@ -31,7 +31,8 @@ func TestRecordsBeyondMemory(t *testing.T) {
 		"empty records": {"otlp", "/v1/logs", "application/x-protobuf",
 			field(nil, 1, field(nil, 2, bytes.Repeat(field(nil, 2, nil), 100_000)))},
 		"empty records in JSON": {"otlp", "/v1/logs", "application/json",
-			[]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", 100_000) + `]}]}]}`)},
+			[]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", 100_000) +
+				`]}]}]}`)},
 		"actions": {"elasticsearch_bulk", "/_bulk", "application/x-ndjson",
 			[]byte(strings.Repeat("{\"delete\":{}}\n", 100_000))},
 	} {
