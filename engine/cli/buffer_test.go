@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // bufferedConfig stores its records, and delivers them to a sink.
@@ -75,12 +75,7 @@ func post(t *testing.T, address, record string) {
 // the others are delivered.
 func TestBuffer(t *testing.T) {
 	t.Chdir(t.TempDir())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := connectortest.FreeAddress(t)
 	const down = `{ http: { endpoints: ["http://127.0.0.1:1"], body: raw } }`
 	try := func(args, want string, code int) {
 		t.Helper()

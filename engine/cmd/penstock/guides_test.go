@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // actAs is the variable that makes the test binary behave as a program of the guides.
@@ -134,12 +135,7 @@ func withFreePorts(t *testing.T, page string) string {
 	free := map[string]string{}
 	return guideAddress.ReplaceAllStringFunc(page, func(address string) string {
 		if free[address] == "" {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			free[address] = l.Addr().String()
+			free[address] = connectortest.FreeAddress(t)
 		}
 		return free[address]
 	})

@@ -71,8 +71,8 @@ func (o *Options) checkParameters() error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(u.Query())) {
 			if reason := ownSettings[strings.ToLower(name)]; reason != "" {
-				return httpsink.Wrong("endpoints",
-					"endpoint %d sets %s; %s", i+1, strings.ToLower(name), reason)
+				return stream.OptionErrorf("endpoints", "endpoint %d sets %s; %s", i+1,
+					strings.ToLower(name), reason)
 			}
 		}
 	}
@@ -102,15 +102,15 @@ func (t *Insert) Check() error {
 		return err
 	}
 	if t.Table == "" {
-		return httpsink.Wrong("table", "is missing; name the table for the rows")
+		return stream.OptionErrorf("table", "is missing; name the table for the rows")
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Settings)) {
 		switch reason := ownSettings[strings.ToLower(name)]; {
 		case reason != "":
-			return httpsink.Wrong("settings."+name, "%s", reason)
+			return stream.OptionErrorf("settings."+name, "%s", reason)
 		case !settingForm.MatchString(name):
-			return httpsink.Wrong("settings."+name,
-				"a setting's name is letters, digits and _, and does not begin with a digit")
+			return stream.OptionErrorf("settings."+name, "a setting's name is letters, digits "+
+				"and _, and does not begin with a digit")
 		}
 	}
 	return nil

@@ -92,21 +92,21 @@ func (d *Documents) Check() error {
 		return err
 	}
 	if d.Index != "" && d.DataStream != "" {
-		return httpsink.Wrong("data_stream", "index and data_stream exclude each other; remove one")
+		return stream.OptionErrorf("data_stream", "index and data_stream exclude each other; "+
+			"remove one")
 	}
 	key, name, isExpression := d.name()
 	switch {
 	case d.DataStream != "" && d.Action != actionCreate:
-		return httpsink.Wrong("action",
-			"documents of a data stream cannot be overwritten; write action: create")
+		return stream.OptionErrorf("action", "documents of a data stream cannot be overwritten; "+
+			"write action: create")
 	case d.IDField != "" && d.Action == actionCreate:
-		return httpsink.Wrong("id_field",
-			"with action: create a repeated document is refused like a different one with the "+
-				"same id; write action: index")
+		return stream.OptionErrorf("id_field", "with action: create a repeated document is "+
+			"refused like a different one with the same id; write action: index")
 	case !isExpression && name != "":
 		if reason := checkName(string(name)); reason != "" {
-			return httpsink.Wrong(key,
-				"%q %s; for the value of a field write (%s)", name, reason, name)
+			return stream.OptionErrorf(key, "%q %s; for the value of a field write (%s)", name,
+				reason, name)
 		}
 	}
 	return nil
@@ -136,12 +136,11 @@ func (d *Documents) CheckKey(o *httpsink.Options) error {
 		return nil
 	}
 	if o.HasAuthorization() {
-		return httpsink.Wrong("api_key",
-			"endpoints, basic, bearer, bearer_file or headers have another authorization; "+
-				"remove one")
+		return stream.OptionErrorf("api_key", "endpoints, basic, bearer, bearer_file or headers "+
+			"have another authorization; remove one")
 	}
 	if err := httpaccess.CheckToken(d.APIKey); err != nil {
-		return httpsink.Wrong("api_key", "%w", err)
+		return stream.OptionErrorf("api_key", "%w", err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/child"
@@ -60,7 +59,7 @@ func DefaultOptions() *Options {
 func (o *Options) Validate() error {
 	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, stream.OptionErrorf(key, format, args...))
 	}
 	for _, n := range []struct {
 		key            string

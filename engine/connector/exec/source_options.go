@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/child"
@@ -52,7 +51,7 @@ func (o *SourceOptions) Validate() error {
 		intake.CheckSizesUnder("max_waiting", o.MaxRecord, o.MaxWaiting),
 	}
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, stream.OptionErrorf(key, format, args...))
 	}
 	if o.Format == NDJSON && o.Delimiter != intake.ByNewline {
 		wrong("delimiter", "is %s, but ndjson has one object a line", o.Delimiter)

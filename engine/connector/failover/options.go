@@ -26,17 +26,14 @@ func (o *Options) Members() []stream.Member { return slices.Clone(o.members) }
 // Validate checks the number and the kinds of the members.
 func (o *Options) Validate() error {
 	var errs []error
-	wrong := func(i int, format string, args ...any) {
-		key := fmt.Sprintf("[%d]", i)
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
-	}
 	if n := len(o.members); n < 2 || n > maxMembers {
 		return fmt.Errorf("the number of sinks is %d, want 2 to %d, the preferred one first",
 			n, maxMembers)
 	}
 	for i, m := range o.members {
 		if _, nested := m.Options.(*Options); nested {
-			wrong(i, "is a failover itself; add its sinks to this list")
+			errs = append(errs, stream.OptionErrorf(fmt.Sprintf("[%d]", i),
+				"is a failover itself; add its sinks to this list"))
 		}
 	}
 	return errors.Join(errs...)

@@ -66,15 +66,14 @@ func (o *Options) mode() fs.FileMode {
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {
-		return &stream.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
+		return stream.OptionErrorf("path", "missing: the file to append to")
 	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
-		err := fmt.Errorf("%q is not the mode of a file; write three octal digits with 6 or 7 "+
-			"first, such as 0640", o.Mode)
-		return &stream.OptionError{Key: "mode", Err: err}
+		return stream.OptionErrorf("mode", "%q is not the mode of a file; write three octal "+
+			"digits with 6 or 7 first, such as 0640", o.Mode)
 	}
 	return o.Rotate.validate()
 }

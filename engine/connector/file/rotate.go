@@ -24,8 +24,8 @@ type Rotate struct {
 
 func (r Rotate) validate() error {
 	if r.Bytes != 0 && r.Bytes < leastRotate {
-		err := fmt.Errorf("is %v, want %v or more, or 0 for one file", r.Bytes, leastRotate)
-		return &stream.OptionError{Key: "rotate.bytes", Err: err}
+		return stream.OptionErrorf("rotate.bytes", "is %v, want %v or more, or 0 for one file",
+			r.Bytes, leastRotate)
 	}
 	return nil
 }

@@ -20,15 +20,15 @@ func (o *Options) checkAccept() (err error) {
 		return nil
 	}
 	if o.Body == ElasticsearchBulk || o.Body == ClickHouse {
-		return httpsink.Wrong("accept",
-			"has no effect: the response to body: %s reports the accepted records; remove "+
-				"it", o.Body)
+		return stream.OptionErrorf("accept", "has no effect: the response to body: %s reports "+
+			"the accepted records; remove it", o.Body)
 	}
 	if o.accept, err = expr.Condition(string(o.Accept), answerSchema); err != nil {
 		return expr.Option("accept", err)
 	}
 	if o.accept.Meta() {
-		return httpsink.Wrong("accept", "meta belongs to records; a response has status and body")
+		return stream.OptionErrorf("accept", "meta belongs to records; a response has status and "+
+			"body")
 	}
 	return nil
 }

@@ -29,14 +29,14 @@ func (o *Options) checkAudit() error {
 	case o.Audit == AuditOptions{}:
 		return nil
 	case o.Audit.URL == "":
-		return httpsink.Wrong("audit.id", "has no effect without audit.url")
+		return stream.OptionErrorf("audit.id", "has no effect without audit.url")
 	}
 	if err := httpsink.CheckURL(o.Audit.URL); err != nil {
-		return httpsink.Wrong("audit.url", "%w", err)
+		return stream.OptionErrorf("audit.url", "%w", err)
 	}
 	if contentTypes[o.Body] == "" && o.Audit.ID == "" {
-		return httpsink.Wrong("audit.id",
-			"is missing: with body: %s, records have no lines of their own", o.Body)
+		return stream.OptionErrorf("audit.id", "is missing: with body: %s, records have no lines "+
+			"of their own", o.Body)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -49,8 +50,9 @@ func testEarlyAnswer(t *testing.T, w way) {
 		})
 		pool := &stream.Pool{Poison: true}
 		b := lines(pool, big/1024, 1024)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		err := deliver(ctx, w.lane(t, url), b)
+		lane := w.lane(t, url)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := deliver(ctx, lane, b)
 		cancel()
 		b.Release()
 		close(returned)
@@ -130,12 +132,7 @@ func testCutAnswers(t *testing.T, w way) {
 			}
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := w.url(listener.Addr())
-	listener.Close()
+	gone := w.url(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: connectortest.FreePort(t)})
 	if err := deliver(t.Context(), w.lane(t, gone), lines(new(stream.Pool), 1, 10)); err == nil ||
 		is[*stream.Misconfigured](err) {
 		t.Errorf("a refused connection gives %v, want a retryable error", err)

@@ -140,6 +140,6 @@ func (o *Options) Notices() []error {
 	default:
 		return nil
 	}
-	return []error{httpsink.Wrong("body", "is %s, the former name of the sink %[2]s; "+
-		"write %[2]s: {endpoints: [...]} with the options of http.%[2]s beside endpoints", o.Body, name)}
+	return []error{stream.OptionErrorf("body", "is %s, the former name of the sink %[2]s; write "+
+		"%[2]s: {endpoints: [...]} with the options of http.%[2]s beside endpoints", o.Body, name)}
 }

@@ -98,7 +98,7 @@ func (o *Options) checkStore() error {
 				return err
 			}
 		case isSet(reflect.ValueOf(s.value), reflect.ValueOf(s.unset)):
-			return httpsink.Wrong(s.key, "needs body: %s, but body is %s", s.body, o.Body)
+			return stream.OptionErrorf(s.key, "needs body: %s, but body is %s", s.body, o.Body)
 		}
 	}
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))

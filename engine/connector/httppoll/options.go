@@ -94,31 +94,27 @@ func (o *Options) Validate() error {
 	return o.compile()
 }
 
-func wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-}
-
 // checkURL checks the URL. Its errors omit the URL, because it may contain a password.
 func (o *Options) checkURL() error {
 	if o.URL == "" {
-		return wrong("url", "is missing; write https://host/path")
+		return stream.OptionErrorf("url", "is missing; write https://host/path")
 	}
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
-		return wrong("url", "is not a URL; write https://host/path")
+		return stream.OptionErrorf("url", "is not a URL; write https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return wrong("url", "has the scheme %q; write http:// or https://", u.Scheme)
+		return stream.OptionErrorf("url", "has the scheme %q; write http:// or https://", u.Scheme)
 	case u.Hostname() == "":
-		return wrong("url", "has no host; write https://host/path")
+		return stream.OptionErrorf("url", "has no host; write https://host/path")
 	case u.Fragment != "":
-		return wrong("url", "has a fragment (#...), which is never sent; remove it")
+		return stream.OptionErrorf("url", "has a fragment (#...), which is never sent; remove it")
 	}
 	o.user = o.Basic
 	if u.User != nil {
 		if o.Basic != nil || o.Bearer != "" || o.BearerFile != "" {
-			return wrong("url", "has a user, but basic, bearer or bearer_file gives another "+
-				"one; remove one of them")
+			return stream.OptionErrorf("url", "has a user, but basic, bearer or bearer_file "+
+				"gives another one; remove one of them")
 		}
 		password, _ := u.User.Password()
 		o.user = &httpaccess.Basic{User: u.User.Username(), Password: password}
@@ -134,32 +130,33 @@ func (o *Options) checkURL() error {
 func (o *Options) checkPaging() error {
 	switch {
 	case o.Format != JSON && o.Format != Lines:
-		return wrong("format", "is %q, want %s or %s", o.Format, JSON, Lines)
+		return stream.OptionErrorf("format", "is %q, want %s or %s", o.Format, JSON, Lines)
 	case o.Format == Lines && o.Records != "":
-		return wrong("records", "needs format: json; with format: lines each line is a record")
+		return stream.OptionErrorf("records", "needs format: json; with format: lines each line "+
+			"is a record")
 	case o.Offset != "" && o.Next != "":
-		return wrong("offset", "excludes next; remove one of them")
+		return stream.OptionErrorf("offset", "excludes next; remove one of them")
 	case o.Offset != "" && o.Cursor != "":
-		return wrong("offset", "excludes cursor; remove one of them")
+		return stream.OptionErrorf("offset", "excludes cursor; remove one of them")
 	case o.Offset != "" && o.After != "":
-		return wrong("offset", "excludes after; remove one of them")
+		return stream.OptionErrorf("offset", "excludes after; remove one of them")
 	case o.After != "" && o.Next != "":
-		return wrong("after", "excludes next; remove one of them")
+		return stream.OptionErrorf("after", "excludes next; remove one of them")
 	case o.After != "" && o.Cursor == "":
-		return wrong("after", "needs cursor, the query parameter that gets its value")
+		return stream.OptionErrorf("after", "needs cursor, the query parameter that gets its value")
 	case o.Cursor != "" && o.Next == "" && o.After == "":
-		return wrong("cursor", "needs next (the cursor in a response, such as body.next_cursor) "+
-			"or after (the cursor of a record, such as id)")
+		return stream.OptionErrorf("cursor", "needs next (the cursor in a response, such as "+
+			"body.next_cursor) or after (the cursor of a record, such as id)")
 	case o.ID != "" && (o.After != "" || o.Offset != ""):
-		return wrong("id", "needs next: pages of after and offset do not overlap")
+		return stream.OptionErrorf("id", "needs next: pages of after and offset do not overlap")
 	case o.Overlap < 1 || o.Overlap > maxOverlap:
-		return wrong("overlap", "is %d, want 1 to %d", o.Overlap, maxOverlap)
+		return stream.OptionErrorf("overlap", "is %d, want 1 to %d", o.Overlap, maxOverlap)
 	case o.Overlap != defaultOverlap && o.ID == "":
-		return wrong("overlap", "needs id, which identifies repeated records")
+		return stream.OptionErrorf("overlap", "needs id, which identifies repeated records")
 	}
 	for key, parameter := range map[string]string{"cursor": o.Cursor, "offset": o.Offset} {
 		if parameter != "" && o.target.Query().Has(parameter) {
-			return wrong(key, "%q is also in url; remove it there", parameter)
+			return stream.OptionErrorf(key, "%q is also in url; remove it there", parameter)
 		}
 	}
 	return nil
@@ -178,16 +175,18 @@ func (o *Options) checkLimits() error {
 		{"retry.give_up", o.Retry.GiveUp, 0, maxInterval},
 	} {
 		if d.value < d.least || d.value > d.most {
-			return wrong(d.key, "is %v, want %v to %v", d.value, d.least, d.most)
+			return stream.OptionErrorf(d.key, "is %v, want %v to %v", d.value, d.least, d.most)
 		}
 	}
 	switch {
 	case o.Interval.Max < o.Interval.Min:
-		return wrong("interval.max", "is %v, less than interval.min, %v", o.Interval.Max, o.Interval.Min)
+		return stream.OptionErrorf("interval.max", "is %v, less than interval.min, %v",
+			o.Interval.Max, o.Interval.Min)
 	case o.Retry.Max < o.Retry.Min:
-		return wrong("retry.max", "is %v, less than retry.min, %v", o.Retry.Max, o.Retry.Min)
+		return stream.OptionErrorf("retry.max", "is %v, less than retry.min, %v", o.Retry.Max,
+			o.Retry.Min)
 	case o.MaxResponse < 1 || o.MaxResponse > maxResponse:
-		return wrong("max_response", "is %v, want 1B to 512MiB", o.MaxResponse)
+		return stream.OptionErrorf("max_response", "is %v, want 1B to 512MiB", o.MaxResponse)
 	}
 	return nil
 }
@@ -216,8 +215,8 @@ func (o *Options) checkAccess() error {
 		return err
 	}
 	if o.TLS != (httpaccess.TLS{}) && o.target.Scheme != "https" {
-		return wrong("tls", "url is not https, so nothing would be encrypted; write https:// or "+
-			"remove tls")
+		return stream.OptionErrorf("tls", "url is not https, so nothing would be encrypted; "+
+			"write https:// or remove tls")
 	}
 	if _, err := o.TLS.Authorities(); err != nil {
 		return &stream.OptionError{Key: "tls.ca", Err: err}
@@ -243,7 +242,8 @@ func (o *Options) compile() (err error) {
 			return err
 		}
 		if *e.program != nil && (*e.program).Meta() {
-			return wrong(e.key, "meta belongs to records; docs/source-http-poll.md lists the names")
+			return stream.OptionErrorf(e.key, "meta belongs to records; docs/source-http-poll.md "+
+				"lists the names")
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -52,26 +51,23 @@ func (r *Register) check(listening string) error {
 	if *r == (Register{}) {
 		return nil
 	}
-	wrong := func(key string, err error) error {
-		return &stream.OptionError{Key: "register." + key, Err: err}
-	}
 	if err := r.Options.Check("register"); err != nil {
 		return err
 	}
 	if err := registry.CheckSubject(r.Subject); err != nil {
-		return wrong("subject", err)
+		return stream.OptionErrorf("register.subject", "%w", err)
 	}
 	if r.Address != "" {
 		host, port, err := net.SplitHostPort(r.Address)
 		if err != nil || host == "" || port == "" || port == "0" {
-			return wrong("address", fmt.Errorf("is %q, want HOST:PORT", r.Address))
+			return stream.OptionErrorf("register.address", "is %q, want HOST:PORT", r.Address)
 		}
 		return nil
 	}
 	host, _, err := net.SplitHostPort(listening)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		const text = "is missing: %q is every address of this machine; name the one for senders"
-		return wrong("address", fmt.Errorf(text, listening))
+		return stream.OptionErrorf("register.address", text, listening)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ const maxRecordSize stream.Size = 64 << 20
 func (o *Options) Validate() error {
 	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, stream.OptionErrorf(key, format, args...))
 	}
 	for key, list := range map[string][]string{"units": o.Units, "identifiers": o.Identifiers} {
 		for i, text := range list {

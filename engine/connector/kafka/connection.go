@@ -43,11 +43,11 @@ const maxBrokers = 100
 // validate checks the options, and reads the files of tls.
 func (c *Connection) validate() error {
 	if len(c.Brokers) == 0 {
-		return wrong("brokers", "missing: at least one HOST:PORT")
+		return stream.OptionErrorf("brokers", "missing: at least one HOST:PORT")
 	}
 	if len(c.Brokers) > maxBrokers {
-		return wrong("brokers", "has %d entries, at most %d are of use: brokers name the others",
-			len(c.Brokers), maxBrokers)
+		return stream.OptionErrorf("brokers", "has %d entries, at most %d are of use: brokers "+
+			"name the others", len(c.Brokers), maxBrokers)
 	}
 	for i, b := range c.Brokers {
 		if err := checkBroker(b); err != nil {
@@ -55,12 +55,12 @@ func (c *Connection) validate() error {
 		}
 		for _, before := range c.Brokers[:i] {
 			if b == before {
-				return wrong("brokers", "%q stands twice", b)
+				return stream.OptionErrorf("brokers", "%q stands twice", b)
 			}
 		}
 	}
 	if c.ConnectTimeout < time.Millisecond {
-		return wrong("connect_timeout", "is %v, want 1ms or more", c.ConnectTimeout)
+		return stream.OptionErrorf("connect_timeout", "is %v, want 1ms or more", c.ConnectTimeout)
 	}
 	if err := c.TLS.Read(); err != nil {
 		return err
@@ -109,10 +109,6 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 		out = append(out, kgo.SASL(m))
 	}
 	return out, nil
-}
-
-func wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 var errEmpty = errors.New("is empty")

@@ -49,6 +49,7 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 	c.copied(1, len(sent))
 	c.exactly("out", []string{`{"id": 1}`, `{"id": 5}`})
+	n.counted(5)
 	if s := n.engine.Status().Routes[0]; s.Dead != 3 || s.Delivered != 2 {
 		t.Errorf("%d delivered and %d dead-lettered, want 2 and 3", s.Delivered, s.Dead)
 	}

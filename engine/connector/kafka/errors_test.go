@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/verdict"
 )
 
@@ -102,7 +103,7 @@ func TestVerdicts(t *testing.T) {
 		fixed, byField verdict.Verdict // with a fixed topic, and with an expression
 	}{
 		{nil, verdict.Accepted, verdict.Accepted},
-		{&badRecordError{errors.New("key: no number")}, verdict.Refused, verdict.Refused},
+		{&messages.RecordError{Err: errors.New("key: no number")}, verdict.Refused, verdict.Refused},
 		{kerr.MessageTooLarge, verdict.Refused, verdict.Refused},
 		{kerr.InvalidRecord, verdict.Refused, verdict.Refused},
 		{kerr.UnknownTopicOrPartition, verdict.Misconfigured, verdict.Refused},

@@ -51,7 +51,7 @@ func holeAfterRestart(t *testing.T, c *cluster) {
 	got.set(stuck("a-0-00150"))
 	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }", workers: 4}
 	first := c.start(got, r)
-	until(t, "all others", func() bool { return got.distinct() >= len(texts)-1 })
+	got.await(t, "all others", len(texts)-1)
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,12 @@ func holeAfterRebalance(t *testing.T, c *cluster) {
 	got.set(stuck("a-0-00150", "a-1-00150"))
 	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }", workers: 4}
 	first := c.start(got, r)
-	until(t, "all others", func() bool { return got.distinct() >= len(texts)-2 })
+	got.await(t, "all others", len(texts)-2)
 	second := c.start(got, r)
 	until(t, "a partition has moved", func() bool { return second.counter("partitions_assigned") >= 1 })
 	got.set(nil)
 	until(t, "the holes", func() bool { return got.distinct() == len(texts) })
+	until(t, "the counter", func() bool { return delivered(second) >= 1 })
 	if n := delivered(second); n != 1 {
 		t.Errorf("the new owner delivered %d records, want the batch of one", n)
 	}

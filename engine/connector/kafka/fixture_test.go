@@ -180,6 +180,15 @@ func (a *arrivals) distinct() int {
 	return len(a.counts)
 }
 
+// await waits for n distinct records. It fails if no further one arrives for patience.
+func (a *arrivals) await(t *testing.T, what string, n int) {
+	t.Helper()
+	for got := a.distinct(); got < n; {
+		last := got
+		until(t, what, func() bool { got = a.distinct(); return got > last })
+	}
+}
+
 // repeats returns the number of arrivals beyond the first of each record.
 func (a *arrivals) repeats() (n int) {
 	a.mu.Lock()
@@ -311,6 +320,16 @@ func (n *node) wait() error {
 		n.t.Error(n.err)
 	}
 	return n.err
+}
+
+// counted waits until a number of records are delivered or dead-lettered. Their counters follow
+// the commit.
+func (n *node) counted(records int64) {
+	n.t.Helper()
+	until(n.t, "the counters", func() bool {
+		s := n.engine.Status().Routes[0]
+		return s.Delivered+s.Dead >= records
+	})
 }
 
 // counter returns a counter of the route.

@@ -89,14 +89,16 @@ func (o *SourceOptions) Validate() error {
 	}
 	switch {
 	case o.Memory < minMemory:
-		return wrong("memory", "is %v, want %v or more", o.Memory, stream.Size(minMemory))
+		return stream.OptionErrorf("memory", "is %v, want %v or more", o.Memory,
+			stream.Size(minMemory))
 	case o.Memory > 1<<30:
-		return wrong("memory", "is %v, want 1GiB or less", o.Memory)
+		return stream.OptionErrorf("memory", "is %v, want 1GiB or less", o.Memory)
 	case o.SessionTimeout < minSession || o.SessionTimeout > maxSession:
-		return wrong("session_timeout", "is %v, want %v to %v; brokers allow 6s to 30m by default", o.SessionTimeout,
-			minSession, maxSession)
+		return stream.OptionErrorf("session_timeout", "is %v, want %v to %v; brokers allow 6s to "+
+			"30m by default", o.SessionTimeout, minSession, maxSession)
 	case o.RevokeTimeout <= 0 || o.RevokeTimeout > stream.RevokeTimeout:
-		return wrong("revoke_timeout", "is %v, want more than 0s and at most %v", o.RevokeTimeout, stream.RevokeTimeout)
+		return stream.OptionErrorf("revoke_timeout", "is %v, want more than 0s and at most %v",
+			o.RevokeTimeout, stream.RevokeTimeout)
 	}
 	return o.Meta.fields().Check()
 }
@@ -104,18 +106,19 @@ func (o *SourceOptions) Validate() error {
 func (o *SourceOptions) validateTopics() (err error) {
 	switch {
 	case len(o.Topics) == 0 && o.TopicPattern == "":
-		return wrong("topics", "is missing; name topics, or give topic_pattern")
+		return stream.OptionErrorf("topics", "is missing; name topics, or give topic_pattern")
 	case len(o.Topics) > 0 && o.TopicPattern != "":
-		return wrong("topic_pattern", "stands beside topics; give one of them")
+		return stream.OptionErrorf("topic_pattern", "stands beside topics; give one of them")
 	case len(o.Topics) > maxTopics:
-		return wrong("topics", "has %d names, want at most %d; use topic_pattern", len(o.Topics), maxTopics)
+		return stream.OptionErrorf("topics", "has %d names, want at most %d; use topic_pattern",
+			len(o.Topics), maxTopics)
 	}
 	for i, t := range o.Topics {
 		if err := checkTopic(t); err != nil {
 			return &stream.OptionError{Key: "topics", Err: err}
 		}
 		if slices.Contains(o.Topics[:i], t) {
-			return wrong("topics", "%q stands twice", t)
+			return stream.OptionErrorf("topics", "%q stands twice", t)
 		}
 	}
 	if o.TopicPattern == "" {
@@ -123,7 +126,7 @@ func (o *SourceOptions) validateTopics() (err error) {
 	}
 	if o.pattern, err = regexp.Compile("^(?:" + o.TopicPattern + ")$"); err != nil {
 		_, err = regexp.Compile(o.TopicPattern) // the message quotes the pattern as written
-		return wrong("topic_pattern", "%w", err)
+		return stream.OptionErrorf("topic_pattern", "%w", err)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // base holds the options that every source needs.
@@ -171,12 +172,7 @@ func TestRefusedByBrokers(t *testing.T) {
 	plain := newCluster(t, kfake.SeedTopics(1, "orders"))
 	locked := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(),
 		kfake.Superuser("SCRAM-SHA-256", "user", "right"))
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := closed.Addr().String()
-	_ = closed.Close()
+	nobody := connectortest.FreeAddress(t)
 	for _, c := range []struct{ name, brokers, options, want string }{
 		{"unknown topic", plain.brokers(), "topics: [order]",
 			`topic "order" does not exist: create it, or correct its name`},

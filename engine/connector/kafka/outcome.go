@@ -7,13 +7,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
 // judge classifies the error of one record. byRecord is set if the record determines the topic.
 func judge(err error, byRecord bool) verdict.Verdict {
-	_, bad := errors.AsType[*badRecordError](err)
+	_, bad := errors.AsType[*messages.RecordError](err)
 	switch {
 	case err == nil:
 		return verdict.Accepted
@@ -81,25 +82,26 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch
 	var certain, doubtful []int
-	var starts []int // of the origins in doubtful
 	for _, i := range g.Records[verdict.Refused] {
 		err := g.Reasons[string(b.AppendRecordID(nil, i))]
-		if _, bad := errors.AsType[*badRecordError](err); bad || !isRefusal(err) {
+		_, bad := errors.AsType[*messages.RecordError](err)
+		if bad || !isRefusal(err) {
 			certain = append(certain, i)
-			continue
+		} else {
+			doubtful = append(doubtful, i)
 		}
-		n := len(doubtful)
-		if n == 0 || !stream.SameOrigin(b.Records, doubtful[n-1], i) {
-			starts = append(starts, n)
-		}
-		doubtful = append(doubtful, i)
 	}
-	if len(starts) <= 1 {
+	if len(doubtful) == 0 {
 		return
 	}
-	half := starts[len(starts)/2]
-	split.Rest = append(split.Rest,
-		stream.Piece(b.Pick(doubtful[:half])), stream.Piece(b.Pick(doubtful[half:])))
+	whole := b.Pick(doubtful)
+	defer whole.Release() // the halves hold it
+	middle := whole.Middle()
+	if middle == 0 {
+		return
+	}
+	split.Rest = append(split.Rest, stream.Piece(whole.Cut(0, middle)),
+		stream.Piece(whole.Cut(middle, len(whole.Records))))
 	for _, undivided := range split.Refused {
 		undivided.Value.Release()
 	}

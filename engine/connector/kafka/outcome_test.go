@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestPiecesAreReleased(t *testing.T) {
 	for name, last := range map[string]error{
 		"halves":                   kerr.InvalidRecord,
-		"halves and a certain one": &badRecordError{errors.New("key")},
+		"halves and a certain one": &messages.RecordError{Err: errors.New("key")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var freed []*stream.Batch

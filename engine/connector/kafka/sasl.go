@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The SASL mechanisms.
@@ -37,25 +39,31 @@ type SASL struct {
 func (s *SASL) validate(encrypted bool) error {
 	if s.Mechanism == "" {
 		if *s != (SASL{}) {
-			return wrong("sasl.mechanism", "is missing, want one of %s", strings.Join(mechanisms, ", "))
+			return stream.OptionErrorf("sasl.mechanism", "is missing, want one of %s",
+				strings.Join(mechanisms, ", "))
 		}
 		return nil
 	}
 	if !slices.Contains(mechanisms, s.Mechanism) {
-		return wrong("sasl.mechanism", "is %q, want one of %s", s.Mechanism, strings.Join(mechanisms, ", "))
+		return stream.OptionErrorf("sasl.mechanism", "is %q, want one of %s", s.Mechanism,
+			strings.Join(mechanisms, ", "))
 	}
 	if s.Mechanism == mechanismOAuth {
 		return s.validateToken()
 	}
 	switch {
 	case s.User == "":
-		return wrong("sasl.user", "is missing: mechanism %s needs a user", s.Mechanism)
+		return stream.OptionErrorf("sasl.user", "is missing: mechanism %s needs a user",
+			s.Mechanism)
 	case s.Password == "":
-		return wrong("sasl.password", "is missing: mechanism %s needs a password", s.Mechanism)
+		return stream.OptionErrorf("sasl.password", "is missing: mechanism %s needs a password",
+			s.Mechanism)
 	case s.Token != "" || s.TokenFile != "":
-		return wrong("sasl.token", "belongs to mechanism oauthbearer, not %s", s.Mechanism)
+		return stream.OptionErrorf("sasl.token", "belongs to mechanism oauthbearer, not %s",
+			s.Mechanism)
 	case s.Mechanism == mechanismPlain && !encrypted && !s.Insecure:
-		return wrong("sasl.mechanism", "plain sends the password in the clear; set tls, or insecure: true")
+		return stream.OptionErrorf("sasl.mechanism", "plain sends the password in the clear; set "+
+			"tls, or insecure: true")
 	}
 	return nil
 }
@@ -63,11 +71,13 @@ func (s *SASL) validate(encrypted bool) error {
 func (s *SASL) validateToken() error {
 	switch {
 	case s.User != "" || s.Password != "":
-		return wrong("sasl.user", "belongs to plain and scram; mechanism oauthbearer has token or token_file")
+		return stream.OptionErrorf("sasl.user", "belongs to plain and scram; mechanism "+
+			"oauthbearer has token or token_file")
 	case s.Token == "" && s.TokenFile == "":
-		return wrong("sasl.token", "is missing: mechanism oauthbearer needs token or token_file")
+		return stream.OptionErrorf("sasl.token", "is missing: mechanism oauthbearer needs token "+
+			"or token_file")
 	case s.Token != "" && s.TokenFile != "":
-		return wrong("sasl.token_file", "stands beside token; give one of them")
+		return stream.OptionErrorf("sasl.token_file", "stands beside token; give one of them")
 	}
 	return nil
 }

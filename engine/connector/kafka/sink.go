@@ -179,7 +179,7 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	for k, i := range kept {
 		r, err := t.record(b, i)
 		if err != nil {
-			d.finish(k, &badRecordError{err})
+			d.finish(k, &messages.RecordError{Err: err})
 			continue
 		}
 		bytes += int64(len(r.Value))
@@ -187,15 +187,6 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	}
 	return bytes
 }
-
-// badRecordError is the error of a record that cannot be made into a message.
-type badRecordError struct{ err error }
-
-// Error implements error.
-func (e *badRecordError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *badRecordError) Unwrap() error { return e.err }
 
 // tool makes messages. It belongs to one goroutine at a time.
 type tool struct {

@@ -57,20 +57,20 @@ func (o *SinkOptions) Validate() error {
 		return err
 	}
 	if strings.TrimSpace(string(o.Topic)) == "" {
-		return wrong("topic", "is empty: name a topic, or write an expression")
+		return stream.OptionErrorf("topic", "is empty: name a topic, or write an expression")
 	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	if o.BatchBytes < minBatchBytes || o.BatchBytes > maxBatchBytes {
-		return wrong("batch_bytes", "is %v, want %v to %v", o.BatchBytes,
+		return stream.OptionErrorf("batch_bytes", "is %v, want %v to %v", o.BatchBytes,
 			stream.Size(minBatchBytes), stream.Size(maxBatchBytes))
 	}
 	if err := messages.CheckHeaders(o.Headers); err != nil {
 		return err
 	}
 	if _, ok := o.Headers[""]; ok {
-		return wrong("headers", "has an empty name")
+		return stream.OptionErrorf("headers", "has an empty name")
 	}
 	return o.validateDeadLetters()
 }
@@ -80,10 +80,11 @@ func (o *SinkOptions) validateDeadLetters() error {
 	case topic == "":
 		return nil
 	case !o.Transactional:
-		return wrong("dead_letter_topic", "needs transactional: true; without it, dead letters are "+
-			"in files, see dead_letters")
+		return stream.OptionErrorf("dead_letter_topic", "needs transactional: true; without it, "+
+			"dead letters are in files, see dead_letters")
 	case topic == string(o.Topic):
-		return wrong("dead_letter_topic", "%q is the topic of the sink; name another topic", topic)
+		return stream.OptionErrorf("dead_letter_topic", "%q is the topic of the sink; name "+
+			"another topic", topic)
 	default:
 		if err := checkTopic(topic); err != nil {
 			return &stream.OptionError{Key: "dead_letter_topic", Err: err}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
@@ -50,19 +51,18 @@ func (s *TopicSink) BindSource(source stream.Source, route string) (stream.Sink,
 	}
 	from, ok := source.(*GroupSource)
 	if !ok {
-		return nil, wrong("transactional",
-			"needs source kafka: its offsets are part of the transaction; use that source, "+
-				"or leave transactional out")
+		return nil, stream.OptionErrorf("transactional", "needs source kafka: its offsets are "+
+			"part of the transaction; use that source, or leave transactional out")
 	}
 	if !slices.ContainsFunc(s.o.Brokers,
 		func(b string) bool { return slices.Contains(from.o.Brokers, b) }) {
-		return nil, wrong("transactional",
-			"needs source and sink in one cluster, and their brokers have none in common; write "+
-				"the same brokers for both, or leave transactional out")
+		return nil, stream.OptionErrorf("transactional", "needs source and sink in one cluster, "+
+			"and their brokers have none in common; write the same brokers for both, or leave "+
+			"transactional out")
 	}
 	if from.o.reads(s.o.DeadLetterTopic) {
-		return nil, wrong("dead_letter_topic", "%q is a topic of the source, so that dead letters "+
-			"would be read again; name another topic", s.o.DeadLetterTopic)
+		return nil, stream.OptionErrorf("dead_letter_topic", "%q is a topic of the source, so "+
+			"that dead letters would be read again; name another topic", s.o.DeadLetterTopic)
 	}
 	group, err := from.groupOf(route)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Re
 	for k, i := range kept {
 		r, err := t.record(b, i)
 		if err != nil {
-			fates[k] = &badRecordError{err}
+			fates[k] = &messages.RecordError{Err: err}
 			continue
 		}
 		out = append(out, r)

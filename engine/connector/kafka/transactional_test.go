@@ -201,6 +201,7 @@ func TestTransactionalRefusals(t *testing.T) {
 	}
 	c.copied(1, 201)
 	c.exactly("out", texts)
+	n.counted(201)
 	if s := n.engine.Status().Routes[0]; s.Dead != 1 || s.Delivered != 200 {
 		t.Errorf("%d delivered and %d dead-lettered, want 200 and 1", s.Delivered, s.Dead)
 	}

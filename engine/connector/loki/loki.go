@@ -72,13 +72,13 @@ func (l *Streams) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
 		if !labelForm.MatchString(name) {
-			return httpsink.Wrong("labels."+name,
-				"a label's name is letters, digits and _, and does not begin with a digit")
+			return stream.OptionErrorf("labels."+name, "a label's name is letters, digits and _, "+
+				"and does not begin with a digit")
 		}
 	}
 	if n := len(l.Labels) + len(l.LabelFields); n > maxLabels {
-		return httpsink.Wrong("label_fields",
-			"%d labels exceed the limit of %d for a stream", n, maxLabels)
+		return stream.OptionErrorf("label_fields", "%d labels exceed the limit of %d for a stream",
+			n, maxLabels)
 	}
 	if err := checkFields("label_fields", l.LabelFields, l.Labels); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (l *Streams) Check() error {
 		return err
 	}
 	if err := httpaccess.CheckHeader(headerTenant, l.Tenant); err != nil {
-		return httpsink.Wrong("tenant", "%w", err)
+		return stream.OptionErrorf("tenant", "%w", err)
 	}
 	return nil
 }
@@ -101,8 +101,8 @@ func checkFields(option string, fields []string, labels map[string]string) error
 	for _, field := range fields {
 		name := labelOf(field)
 		if _, twice := seen[name]; twice || field == "" {
-			return httpsink.Wrong(option, "%q gives the label %q, which already "+
-				"exists", field, name)
+			return stream.OptionErrorf(option, "%q gives the label %q, which already exists", field,
+				name)
 		}
 		seen[name] = field
 	}

@@ -53,8 +53,8 @@ func (c *Connection) servers() []string {
 func (c *Connection) validate() error {
 	list := c.servers()
 	if len(list) > maxServers {
-		return wrong("url", "has %d servers, want at most %d: servers name the others", len(list),
-			maxServers)
+		return stream.OptionErrorf("url", "has %d servers, want at most %d: servers name the "+
+			"others", len(list), maxServers)
 	}
 	for _, text := range list {
 		if err := checkURL(text); err != nil {
@@ -62,10 +62,10 @@ func (c *Connection) validate() error {
 		}
 	}
 	if c.ConnectTimeout < time.Millisecond || c.ConnectTimeout > time.Hour {
-		return wrong("connect_timeout", "is %v, want 1ms to 1h", c.ConnectTimeout)
+		return stream.OptionErrorf("connect_timeout", "is %v, want 1ms to 1h", c.ConnectTimeout)
 	}
 	if strings.ContainsAny(c.Domain, " .*>") {
-		return wrong("domain", "%q holds a space, '.', '*' or '>'", c.Domain)
+		return stream.OptionErrorf("domain", "%q holds a space, '.', '*' or '>'", c.Domain)
 	}
 	if err := c.TLS.Check(); err != nil {
 		return err
@@ -82,16 +82,17 @@ func (c *Connection) validateLogin() error {
 	}
 	switch {
 	case ways > 1:
-		return wrong("", "credentials, nkey, user and token exclude each other; give one of them")
+		return stream.OptionErrorf("", "credentials, nkey, user and token exclude each other; "+
+			"give one of them")
 	case c.Password != "" && c.User == "":
-		return wrong("user", "is missing: name the user of password")
+		return stream.OptionErrorf("user", "is missing: name the user of password")
 	case c.Credentials != "":
 		if _, err := os.ReadFile(c.Credentials); err != nil {
-			return wrong("credentials", "%w", err)
+			return stream.OptionErrorf("credentials", "%w", err)
 		}
 	case c.NKey != "":
 		if _, err := natsgo.NkeyOptionFromSeed(c.NKey); err != nil {
-			return wrong("nkey", "%s has no seed of a user's NKey: %w", c.NKey,
+			return stream.OptionErrorf("nkey", "%s has no seed of a user's NKey: %w", c.NKey,
 				withoutSecrets(err))
 		}
 	}
@@ -233,8 +234,4 @@ func (c *Connection) connectError(err error) error {
 		return fmt.Errorf("no server of NATS %s answers: check url and tls: %w", c.URL, err)
 	}
 	return fmt.Errorf("NATS %s: %w", c.URL, err)
-}
-
-func wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }

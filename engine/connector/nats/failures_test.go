@@ -3,7 +3,6 @@ package nats_test
 import (
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // fails checks the error of a finite run.
@@ -75,12 +76,7 @@ func TestFailures(t *testing.T) {
 // TestNoServer checks the error if there is no server at the URL.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	port := connectortest.FreePort(t)
 	c := &cluster{t: t, port: port}
 	c.fails(durable,
 		fmt.Sprintf("no server of NATS nats://127.0.0.1:%d answers: check url and tls", port))

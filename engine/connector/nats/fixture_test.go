@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/memory"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
@@ -41,7 +43,7 @@ type cluster struct {
 // newCluster starts a server with JetStream. set may change its options, and may be nil.
 func newCluster(t *testing.T, set func(*server.Options), login ...natsgo.Option) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), port: -1, set: set}
+	c := &cluster{t: t, dir: t.TempDir(), port: connectortest.FreePort(t), set: set}
 	c.startServer()
 	t.Cleanup(func() { c.server.Shutdown(); c.server.WaitForShutdown() })
 	login = append(login, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(20*time.Millisecond))
@@ -249,6 +251,18 @@ type route struct {
 	once             bool
 	workers          int
 	state            *vfstest.Mem // state of an earlier engine; nil: empty
+	log              logLines     // gets the log, too; nil: none
+}
+
+// logLines receives the lines of a log. It drops lines while its buffer is full.
+type logLines chan string
+
+func (l logLines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
 }
 
 // node is a running engine.
@@ -297,7 +311,8 @@ func (c *cluster) run(text string, got *arrivals, r route) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(c.t.Output(), r.log),
+		&slog.HandlerOptions{Level: slog.LevelWarn}))
 	files := r.state
 	if files == nil {
 		files = vfstest.New()

@@ -81,8 +81,8 @@ func (o *SourceOptions) Validate() error {
 			return &stream.OptionError{Key: "durable", Err: err}
 		}
 		if o.Truncated != truncatedStop {
-			return wrong("truncated",
-				"has no effect with durable: the server hands out the messages that exist")
+			return stream.OptionErrorf("truncated", "has no effect with durable: the server "+
+				"hands out the messages that exist")
 		}
 	}
 	if err := stream.CheckEnums(o); err != nil {
@@ -90,12 +90,14 @@ func (o *SourceOptions) Validate() error {
 	}
 	switch {
 	case o.AckWait < minAckWait || o.AckWait > maxAckWait:
-		return wrong("ack_wait", "is %v, want %v to %v", o.AckWait, minAckWait, maxAckWait)
+		return stream.OptionErrorf("ack_wait", "is %v, want %v to %v", o.AckWait, minAckWait,
+			maxAckWait)
 	case o.MaxAckPending < 1 || o.MaxAckPending > maxAckPending:
-		return wrong("max_ack_pending", "is %d, want 1 to %d", o.MaxAckPending, maxAckPending)
+		return stream.OptionErrorf("max_ack_pending", "is %d, want 1 to %d", o.MaxAckPending,
+			maxAckPending)
 	case o.Memory < minMemory || o.Memory > maxMemory:
-		return wrong("memory", "is %v, want %v to %v", o.Memory, stream.Size(minMemory),
-			stream.Size(maxMemory))
+		return stream.OptionErrorf("memory", "is %v, want %v to %v", o.Memory,
+			stream.Size(minMemory), stream.Size(maxMemory))
 	}
 	return o.Meta.fields().Check()
 }

@@ -6,6 +6,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/verdict"
 )
 
@@ -24,7 +25,7 @@ func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted
 	}
-	if _, ok := errors.AsType[*badRecordError](err); ok {
+	if _, ok := errors.AsType[*messages.RecordError](err); ok {
 		return verdict.Refused
 	}
 	if unknown, ok := errors.AsType[*unknownSubjectError](err); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -189,7 +190,7 @@ func (d *delivery) publish(b *stream.Batch, kept []int) {
 	for k, i := range kept {
 		m, err := t.make(b, i)
 		if err != nil {
-			d.fates[k] = &badRecordError{err}
+			d.fates[k] = &messages.RecordError{Err: err}
 			continue
 		}
 		d.bytes += int64(len(m.Data))

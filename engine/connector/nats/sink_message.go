@@ -13,15 +13,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// badRecordError is the error of a record that cannot be made into a message.
-type badRecordError struct{ err error }
-
-// Error implements error.
-func (e *badRecordError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *badRecordError) Unwrap() error { return e.err }
-
 // messageMaker makes messages. It belongs to one goroutine at a time.
 type messageMaker struct {
 	*messages.Maker

@@ -44,7 +44,7 @@ func (o *SinkOptions) Validate() error {
 		return err
 	}
 	if strings.TrimSpace(string(o.Subject)) == "" {
-		return wrong("subject", "is empty: write a subject, or an expression")
+		return stream.OptionErrorf("subject", "is empty: write a subject, or an expression")
 	}
 	if o.Stream != "" {
 		if err := checkName(o.Stream); err != nil {
@@ -62,8 +62,8 @@ func (o *SinkOptions) Validate() error {
 			return &stream.OptionError{Key: "headers", Err: err}
 		}
 		if strings.HasPrefix(strings.ToLower(name), reservedHeader) {
-			return wrong("headers."+name,
-				"names that begin with Nats- have a meaning for the server; the option id sets Nats-Msg-Id")
+			return stream.OptionErrorf("headers."+name, "names that begin with Nats- have a "+
+				"meaning for the server; the option id sets Nats-Msg-Id")
 		}
 	}
 	return nil

@@ -38,34 +38,29 @@ func (a *Async) isOn() bool { return a.Location != "" }
 
 // plan returns the schedule of the polls.
 func (a *Async) plan() (p parked.Polling, err error) {
-	wrong := func(key, format string, args ...any) (parked.Polling, error) {
-		return p, &stream.OptionError{Key: "async." + key, Err: fmt.Errorf(format, args...)}
-	}
 	switch {
 	case !a.isOn() && (a.Done != "" || a.Failed != ""):
-		return wrong("location", "is missing; write the URL to poll, such as headers.location")
+		return p, stream.OptionErrorf("async.location", "is missing; write the URL to poll, such "+
+			"as headers.location")
 	case !a.isOn():
 		return p, nil
 	case a.Done == "":
-		return wrong(
-			"done", "is missing; write the condition under which a poll's response ends the "+
-				"delivery",
-		)
+		return p, stream.OptionErrorf("async.done", "is missing; write the condition under which "+
+			"a poll's response ends the delivery")
 	case a.Max < time.Second || a.Max > maxOperation:
-		return wrong("max", "is %v; write a time between 1s and 30 days", a.Max)
+		return p, stream.OptionErrorf("async.max", "is %v; write a time between 1s and 30 days",
+			a.Max)
 	}
 	policy, err := backoff.Parse(a.Poll)
 	if err != nil {
-		return wrong("poll", "%w", err)
+		return p, stream.OptionErrorf("async.poll", "%w", err)
 	}
 	p.Max = a.Max
 	var at time.Duration
 	for n, wait := range backoff.Delays(policy, nil) {
 		if at += max(wait, leastPoll); n == parked.MaxPolls {
-			return wrong(
-				"poll", "makes more than %d polls in async.max (%v); lengthen the waits",
-				parked.MaxPolls, a.Max,
-			)
+			return p, stream.OptionErrorf("async.poll", "makes more than %d polls in async.max "+
+				"(%v); lengthen the waits", parked.MaxPolls, a.Max)
 		}
 		p.Waits = append(p.Waits, max(wait, leastPoll))
 		if at >= a.Max {
@@ -73,7 +68,7 @@ func (a *Async) plan() (p parked.Polling, err error) {
 		}
 	}
 	if len(p.Waits) == 0 {
-		return wrong("poll", "makes no poll; raise its attempts")
+		return p, stream.OptionErrorf("async.poll", "makes no poll; raise its attempts")
 	}
 	return p, nil
 }

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	nethttp "net/http"
 	"strconv"
@@ -44,10 +43,8 @@ func (p *programs) compileConditions(o *Options) error {
 			return expr.Option(c.key, err)
 		}
 		if (*c.to).Meta() {
-			return &stream.OptionError{
-				Key: c.key,
-				Err: errors.New("meta belongs to records; a response has status, headers and body"),
-			}
+			return stream.OptionErrorf(c.key, "meta belongs to records; a response has status, "+
+				"headers and body")
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"errors"
 	"fmt"
 	nethttp "net/http"
 	"slices"
@@ -162,13 +161,12 @@ var reserved = []string{
 
 // Validate returns an error for a wrong option. It reads the files of keys and authorities.
 func (o *Options) Validate() error {
-	wrong := func(key string, err error) error { return &stream.OptionError{Key: key, Err: err} }
 	if err := o.Allow.Validate(); err != nil {
-		return wrong("allow", err)
+		return stream.OptionErrorf("allow", "%w", err)
 	}
 	for name := range o.Headers {
 		if reason := checkHeaderName(name); reason != "" {
-			return wrong("headers."+name, errors.New(reason))
+			return stream.OptionErrorf("headers."+name, "%s", reason)
 		}
 	}
 	for _, c := range []struct {
@@ -176,28 +174,30 @@ func (o *Options) Validate() error {
 		value time.Duration
 		least time.Duration
 	}{
-		{"timeout", o.Timeout, time.Millisecond}, {"connect_timeout", o.ConnectTimeout, time.Millisecond},
+		{"timeout", o.Timeout, time.Millisecond},
+		{"connect_timeout", o.ConnectTimeout, time.Millisecond},
 		{"parked.history", o.Parked.History, leastHistory},
 	} {
 		if c.value < c.least {
-			return wrong(c.key, fmt.Errorf("is %v; write at least %v", c.value, c.least))
+			return stream.OptionErrorf(c.key, "is %v; write at least %v", c.value, c.least)
 		}
 	}
 	if o.Limit.Rate > 0 && o.Limit.pace().Interval > time.Hour || o.Limit.Burst < 0 {
-		return wrong("limit", errors.New("is below one request an hour, or its burst is negative"))
+		return stream.OptionErrorf("limit", "is below one request an hour, or its burst is "+
+			"negative")
 	}
 	if o.Timeout > 5*time.Minute {
-		return wrong("timeout", fmt.Errorf("is %v; write at most 5m", o.Timeout))
+		return stream.OptionErrorf("timeout", "is %v; write at most 5m", o.Timeout)
 	}
 	for key, n := range map[string]int{
 		"attempts": o.Attempts, "per_host": o.PerHost, "hosts": o.Hosts, "idle_connections": o.Idle,
 	} {
 		if n < 1 {
-			return wrong(key, fmt.Errorf("is %d; write at least 1", n))
+			return stream.OptionErrorf(key, "is %d; write at least 1", n)
 		}
 	}
 	if o.Parked.Bytes < 1<<20 {
-		return wrong("parked.bytes", errors.New("is less than 1MiB"))
+		return stream.OptionErrorf("parked.bytes", "is less than 1MiB")
 	}
 	if err := o.plan(); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if _, err := authorities(o.CA); err != nil {
-		return wrong("ca", err)
+		return stream.OptionErrorf("ca", "%w", err)
 	}
 	return nil
 }
@@ -217,10 +217,7 @@ func (o *Options) Validate() error {
 // plan makes the schedules of attempts and polls.
 func (o *Options) plan() error {
 	if o.Exhausted != exhaustedDeadLetter && o.Exhausted != exhaustedKeep {
-		return &stream.OptionError{
-			Key: "exhausted",
-			Err: errors.New("is not one of dead_letter, keep"),
-		}
+		return stream.OptionErrorf("exhausted", "is not one of dead_letter, keep")
 	}
 	polling, err := o.Async.plan()
 	if err != nil {
@@ -235,10 +232,7 @@ func (o *Options) plan() error {
 	key, policy := "schedule", o.Schedule.Policy
 	switch {
 	case policy != "" && o.Backoff != "":
-		return &stream.OptionError{
-			Key: "backoff",
-			Err: errors.New("schedule has a policy as well; remove one of them"),
-		}
+		return stream.OptionErrorf("backoff", "schedule has a policy as well; remove one of them")
 	case o.Backoff != "":
 		key, policy = "backoff", o.Backoff
 	case o.Schedule.Of != "":

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"errors"
 	"fmt"
 	nethttp "net/http"
 	"slices"
@@ -48,39 +47,38 @@ type HMAC struct {
 func (s *Sign) webhooks() bool { return s.Webhooks.On || len(s.Webhooks.Secrets) > 0 }
 
 func (s *Sign) validate() error {
-	wrong := func(key string, text string) error {
-		return &stream.OptionError{Key: "sign." + key, Err: errors.New(text)}
-	}
 	if len(s.Webhooks.Secrets) > 0 {
 		if _, err := inbox.NewStandardWebhooks(0, s.Webhooks.Secrets...); err != nil {
-			return wrong("standard_webhooks.secrets", err.Error())
+			return stream.OptionErrorf("sign.standard_webhooks.secrets", "%w", err)
 		}
 	}
 	if s.HMAC.Header != "" {
 		if reason := checkHeaderName(s.HMAC.Header); reason != "" {
-			return wrong("hmac.header", reason)
+			return stream.OptionErrorf("sign.hmac.header", "%s", reason)
 		}
 		algorithms := []string{string(inbox.SHA1), string(inbox.SHA256), string(inbox.SHA512)}
 		if !slices.Contains(algorithms, s.HMAC.Algorithm) {
-			return wrong("hmac.algorithm", "is not one of sha1, sha256, sha512")
+			return stream.OptionErrorf("sign.hmac.algorithm", "is not one of sha1, sha256, sha512")
 		}
 	}
 	switch {
 	case (s.KeysFile == "") != (s.Key == ""):
-		return wrong("keys_file", "keys_file and key need each other")
+		return stream.OptionErrorf("sign.keys_file", "keys_file and key need each other")
 	case s.KeysFile == "" && s.Webhooks.On && len(s.Webhooks.Secrets) == 0:
-		return wrong("standard_webhooks.secrets", "is empty; write secrets, or keys_file and key")
+		return stream.OptionErrorf("sign.standard_webhooks.secrets", "is empty; write secrets, "+
+			"or keys_file and key")
 	case s.KeysFile == "" && s.HMAC.Header != "" && s.HMAC.Secret == "":
-		return wrong("hmac.secret", "is empty; write it, or keys_file and key")
+		return stream.OptionErrorf("sign.hmac.secret", "is empty; write it, or keys_file and key")
 	case s.KeysFile != "" && !s.webhooks() && s.HMAC.Header == "":
-		return wrong("keys_file", "nothing is signed; write standard_webhooks: {on: true}, or hmac")
+		return stream.OptionErrorf("sign.keys_file", "nothing is signed; write "+
+			"standard_webhooks: {on: true}, or hmac")
 	}
 	if s.KeysFile != "" {
 		s.keys = &reread.File[map[string][]string]{
 			Path: s.KeysFile, Shape: "an object of lists of texts",
 		}
 		if _, err := s.keys.Read(); err != nil {
-			return wrong("keys_file", err.Error())
+			return stream.OptionErrorf("sign.keys_file", "%w", err)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package spooldir
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -65,26 +64,24 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta
 
 // Validate rejects invalid options.
 func (o *Options) Validate() error {
-	wrong := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	switch {
 	case o.Path == "":
-		return wrong("path", "is missing: name the directory to read")
+		return stream.OptionErrorf("path", "is missing: name the directory to read")
 	case len(o.Include) == 0:
-		return wrong("include", `is empty, so that nothing would be read; leave it out or write ["*"]`)
+		return stream.OptionErrorf("include",
+			`is empty, so that nothing would be read; leave it out or write ["*"]`)
 	case o.Settle <= 0:
-		return wrong("settle", "is %v, want more than 0: a file that is still written cannot be "+
-			"told from a finished one without", o.Settle)
+		return stream.OptionErrorf("settle", "is %v, want more than 0: a file that is still "+
+			"written cannot be told from a finished one without", o.Settle)
 	case o.Watch < 0:
-		return wrong("watch", "is %v, want 0 or more", o.Watch)
+		return stream.OptionErrorf("watch", "is %v, want 0 or more", o.Watch)
 	case o.Forget < 0:
-		return wrong("forget", "is %v, want 0 or more", o.Forget)
+		return stream.OptionErrorf("forget", "is %v, want 0 or more", o.Forget)
 	case o.OpenFiles < 1:
-		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
+		return stream.OptionErrorf("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
 	if err := o.Polling.Validate(); err != nil {
 		return err
@@ -103,32 +100,35 @@ func (o *Options) Validate() error {
 	if err := o.Meta.Validate("meta"); err != nil {
 		return err
 	}
-	return o.validateFinished(wrong)
+	return o.validateFinished()
 }
 
-func (o *Options) validateFinished(wrong func(key, format string, args ...any) error) error {
+func (o *Options) validateFinished() error {
 	switch o.Finished {
 	case finishedRename:
 		if o.Suffix == "" {
-			return wrong("suffix", "is empty, so that a renamed file would be read again; write "+
-				".done, or finished: keep")
+			return stream.OptionErrorf("suffix", "is empty, so that a renamed file would be read "+
+				"again; write .done, or finished: keep")
 		}
 	case finishedMove:
 		if o.MoveTo == "" {
-			return wrong("move_to", "is missing: finished: move needs the directory to move to")
+			return stream.OptionErrorf("move_to", "is missing: finished: move needs the "+
+				"directory to move to")
 		}
 		rel, err := filepath.Rel(o.Path, o.MoveTo)
 		inside := err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 		if inside && (rel == "." || o.Recursive) {
-			return wrong("move_to", "%q lies in the directory that is read, so that moved files "+
-				"would be read again", o.MoveTo)
+			return stream.OptionErrorf("move_to", "%q lies in the directory that is read, so "+
+				"that moved files would be read again", o.MoveTo)
 		}
 	}
 	if o.MoveTo != "" && o.Finished != finishedMove {
-		return wrong("move_to", "is set, but finished is %q; write finished: move", o.Finished)
+		return stream.OptionErrorf("move_to", "is set, but finished is %q; write finished: move",
+			o.Finished)
 	}
 	if strings.ContainsAny(o.Suffix, `/\`) {
-		return wrong("suffix", "is %q, want it without slashes: it is added to the name", o.Suffix)
+		return stream.OptionErrorf("suffix", "is %q, want it without slashes: it is added to the "+
+			"name", o.Suffix)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, T
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {
-		return &stream.OptionError{Key: "path", Err: errors.New("missing: the database file")}
+		return stream.OptionErrorf("path", "missing: the database file")
 	}
 	return o.Options.Validate(&dialect, false)
 }

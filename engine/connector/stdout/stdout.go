@@ -32,7 +32,7 @@ type Options struct {
 // Validate returns an error for wrong options.
 func (o *Options) Validate() error {
 	if o.Format != NDJSON && o.Format != Raw {
-		return &stream.OptionError{Key: "format", Err: fmt.Errorf("is %q, want ndjson or raw", o.Format)}
+		return stream.OptionErrorf("format", "is %q, want ndjson or raw", o.Format)
 	}
 	return nil
 }

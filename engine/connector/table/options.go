@@ -55,9 +55,6 @@ func DefaultOptions() *Options {
 
 // Validate returns an error for the first invalid option, and resolves lag.
 func (o *Options) Validate() error {
-	wrong := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	databases, subjects := 0, 0
 	for _, s := range []string{o.SQLite, o.Postgres, o.MySQL} {
 		databases += min(1, len(s))
@@ -72,48 +69,52 @@ func (o *Options) Validate() error {
 	}
 	switch {
 	case databases != 1:
-		return wrong("", "selects %d databases; set one of sqlite: PATH, postgres: URL or "+
-			"mysql: URL", databases)
+		return stream.OptionErrorf("", "selects %d databases; set one of sqlite: PATH, postgres: "+
+			"URL or mysql: URL", databases)
 	case subjects != 1:
-		return wrong("", "selects %d inputs; set one of table, tables or query", subjects)
+		return stream.OptionErrorf("", "selects %d inputs; set one of table, tables or query",
+			subjects)
 	case o.Name != "" && o.Query == "":
-		return wrong("name", "needs a query; a table has its own name")
+		return stream.OptionErrorf("name", "needs a query; a table has its own name")
 	case o.Query != "" && len(o.OrderBy) == 0:
-		return wrong("query", "has no order; set `order_by` to columns that are unique together")
+		return stream.OptionErrorf("query", "has no order; set `order_by` to columns that are "+
+			"unique together")
 	case o.Zone != "" && !strings.EqualFold(o.Zone, "UTC"):
-		return wrong("zone", "is %q; it can be UTC or missing: convert other times in a "+
-			"query", o.Zone)
+		return stream.OptionErrorf("zone", "is %q; it can be UTC or missing: convert other times "+
+			"in a query", o.Zone)
 	case o.Poll <= 0:
-		return wrong("poll", "is %v, want more than 0", o.Poll)
+		return stream.OptionErrorf("poll", "is %v, want more than 0", o.Poll)
 	case o.Lag < 0:
-		return wrong("lag", "is %v, want 0 or more", o.Lag)
+		return stream.OptionErrorf("lag", "is %v, want 0 or more", o.Lag)
 	case o.Rescan < 0 || o.Rescan > maxRescan:
-		return wrong("rescan", "is %d, want 0 to %d", o.Rescan, maxRescan)
+		return stream.OptionErrorf("rescan", "is %d, want 0 to %d", o.Rescan, maxRescan)
 	case o.Notify != "" && o.Postgres == "":
-		return wrong("notify", "needs PostgreSQL; other databases are polled")
+		return stream.OptionErrorf("notify", "needs PostgreSQL; other databases are polled")
 	case o.Connections < 1 || o.Connections > maxConnections:
-		return wrong("connections", "is %d, want 1 to %d", o.Connections, maxConnections)
+		return stream.OptionErrorf("connections", "is %d, want 1 to %d", o.Connections,
+			maxConnections)
 	case o.Split < 0:
-		return wrong("split", "is %d, want more than 0; remove it for one partition", o.Split)
+		return stream.OptionErrorf("split", "is %d, want more than 0; remove it for one partition",
+			o.Split)
 	}
-	return o.validateNames(wrong)
+	return o.validateNames()
 }
 
-func (o *Options) validateNames(wrong func(key, format string, args ...any) error) error {
+func (o *Options) validateNames() error {
 	for i, n := range o.OrderBy {
 		if n == "" {
-			return wrong(fmt.Sprintf("order_by[%d]", i), "is empty; add a column")
+			return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "is empty; add a column")
 		}
 		for _, before := range o.OrderBy[:i] {
 			if before == n {
-				return wrong(fmt.Sprintf("order_by[%d]", i), "%q stands twice", n)
+				return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q stands twice", n)
 			}
 		}
 	}
 	for i, t := range o.Tables {
 		if _, err := path.Match(t, ""); err != nil || t == "" {
-			return wrong(fmt.Sprintf("tables[%d]", i),
-				"%q is neither a name nor a glob; check its brackets", t)
+			return stream.OptionErrorf(fmt.Sprintf("tables[%d]", i), "%q is neither a name nor a "+
+				"glob; check its brackets", t)
 		}
 	}
 	if o.Postgres != "" {

@@ -57,26 +57,23 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta
 
 // Validate rejects invalid options.
 func (o *Options) Validate() error {
-	wrong := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	switch {
 	case len(o.Include) == 0:
-		return wrong("include", "is missing: name the files to follow, as globs")
+		return stream.OptionErrorf("include", "is missing: name the files to follow, as globs")
 	case o.DeletedMax < 0:
-		return wrong("deleted_max", "is %v, want 0B or more", o.DeletedMax)
+		return stream.OptionErrorf("deleted_max", "is %v, want 0B or more", o.DeletedMax)
 	case o.OpenFiles < 1:
-		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
+		return stream.OptionErrorf("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
 	for _, d := range []struct {
 		key  string
 		wait time.Duration
 	}{{"partial_wait", o.PartialWait}, {"gone_wait", o.GoneWait}, {"copy_wait", o.CopyWait}, {"forget", o.Forget}} {
 		if d.wait < 0 {
-			return wrong(d.key, "is %v, want 0 or more", d.wait)
+			return stream.OptionErrorf(d.key, "is %v, want 0 or more", d.wait)
 		}
 	}
 	if err := o.Polling.Validate(); err != nil {
@@ -88,17 +85,17 @@ func (o *Options) Validate() error {
 	if err := o.Meta.Validate("meta"); err != nil {
 		return err
 	}
-	return o.validateGlobs(wrong)
+	return o.validateGlobs()
 }
 
-func (o *Options) validateGlobs(wrong func(key, format string, args ...any) error) error {
+func (o *Options) validateGlobs() error {
 	if err := follow.CheckGlobs("include", slashed(o.Include)); err != nil {
 		return err
 	}
 	for i, g := range slashed(o.Include) {
 		if last := path.Base(g); last == "**" || last == "." || last == ".." || last == "/" {
-			return wrong(fmt.Sprintf("include[%d]", i), "%q names no files; write %s to have "+
-				"every file there", g, path.Join(g, "*"))
+			return stream.OptionErrorf(fmt.Sprintf("include[%d]", i), "%q names no files; write "+
+				"%s to have every file there", g, path.Join(g, "*"))
 		}
 	}
 	return follow.CheckGlobs("exclude", o.Exclude)

@@ -48,17 +48,19 @@ type process struct {
 // owners are the processes that work, with their epochs.
 type owners struct {
 	mu     sync.Mutex // guards the fields below
-	now    map[string]uint64
+	now    map[string]context.Context
 	epochs []uint64
-	twice  bool
+	twice  bool // an owner began while another's context was not done
 }
 
-func (o *owners) set(name string, epoch uint64) {
+func (o *owners) set(ctx context.Context, name string, epoch uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.now[name] = epoch
+	for _, other := range o.now {
+		o.twice = o.twice || other.Err() == nil
+	}
+	o.now[name] = ctx
 	o.epochs = append(o.epochs, epoch)
-	o.twice = o.twice || len(o.now) > 1
 }
 
 func (o *owners) remove(name string) {
@@ -78,8 +80,7 @@ func (o *owners) owner() string {
 }
 
 // quick are the times of the tests.
-var quick = Times{Renew: 50 * time.Millisecond, Expire: 800 * time.Millisecond,
-	Stop: 600 * time.Millisecond}
+var quick = Times{Renew: 250 * time.Millisecond, Expire: 4 * time.Second, Stop: 3 * time.Second}
 
 func (b *bucket) start(name string, o *owners) *process {
 	b.t.Helper()
@@ -104,7 +105,7 @@ func (b *bucket) start(name string, o *owners) *process {
 			if err := t.Confirm(ctx); err != nil {
 				return err
 			}
-			o.set(name, t.Epoch)
+			o.set(ctx, name, t.Epoch)
 			defer o.remove(name)
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -133,7 +134,8 @@ func await(t *testing.T, what string, ok func() bool) {
 // TestKeepers checks that the second process takes the lease over when the owner's connection is
 // cut, and when the owner stops. Epochs grow, and the two never work at the same time.
 func TestKeepers(t *testing.T) {
-	b, o := newBucket(t), &owners{now: make(map[string]uint64)}
+	t.Parallel() // it mostly waits
+	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}
 	processes := map[string]*process{"a": b.start("a", o), "b": b.start("b", o)}
 	await(t, "an owner", func() bool { return o.owner() != "" })
 	first := o.owner()
@@ -152,7 +154,8 @@ func TestKeepers(t *testing.T) {
 
 // TestKeeperDeletedKey checks that a deleted key is written again with a higher epoch.
 func TestKeeperDeletedKey(t *testing.T) {
-	b, o := newBucket(t), &owners{now: make(map[string]uint64)}
+	t.Parallel() // it mostly waits
+	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}
 	p := b.start("a", o)
 	await(t, "an owner", func() bool { return o.owner() == "a" })
 	js, err := jetstream.New(p.conn)

@@ -125,6 +125,16 @@ func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	return node, v.Epoch
 }
 
+// awaitOwner waits until a node has the lease of the pipeline, and returns it and its epoch.
+func (n *natsCluster) awaitOwner(t *testing.T) (node string, epoch uint64) {
+	t.Helper()
+	await(t, time.Minute, "an owner of the lease", func() bool {
+		node, epoch = n.owner(t)
+		return node != ""
+	})
+	return node, epoch
+}
+
 // producer publishes numbered messages. It counts a message after the server has acknowledged it.
 type producer struct {
 	acked atomic.Int64
@@ -313,8 +323,9 @@ func sharedSQLite(t *testing.T, trio *natsCluster) *sharedRun {
 }
 
 // TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. Another process
-// delivers within 15 s of each kill, within 10 s of most, and each message is in the table once. In
-// between, an owner that gets a stop signal hands over within 3 s.
+// delivers within 15 s of each kill, within 10 s of most, and each message is in the table once. At
+// the end, an owner that gets a stop signal hands over within 3 s. A time above its bound does not
+// count if even a plain timer was late meanwhile.
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)
@@ -324,28 +335,45 @@ func TestClusterKill(t *testing.T) {
 	p := trio.produce(t, 5*time.Millisecond)
 	r.awaitRows(0, time.Minute)
 	var took []time.Duration
+	isBusy := func(event string, took, bound time.Duration, share float64) bool {
+		busy := took > bound && share >= disturbedShare
+		if busy {
+			t.Logf("%s took %v, which is not counted: %.1f %% of a bare timer's ticks were more "+
+				"than %v late", event, took, 100*share, lateTick)
+		}
+		return busy
+	}
 	for range n {
 		pauseRandomly(rnd)
-		owner, epoch := trio.owner(t)
-		killed := time.Now()
+		owner, epoch := trio.awaitOwner(t)
+		killed, lateness := time.Now(), startLateness()
 		r.kill(owner)
 		before := r.rows()
 		r.awaitRows(before, 30*time.Second)
-		took = append(took, time.Since(killed))
-		if next, later := trio.owner(t); later <= epoch || next == owner {
+		d := time.Since(killed)
+		if !isBusy("a takeover", d, 10*time.Second, lateness()) {
+			took = append(took, d)
+		}
+		if next, later := trio.awaitOwner(t); later <= epoch || next == owner {
 			t.Fatalf("after %s with epoch %d comes %s with epoch %d", owner, epoch, next, later)
 		}
 		r.start(owner)
 	}
-	owner, epoch := trio.owner(t)
+	owner, epoch := trio.awaitOwner(t)
 	r.signal(owner, syscall.SIGTERM)
-	stopped := time.Now()
-	await(t, 3*time.Second, "an owner after a handover", func() bool {
+	stopped, lateness := time.Now(), startLateness()
+	await(t, 30*time.Second, "an owner after a handover", func() bool {
 		next, later := trio.owner(t)
 		return next != owner && next != "" && later > epoch
 	})
 	handover := time.Since(stopped)
+	if !isBusy("the handover", handover, 3*time.Second, lateness()) && handover > 3*time.Second {
+		t.Errorf("the handover took %v, want at most 3s", handover)
+	}
 	r.check(p)
+	if len(took) == 0 {
+		t.Skip("the machine was too busy to measure a takeover")
+	}
 	slices.Sort(took)
 	median, worst := took[len(took)/2], took[len(took)-1]
 	t.Logf("%d kills, %d messages: takeover: median %v, worst %v; handover %v",
@@ -378,20 +406,23 @@ func TestClusterSuspend(t *testing.T) {
 	r.awaitRows(0, time.Minute)
 	for range n {
 		pauseRandomly(rnd)
-		owner, epoch := trio.owner(t)
+		owner, epoch := trio.awaitOwner(t)
 		r.signal(owner, syscall.SIGSTOP)
 		suspended := time.Now()
-		r.awaitRows(r.rows(), 15*time.Second)
+		var next string
+		var later uint64
+		// the server may still commit a transaction of the suspended owner until another one begins
+		await(t, 15*time.Second, "an owner after "+owner, func() bool {
+			next, later = trio.owner(t)
+			return next != "" && next != owner && later > epoch
+		})
+		r.awaitRows(r.rows(), time.Until(suspended.Add(15*time.Second)))
 		t.Logf("delivered again %v after the owner was suspended", time.Since(suspended))
-		next, later := trio.owner(t)
-		if next == owner || later <= epoch {
-			t.Fatalf("%s is suspended, and the owner is %s with epoch %d", owner, next, later)
-		}
 		<-time.After(time.Until(suspended.Add(15 * time.Second)))
 		r.signal(owner, syscall.SIGCONT)
 		pauseRandomly(rnd)
 		r.awaitRows(r.rows(), 15*time.Second)
-		if again, epoch := trio.owner(t); again != next || epoch != later {
+		if again, epoch := trio.awaitOwner(t); again != next || epoch != later {
 			t.Errorf("%s with epoch %d was the owner, and then %s with epoch %d",
 				next, later, again, epoch)
 		}

@@ -9,22 +9,25 @@ import (
 const tries = 3
 
 // undisturbed runs a measurement, which returns the missed target or "". If a target was missed
-// while even a plain timer was late, the machine was too busy, and the measurement is repeated.
+// while even a plain timer was late, the machine was too busy, and the measurement is repeated. If
+// it was too busy every time, the test is skipped; errors that measure reports still fail it.
 func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 	t.Helper()
 	for try := 1; ; try++ {
-		stop, late := make(chan struct{}), make(chan float64)
-		go func() { late <- lateShare(stop) }()
+		lateness := startLateness()
 		missed := measure(t)
-		close(stop)
-		share := <-late
+		share := lateness()
 		switch {
 		case missed == "":
 			return
-		case share < disturbedShare || try == tries:
+		case share < disturbedShare:
 			t.Errorf("%s (%.1f %% of a bare timer's ticks were more than %v late)", missed,
 				100*share, lateTick)
 			return
+		case try == tries:
+			t.Skipf("the machine was too busy in each of %d measurements; the last one: %s "+
+				"(%.1f %% of a bare timer's ticks were more than %v late)", tries, missed,
+				100*share, lateTick)
 		}
 		t.Logf("%s; but %.1f %% of a bare timer's ticks were more than %v late: measured again",
 			missed, 100*share, lateTick)
@@ -35,6 +38,17 @@ const (
 	lateTick       = 5 * time.Millisecond
 	disturbedShare = 0.01
 )
+
+// startLateness starts a plain timer. The returned function stops it and returns the share of its
+// late ticks.
+func startLateness() (stop func() (share float64)) {
+	stopped, late := make(chan struct{}), make(chan float64)
+	go func() { late <- lateShare(stopped) }()
+	return func() float64 {
+		close(stopped)
+		return <-late
+	}
+}
 
 // lateShare returns the share of late ticks of a plain timer until stop.
 func lateShare(stop <-chan struct{}) float64 {

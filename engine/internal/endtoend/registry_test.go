@@ -34,19 +34,18 @@ pipelines:
 			"--registry", nats.url, "--subject", "workers.orders", config)
 	}
 	a := worker("a")
-	const count = 1500
 	config := write(t, filepath.Join(dir, "sender.yaml"), fmt.Sprintf(`
 state: ./sender
 pipelines:
   orders:
-    source: { arrivals: { count: %d, rate: 300, seed: 7 } }
+    source: { arrivals: { count: 1000000000, rate: 300, seed: 7 } }
     sink:
       http:
         endpoints: [{ nats: workers.orders }]
         discovery: { interval: 100ms, nats: { url: %q } }
         body: raw
     batch: { linger: 0s }
-`, count, nats.url))
+`, nats.url))
 	c, err := engine.Load(config, append(all.Components(), arrivals)...)
 	if err != nil {
 		t.Fatal(err)
@@ -64,18 +63,27 @@ pipelines:
 			return len(s.Routes) == 1 && len(s.Routes[0].Workers) == want
 		})
 	}
+	hasRecords := func(name string) {
+		t.Helper()
+		await(t, time.Minute, name+" has records", func() bool {
+			return len(linesInFile(t, filepath.Join(dir, name+".log"))) >= 10
+		})
+	}
 	workers(1)
+	hasRecords("a")
 	worker("b")
 	workers(2)
+	hasRecords("b")
 	a.signal(syscall.SIGTERM)
 	if code := a.exit(30 * time.Second); code != 0 {
 		t.Errorf("the worker that drained exits with %d", code)
 	}
 	workers(1)
+	e.Drain()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	checkArrived(t, dir, count)
+	checkArrived(t, dir, int(e.Status().Routes[0].ReadRecords))
 }
 
 // checkArrived checks that each record is in the file of one of the two workers, and that each of

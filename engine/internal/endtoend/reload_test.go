@@ -82,15 +82,22 @@ func TestReload(t *testing.T) {
 	}
 	add()
 	eventually(t, "everything is delivered", func() bool {
-		for _, r := range picture().Routes[:unchanged] {
+		routes := picture().Routes
+		if len(routes) != unchanged+1 {
+			return false
+		}
+		for _, r := range routes[:unchanged] {
 			if r.Delivered != int64(lines) {
 				return false
 			}
 		}
-		last := picture().Routes[unchanged]
+		last := routes[unchanged]
 		return last.InFlight+last.Waiting == 0 && countRows(t, filepath.Join(dir, "c.db")) == lines
 	})
-	s := picture()
+	s, err := admin.Ask(t.Context(), address, "")
+	if err != nil || len(s.Routes) != unchanged+1 {
+		t.Fatalf("the status after the reloads: %+v, %v", s, err)
+	}
 	if s.Reload == nil || s.Reload.Count != reloads || s.Reload.Failed != 0 {
 		t.Errorf("after %d reloads: %+v", reloads, s.Reload)
 	}

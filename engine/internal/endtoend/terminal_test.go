@@ -112,10 +112,10 @@ func TestTerminal(t *testing.T) {
 	slow := terminalReceiver(t, 700*time.Millisecond, 1)
 	in := filepath.Join(dir, "logs", "a.log")
 	var lines strings.Builder
-	for n := range 400_000 {
+	for n := range 40_000 {
 		fmt.Fprintf(&lines, "{\"n\":%d,\"secret\":\"x\"}\n", n)
 	}
-	write(t, in, lines.String())
+	keepGrowing(t, write(t, in, strings.Repeat(lines.String(), 10)), lines.String())
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: %s/state
 admin: { address: %q, token: only-for-this-test }
@@ -146,6 +146,27 @@ pipelines:
 	x.shows("DISCONNECTED, figures are old")
 	x.typed("q")
 	x.shows("exit code 0")
+}
+
+// keepGrowing appends text to a file each second until the test ends.
+func keepGrowing(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	t.Cleanup(func() { <-ended })
+	go func() {
+		defer close(ended)
+		defer f.Close()
+		for soakWait(t.Context(), time.Second) {
+			if _, err := f.WriteString(text); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
 }
 
 // command clears the screen and runs a command of penstock, which prints its exit code at the end.

@@ -220,7 +220,7 @@ func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 	}
 	for {
 		b := stream.NewBatch(stream.BatchLimits{Bytes: 1000, Records: 3})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := reader.Read(ctx, b)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {

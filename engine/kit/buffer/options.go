@@ -1,7 +1,6 @@
 package buffer
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -53,22 +52,23 @@ const minBytes = 16 << 20
 func Check(ack string, o Options, maxRecord stream.Size) error {
 	if ack != Buffered {
 		if o != DefaultOptions() {
-			return wrong("", errors.New("belongs to ack: buffered"))
+			return stream.OptionErrorf("buffer", "belongs to ack: buffered")
 		}
 		return nil
 	}
 	if o.Bytes < minBytes {
-		return wrong(".bytes", fmt.Errorf("is %v, want %v or more", o.Bytes, stream.Size(minBytes)))
+		return stream.OptionErrorf("buffer.bytes", "is %v, want %v or more", o.Bytes,
+			stream.Size(minBytes))
 	}
 	if o.Age < 0 {
-		return wrong(".age", fmt.Errorf("is %v, want 0 or more", o.Age))
+		return stream.OptionErrorf("buffer.age", "is %v, want 0 or more", o.Age)
 	}
 	if err := o.NATS.check(o.Dir); err != nil {
 		return err
 	}
 	if maxRecord > maxEnvelope/2 {
-		err := fmt.Errorf("is %v, with ack: buffered at most 8MiB less a byte", maxRecord)
-		return &stream.OptionError{Key: "max_record", Err: err}
+		return stream.OptionErrorf("max_record", "is %v, with ack: buffered at most 8MiB less a "+
+			"byte", maxRecord)
 	}
 	_, err := o.skipped()
 	return err
@@ -84,30 +84,28 @@ const maxReplicas = 5
 func (n *NATS) check(dir string) error {
 	if n.URL == "" {
 		if *n != (NATS{}) {
-			return wrong(".nats.url", errors.New("is missing; write nats://HOST:PORT"))
+			return stream.OptionErrorf("buffer.nats.url", "is missing; write nats://HOST:PORT")
 		}
 		return nil
 	}
 	if dir != "" {
-		return wrong(".dir", errors.New("excludes nats: the data is either here or there"))
+		return stream.OptionErrorf("buffer.dir", "excludes nats: the data is either here or there")
 	}
 	if err := n.Options.Check("buffer.nats"); err != nil {
 		return err
 	}
 	switch {
 	case n.Stream == "":
-		return wrong(".nats.stream", errors.New("is missing; name the stream, such as penstock-push"))
+		return stream.OptionErrorf("buffer.nats.stream", "is missing; name the stream, such as "+
+			"penstock-push")
 	case strings.ContainsAny(n.Stream, " .*>/\\") || len(n.Stream) > 255:
 		err := fmt.Errorf("is %q, want at most 255 bytes without space, '.', '*', '>' and slashes", n.Stream)
-		return wrong(".nats.stream", err)
+		return stream.OptionErrorf("buffer.nats.stream", "%w", err)
 	case n.Replicas < 0 || n.Replicas > maxReplicas:
-		return wrong(".nats.replicas", fmt.Errorf("is %d, want 1 to %d", n.Replicas, maxReplicas))
+		return stream.OptionErrorf("buffer.nats.replicas", "is %d, want 1 to %d", n.Replicas,
+			maxReplicas)
 	}
 	return nil
-}
-
-func wrong(key string, err error) error {
-	return &stream.OptionError{Key: "buffer" + key, Err: err}
 }
 
 // span is a range of envelope numbers, including the last.
@@ -122,7 +120,7 @@ func (o Options) skipped() (span, error) {
 	}
 	s, err := parseSpan(o.Skip)
 	if err != nil {
-		return span{}, wrong(".skip", err)
+		return span{}, stream.OptionErrorf("buffer.skip", "%w", err)
 	}
 	return s, nil
 }

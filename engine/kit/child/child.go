@@ -70,12 +70,9 @@ func (s Spec) grace() time.Duration { return cmp.Or(s.Grace, defaultGrace) }
 // command, env, memory and cpu. It does not check that the program exists, because it may be
 // installed later.
 func (s Spec) Validate() error {
-	option := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	var errs []error
 	if len(s.Command) > 0 && s.Command[0] == "" {
-		errs = append(errs, option("command[0]", "is empty; add the program to run"))
+		errs = append(errs, stream.OptionErrorf("command[0]", "is empty; add the program to run"))
 	}
 	if len(s.Command) == 1 && strings.ContainsAny(s.Command[0], " \t") &&
 		!strings.Contains(s.Command[0], "/") {
@@ -83,13 +80,12 @@ func (s Spec) Validate() error {
 		for i := range words {
 			words[i] = fmt.Sprintf("%q", words[i])
 		}
-		errs = append(errs, option("command[0]",
-			"%q is one word with a space, but no shell splits it: write [%s]",
-			s.Command[0], strings.Join(words, ", ")))
+		errs = append(errs, stream.OptionErrorf("command[0]", "%q is one word with a space, but "+
+			"no shell splits it: write [%s]", s.Command[0], strings.Join(words, ", ")))
 	}
 	for i, arg := range s.Command {
 		if strings.ContainsRune(arg, 0) {
-			errs = append(errs, option(fmt.Sprintf("command[%d]", i),
+			errs = append(errs, stream.OptionErrorf(fmt.Sprintf("command[%d]", i),
 				"has a NUL byte, which cannot be passed to a program"))
 		}
 	}
@@ -98,21 +94,21 @@ func (s Spec) Validate() error {
 		bare, _, valued := strings.Cut(name, "=")
 		switch {
 		case valued:
-			errs = append(errs, option(key,
-				"%s has a value; list only the name, and set the value in the environment of "+
-					"penstock", bare))
+			errs = append(errs, stream.OptionErrorf(key, "%s has a value; list only the name, "+
+				"and set the value in the environment of penstock", bare))
 		case name == "" || strings.ContainsRune(name, 0):
-			errs = append(errs, option(key, "%q is not the name of a variable", name))
+			errs = append(errs, stream.OptionErrorf(key, "%q is not the name of a variable", name))
 		case slices.Contains(s.Env[:i], name):
-			errs = append(errs, option(key, "%q is listed twice", name))
+			errs = append(errs, stream.OptionErrorf(key, "%q is listed twice", name))
 		}
 	}
 	if s.Memory < 0 || s.Memory > 0 && s.Memory < minMemory {
-		errs = append(errs, option("memory", "%v is too little for any program; want %v or more",
-			s.Memory, stream.Size(minMemory)))
+		errs = append(errs, stream.OptionErrorf("memory", "%v is too little for any program; "+
+			"want %v or more", s.Memory, stream.Size(minMemory)))
 	}
 	if s.CPU < 0 {
-		errs = append(errs, option("cpu", "%v is below zero; remove it for no limit", s.CPU))
+		errs = append(errs, stream.OptionErrorf("cpu", "%v is below zero; remove it for no limit",
+			s.CPU))
 	}
 	return errors.Join(errs...)
 }

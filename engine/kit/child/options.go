@@ -2,7 +2,6 @@ package child
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -27,12 +26,10 @@ func DefaultOptions() Options {
 func (o *Options) Validate() error {
 	var errs []error
 	if len(o.Command) == 0 {
-		errs = append(errs, &stream.OptionError{Key: "command",
-			Err: errors.New("is missing; write [PROGRAM, ARG...]")})
+		errs = append(errs, stream.OptionErrorf("command", "is missing; write [PROGRAM, ARG...]"))
 	}
 	if o.Grace < 0 {
-		errs = append(errs, &stream.OptionError{Key: "grace",
-			Err: fmt.Errorf("%v is below zero", o.Grace)})
+		errs = append(errs, stream.OptionErrorf("grace", "%v is below zero", o.Grace))
 	}
 	return errors.Join(append(errs, o.Spec("").Validate())...)
 }

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -29,10 +28,10 @@ func PackedAs(compression string, maxExpansion int) (Packed, error) {
 	p, ok := compressions[compression]
 	switch {
 	case !ok:
-		return p, &stream.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, "+
-			"none, gzip or zstd", compression)}
+		return p, stream.OptionErrorf("compression", "is %q, want auto, none, gzip or zstd",
+			compression)
 	case maxExpansion < 0:
-		return p, &stream.OptionError{Key: "max_expansion", Err: fmt.Errorf("is %d, want 0 or more", maxExpansion)}
+		return p, stream.OptionErrorf("max_expansion", "is %d, want 0 or more", maxExpansion)
 	}
 	p.MaxExpansion = maxExpansion
 	return p, nil

@@ -37,9 +37,9 @@ func DefaultReading() Reading {
 func (o *Reading) Validate() error {
 	switch {
 	case !slices.Contains([]string{"cut", "dead_letter"}, o.LongRecord):
-		return wrong("long_record", "is %q, want cut or dead_letter", o.LongRecord)
+		return stream.OptionErrorf("long_record", "is %q, want cut or dead_letter", o.LongRecord)
 	case o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2:
-		return wrong("max_record", "is %v, want 1B to 1GiB", o.MaxRecord)
+		return stream.OptionErrorf("max_record", "is %v, want 1B to 1GiB", o.MaxRecord)
 	}
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
 		return err
@@ -79,9 +79,10 @@ func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, 
 func (o *Polling) Validate() error {
 	switch {
 	case o.PollMin <= 0:
-		return wrong("poll_min", "is %v, want more than 0", o.PollMin)
+		return stream.OptionErrorf("poll_min", "is %v, want more than 0", o.PollMin)
 	case o.PollMax < o.PollMin:
-		return wrong("poll_max", "is %v, less than poll_min (%v)", o.PollMax, o.PollMin)
+		return stream.OptionErrorf("poll_max", "is %v, less than poll_min (%v)", o.PollMax,
+			o.PollMin)
 	}
 	return nil
 }
@@ -91,13 +92,9 @@ func (o *Polling) Validate() error {
 func CheckGlobs(key string, globs []string) error {
 	for i, g := range globs {
 		if _, err := path.Match(g, ""); err != nil || g == "" {
-			return wrong(fmt.Sprintf("%s[%d]", key, i), "%q is not a glob; brackets must close, "+
-				"and it may not be empty", g)
+			return stream.OptionErrorf(fmt.Sprintf("%s[%d]", key, i),
+				"%q is not a glob; brackets must close, and it may not be empty", g)
 		}
 	}
 	return nil
-}
-
-func wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }

@@ -181,29 +181,25 @@ type Text struct {
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
-		return refused("encoding", "is %q, want utf-8, utf-16le, utf-16be, utf-16, latin-1 or "+
-			"windows-1252", t.Encoding)
+		return stream.OptionErrorf("encoding", "is %q, want utf-8, utf-16le, utf-16be, utf-16, "+
+			"latin-1 or windows-1252", t.Encoding)
 	}
 	onBad, ok := bads[t.DecodeError]
 	switch _, joins := joined[o.Preset]; {
 	case !ok:
-		return refused("decode_error", "is %q, want keep, replace, drop, dead_letter or fail",
-			t.DecodeError)
+		return stream.OptionErrorf("decode_error", "is %q, want keep, replace, drop, dead_letter "+
+			"or fail", t.DecodeError)
 	case joins && in != utf8Bytes:
-		return refused("encoding", "is %s, but logs of containers (preset: %s) are UTF-8",
-			t.Encoding, o.Preset)
+		return stream.OptionErrorf("encoding", "is %s, but logs of containers (preset: %s) are "+
+			"UTF-8", t.Encoding, o.Preset)
 	case in != utf8Bytes && longRecord != "cut":
-		return refused("encoding", "is %s, where long records can only be cut; write "+
+		return stream.OptionErrorf("encoding", "is %s, where long records can only be cut; write "+
 			"long_record: cut", t.Encoding)
 	case onBad != keepBad && longRecord != "cut":
-		return refused("decode_error", "is %s, where long records can only be cut; write "+
-			"long_record: cut", t.DecodeError)
+		return stream.OptionErrorf("decode_error", "is %s, where long records can only be cut; "+
+			"write long_record: cut", t.DecodeError)
 	}
 	return nil
-}
-
-func refused(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // In returns the framing of files in an encoding, or nil for lines of raw bytes. If it depends on a
@@ -228,7 +224,7 @@ func (o Options) In(t Text,
 	}
 	if o.By == ByDelimiter && !in.wide() && in != utf8Bytes {
 		if e.inner, err = encodedDelimiter(in, o.Delimiter); err != nil {
-			return nil, nil, wrong("delimiter", err)
+			return nil, nil, stream.OptionErrorf("framing.delimiter", "%w", err)
 		}
 	}
 	if in != utf16Mark {

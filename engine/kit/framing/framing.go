@@ -7,8 +7,6 @@
 package framing
 
 import (
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -51,8 +49,8 @@ func (o Options) Validate(longRecord string) error {
 		return err
 	}
 	if o.By != ByLine && longRecord != "cut" {
-		return wrong("by", fmt.Errorf("is %s, whose long records can only be cut; write "+
-			"long_record: cut", o.By))
+		return stream.OptionErrorf("framing.by", "is %s, whose long records can only be cut; "+
+			"write long_record: cut", o.By)
 	}
 	return nil
 }
@@ -68,11 +66,11 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 	case ByDelimiter:
 		switch {
 		case o.Delimiter == "":
-			return nil, wrong("delimiter", errors.New("is missing: by: delimiter needs what "+
-				"stands behind each record"))
+			return nil, stream.OptionErrorf("framing.delimiter", "is missing: by: delimiter "+
+				"needs what stands behind each record")
 		case len(o.Delimiter) > maxDelimiter:
-			return nil, wrong("delimiter",
-				fmt.Errorf("has %d bytes, at most %d", len(o.Delimiter), maxDelimiter))
+			return nil, stream.OptionErrorf("framing.delimiter", "has %d bytes, at most %d",
+				len(o.Delimiter), maxDelimiter)
 		}
 		return delimited(o.Delimiter), nil
 	case ByMultiline:
@@ -82,11 +80,8 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 	case ByJSON:
 		return values{}, nil
 	}
-	return nil, wrong("by", fmt.Errorf("is %q, want line, delimiter, multiline, csv or json", o.By))
-}
-
-func wrong(key string, err error) error {
-	return &stream.OptionError{Key: "framing." + key, Err: err}
+	return nil, stream.OptionErrorf("framing.by", "is %q, want line, delimiter, multiline, csv "+
+		"or json", o.By)
 }
 
 // misplaced returns an error for a key that has no effect with the chosen By.
@@ -97,8 +92,8 @@ func (o Options) misplaced() error {
 		{"continue", o.Continue, ByMultiline}, {"end", o.End, ByMultiline},
 	} {
 		if k.value != "" && o.By != k.by {
-			return wrong(k.key, fmt.Errorf("has no meaning with by: %s; write by: %s, or take "+
-				"it out", o.By, k.by))
+			return stream.OptionErrorf("framing."+k.key, "has no meaning with by: %s; write by: "+
+				"%s, or take it out", o.By, k.by)
 		}
 	}
 	return nil
@@ -113,17 +108,16 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	}
 	switch {
 	case ways == 0:
-		return nil, wrong("by", errors.New("is multiline: say which lines belong together, by "+
-			"preset, start, continue or end"))
+		return nil, stream.OptionErrorf("framing.by", "is multiline: say which lines belong "+
+			"together, by preset, start, continue or end")
 	case ways > 1:
-		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, "+
-			"continue and end is given; one says "+
-			"which lines belong together"))
+		return nil, stream.OptionErrorf("framing.by", "is multiline, and more than one of "+
+			"preset, start, continue and end is given; one says which lines belong together")
 	case o.MaxLines < 1:
-		return nil, wrong("max_lines", fmt.Errorf("is %d, want 1 or more", o.MaxLines))
+		return nil, stream.OptionErrorf("framing.max_lines", "is %d, want 1 or more", o.MaxLines)
 	case o.Wait <= 0:
-		return nil, wrong("wait", fmt.Errorf("is %v, want more than 0: the last record of a file "+
-			"would never be whole", o.Wait))
+		return nil, stream.OptionErrorf("framing.wait", "is %v, want more than 0: the last "+
+			"record of a file would never be whole", o.Wait)
 	}
 	if parse := joined[o.Preset]; parse != nil {
 		return joins{parse: parse, most: o.MaxLines, maxBytes: maxRecord}, nil
@@ -150,7 +144,8 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 		re, compileErr := regexp.Compile(p.text)
 		if compileErr != nil {
 			why := strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")
-			return nil, wrong(p.key, fmt.Errorf("%q is not a regular expression: %s", p.text, why))
+			return nil, stream.OptionErrorf("framing."+p.key, "%q is not a regular expression: %s",
+				p.text, why)
 		}
 		m.belongs = p.joinRule(re)
 		m.closes = p.key == "end"
@@ -160,8 +155,8 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	}
 	if o.Preset != "" {
 		if m.belongs = presets[o.Preset]; m.belongs == nil {
-			err = wrong("preset",
-				fmt.Errorf("is %q, want java, python, go, docker or cri", o.Preset))
+			err = stream.OptionErrorf("framing.preset", "is %q, want java, python, go, docker or "+
+				"cri", o.Preset)
 		}
 	}
 	return m, err

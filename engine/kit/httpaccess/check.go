@@ -1,15 +1,10 @@
 package httpaccess
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/penstock-io/penstock/stream"
 )
-
-func wrongOption(key, message string) error {
-	return &stream.OptionError{Key: key, Err: errors.New(message)}
-}
 
 // CheckAuthorization checks the options basic, bearer, bearer_file and headers together.
 func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[string]string) error {
@@ -21,18 +16,18 @@ func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[str
 	}
 	switch {
 	case given > 1:
-		return wrongOption("bearer", "basic, bearer and bearer_file exclude each other; remove "+
-			"all but one")
+		return stream.OptionErrorf("bearer", "basic, bearer and bearer_file exclude each other; "+
+			"remove all but one")
 	case basic != nil && basic.User == "":
-		return wrongOption("basic.user", "is missing")
+		return stream.OptionErrorf("basic.user", "is missing")
 	case basic != nil && strings.Contains(basic.User, ":"):
-		return wrongOption("basic.user", "has a colon, which is not possible in basic auth")
+		return stream.OptionErrorf("basic.user", "has a colon, which is not possible in basic auth")
 	}
 	if given > 0 {
 		for name := range headers {
 			if strings.EqualFold(name, "Authorization") {
-				return wrongOption("headers."+name, "basic, bearer or bearer_file already sets "+
-					"this header; remove one of them")
+				return stream.OptionErrorf("headers."+name, "basic, bearer or bearer_file "+
+					"already sets this header; remove one of them")
 			}
 		}
 	}

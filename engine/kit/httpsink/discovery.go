@@ -120,15 +120,13 @@ type DiscoveryOptions struct {
 
 func (o *DiscoveryOptions) validate() error {
 	if o.Interval < 100*time.Millisecond || o.Interval > time.Hour {
-		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write "+
-			"100ms to 1h", o.Interval)}
+		return stream.OptionErrorf("discovery.interval", "is %v; write 100ms to 1h", o.Interval)
 	}
 	if o.Resolver == "" {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(o.Resolver); err != nil {
-		return &stream.OptionError{Key: "discovery.resolver",
-			Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
+		return stream.OptionErrorf("discovery.resolver", "%q is not HOST:PORT", o.Resolver)
 	}
 	return nil
 }
@@ -258,7 +256,7 @@ func (o *Options) checkRegistry() error {
 	}
 	if o.Discovery.NATS != (natsaccess.Options{}) {
 		const text = "needs an endpoint with nats; write endpoints: [{nats: SUBJECT}]"
-		return &stream.OptionError{Key: "discovery.nats", Err: errors.New(text)}
+		return stream.OptionErrorf("discovery.nats", "%s", text)
 	}
 	return nil
 }

@@ -53,18 +53,19 @@ var reserved = []string{
 // Check returns a [stream.OptionError] for an invalid option. It reads no files.
 func (o *Options) Check() error {
 	if _, err := o.endpoints(Format{}); err != nil {
-		return Wrong("endpoints", "%w", err)
+		return stream.OptionErrorf("endpoints", "%w", err)
 	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	for name, value := range o.Headers {
 		if err := checkHeader(name, value); err != nil {
-			return Wrong("headers."+name, "%w", err)
+			return stream.OptionErrorf("headers."+name, "%w", err)
 		}
 	}
 	if o.ConnectionAge < 0 {
-		return Wrong("connection_age", "is %v; write a time, or 0 for no limit", o.ConnectionAge)
+		return stream.OptionErrorf("connection_age", "is %v; write a time, or 0 for no limit",
+			o.ConnectionAge)
 	}
 	if err := o.Discovery.validate(); err != nil {
 		return err
@@ -73,7 +74,8 @@ func (o *Options) Check() error {
 		return err
 	}
 	if o.ConnectTimeout <= 0 {
-		return Wrong("connect_timeout", "is %v; write a time above 0", o.ConnectTimeout)
+		return stream.OptionErrorf("connect_timeout", "is %v; write a time above 0",
+			o.ConnectTimeout)
 	}
 	err := httpaccess.CheckAuthorization(o.Basic, o.Bearer, o.BearerFile, o.Headers)
 	if err != nil {
@@ -87,8 +89,8 @@ func (o *Options) Check() error {
 			strings.HasPrefix(strings.ToLower(e.URL), "https:")
 	}
 	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
-		return Wrong("tls",
-			"no endpoint is https, so nothing would be encrypted; write https:// or remove tls")
+		return stream.OptionErrorf("tls", "no endpoint is https, so nothing would be encrypted; "+
+			"write https:// or remove tls")
 	}
 	return httpaccess.CheckProxy(o.Proxy)
 }
@@ -96,7 +98,7 @@ func (o *Options) Check() error {
 // CheckFiles returns an error if the file of tls.ca cannot be used.
 func (o *Options) CheckFiles() error {
 	if _, err := o.TLS.Authorities(); err != nil {
-		return Wrong("tls.ca", "%w", err)
+		return stream.OptionErrorf("tls.ca", "%w", err)
 	}
 	return nil
 }
@@ -141,11 +143,6 @@ func (o *Options) Environment(f Format) []string {
 		}
 	}
 	return lines
-}
-
-// Wrong returns a [stream.OptionError] for an option.
-func Wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // Within prefixes the key of an option error with the key of its group. It returns nil for nil.

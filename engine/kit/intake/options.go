@@ -1,8 +1,6 @@
 package intake
 
 import (
-	"fmt"
-
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -15,7 +13,7 @@ const (
 // CheckDelimiter checks an option `delimiter` under its key.
 func CheckDelimiter(key, value string) error {
 	if value != ByNewline && value != ByNUL {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %q, want %s or %s", value, ByNewline, ByNUL)}
+		return stream.OptionErrorf(key, "is %q, want %s or %s", value, ByNewline, ByNUL)
 	}
 	return nil
 }
@@ -41,12 +39,12 @@ func CheckSizes(maxRecord, memory stream.Size) error {
 func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:
-		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %v, want %v or more", memory, MinMemory)}
+		return stream.OptionErrorf(key, "is %v, want %v or more", memory, MinMemory)
 	case memory > MaxSubmission:
-		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %v, want less than 1GiB", memory)}
+		return stream.OptionErrorf(key, "is %v, want less than 1GiB", memory)
 	case maxRecord < 1 || maxRecord > memory/4:
-		err := fmt.Errorf("is %v, want 1B to a quarter of %s, %v", maxRecord, key, memory/4)
-		return &stream.OptionError{Key: "max_record", Err: err}
+		return stream.OptionErrorf("max_record", "is %v, want 1B to a quarter of %s, %v", maxRecord,
+			key, memory/4)
 	}
 	return nil
 }

@@ -15,26 +15,25 @@ import (
 // CheckAddress checks a HOST:PORT under the key `listen`. Unless protected, the host must be
 // loopback; remedy names the options that would protect it.
 func CheckAddress(address string, protected bool, remedy string) error {
-	fail := func(format string, args ...any) error {
-		return &stream.OptionError{Key: "listen", Err: fmt.Errorf(format, args...)}
-	}
 	if address == "" {
-		return fail("is missing: write HOST:PORT, such as 127.0.0.1:8080")
+		return stream.OptionErrorf("listen", "is missing: write HOST:PORT, such as 127.0.0.1:8080")
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fail("%q is not HOST:PORT, such as 127.0.0.1:8080", address)
+		return stream.OptionErrorf("listen", "%q is not HOST:PORT, such as 127.0.0.1:8080", address)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return fail("%q is not a port; write a number from 0 to 65535", port)
+		return stream.OptionErrorf("listen", "%q is not a port; write a number from 0 to 65535",
+			port)
 	}
 	ip := net.ParseIP(host)
 	switch {
 	case host != "" && ip == nil && host != "localhost":
-		return fail("%q is not an IP address; a name could later resolve to another machine", host)
+		return stream.OptionErrorf("listen", "%q is not an IP address; a name could later "+
+			"resolve to another machine", host)
 	case !protected && host != "localhost" && (ip == nil || !ip.IsLoopback()):
-		return fail("%s can be reached from other machines; %s, or listen on 127.0.0.1", address,
-			remedy)
+		return stream.OptionErrorf("listen", "%s can be reached from other machines; %s, or "+
+			"listen on 127.0.0.1", address, remedy)
 	}
 	return nil
 }
@@ -54,11 +53,7 @@ const MaxConnections = 100_000
 
 // CheckConnections checks an option `connections`.
 func CheckConnections(n int) error {
-	if n < 1 || n > MaxConnections {
-		err := fmt.Errorf("is %d, want 1 to %d", n, MaxConnections)
-		return &stream.OptionError{Key: "connections", Err: err}
-	}
-	return nil
+	return stream.CheckRange("connections", n, 1, MaxConnections)
 }
 
 // ErrOnce means that a listening source was started in a finite run.
@@ -67,15 +62,13 @@ var ErrOnce = errors.New("a listener never ends: run it without --once")
 // CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.
 func CheckSocket(network, address string, t *TLS, insecure bool) error {
 	if network != "tcp" && *t != (TLS{}) {
-		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("needs network tcp, but this is "+
-			"%s", network)}
+		return stream.OptionErrorf("tls", "needs network tcp, but this is %s", network)
 	}
 	switch network {
 	case "unix", "unixgram":
 		if address == "" || len(address) > maxSocketPath || address[0] != '/' {
-			err := fmt.Errorf("is %q, want an absolute path of at most %d bytes", address,
-				maxSocketPath)
-			return &stream.OptionError{Key: "listen", Err: err}
+			return stream.OptionErrorf("listen", "is %q, want an absolute path of at most %d bytes",
+				address, maxSocketPath)
 		}
 		return nil
 	case "udp":

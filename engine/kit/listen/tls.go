@@ -3,8 +3,6 @@ package listen
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -30,11 +28,10 @@ func (t *TLS) Check() error {
 	case *t == TLS{}:
 		return nil
 	case t.Cert == "":
-		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: a listener with " +
-			"TLS needs a certificate")}
+		return stream.OptionErrorf("tls.cert", "is missing: a listener with TLS needs a "+
+			"certificate")
 	case t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: add the key of " +
-			"tls.cert")}
+		return stream.OptionErrorf("tls.key", "is missing: add the key of tls.cert")
 	}
 	_, err := t.load()
 	return err
@@ -56,8 +53,7 @@ func (t *TLS) load() (*tls.Config, error) {
 	}
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		err := fmt.Errorf("%s has no certificate in PEM", t.ClientCA)
-		return nil, &stream.OptionError{Key: "tls.client_ca", Err: err}
+		return nil, stream.OptionErrorf("tls.client_ca", "%s has no certificate in PEM", t.ClientCA)
 	}
 	return c, nil
 }

@@ -3,7 +3,6 @@ package listen
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
 	nethttp "net/http"
 	"strings"
 
@@ -18,19 +17,18 @@ const minToken = 8
 
 // CheckTokens checks the options `token` and `tokens`.
 func CheckTokens(token string, tokens Tokens) error {
-	fail := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	if token != "" && len(tokens) > 0 {
-		return fail("token", "cannot be combined with tokens; add it there with a name")
+		return stream.OptionErrorf("token", "cannot be combined with tokens; add it there with a "+
+			"name")
 	}
 	if token != "" && len(token) < minToken {
-		return fail("token", "has fewer than %d characters; write a longer one", minToken)
+		return stream.OptionErrorf("token", "has fewer than %d characters; write a longer one",
+			minToken)
 	}
 	for name, value := range tokens {
 		if len(value) < minToken {
-			return fail("tokens."+name, "has fewer than %d characters; write a longer one",
-				minToken)
+			return stream.OptionErrorf("tokens."+name, "has fewer than %d characters; write a "+
+				"longer one", minToken)
 		}
 	}
 	return nil

@@ -21,11 +21,19 @@ const MaxHeaders = 100
 // CheckHeaders returns an error if the option headers has too many names.
 func CheckHeaders(headers map[string]expr.Text) error {
 	if n := len(headers); n > MaxHeaders {
-		err := fmt.Errorf("has %d names, want at most %d", n, MaxHeaders)
-		return &stream.OptionError{Key: "headers", Err: err}
+		return stream.OptionErrorf("headers", "has %d names, want at most %d", n, MaxHeaders)
 	}
 	return nil
 }
+
+// RecordError is the error of a record that cannot be made into a message. A sink refuses the record.
+type RecordError struct{ Err error }
+
+// Error implements error.
+func (e *RecordError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RecordError) Unwrap() error { return e.Err }
 
 // Maker makes the content and the headers of messages. It belongs to one goroutine at a time.
 type Maker struct {

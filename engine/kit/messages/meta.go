@@ -2,7 +2,6 @@ package messages
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"github.com/penstock-io/penstock/engine/kit/fieldname"
@@ -15,9 +14,6 @@ type Meta []stream.SchemaField
 
 // Check returns an error for a name that cannot be the name of a field.
 func (m Meta) Check() error {
-	wrong := func(format string, args ...any) error {
-		return &stream.OptionError{Key: "meta", Err: fmt.Errorf(format, args...)}
-	}
 	var seen []string
 	for _, f := range m {
 		if f.Name == "" {
@@ -26,12 +22,13 @@ func (m Meta) Check() error {
 		n, err := fieldname.Parse(f.Name)
 		switch {
 		case err != nil:
-			return wrong("%w", err)
+			return stream.OptionErrorf("meta", "%w", err)
 		case n.Path != nil:
-			return wrong("the name %q has a path; write a plain name, and move the field with rename",
-				f.Name)
+			return stream.OptionErrorf("meta", "the name %q has a path; write a plain name, and "+
+				"move the field with rename", f.Name)
 		case f.Name == stream.MessageName || slices.Contains(seen, f.Name):
-			return wrong("the field %q has two meanings; give one another name", f.Name)
+			return stream.OptionErrorf("meta", "the field %q has two meanings; give one another "+
+				"name", f.Name)
 		}
 		seen = append(seen, f.Name)
 	}

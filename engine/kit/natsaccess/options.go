@@ -25,15 +25,13 @@ type Options struct {
 // Check returns a *stream.OptionError for the first wrong option. key is the key of the options in
 // the config.
 func (o *Options) Check(key string) error {
-	wrong := func(name, format string, args ...any) error {
-		return &stream.OptionError{Key: key + name, Err: fmt.Errorf(format, args...)}
-	}
 	if o.URL == "" {
-		return wrong(".url", "is missing; write the URL of a server, with the scheme nats or tls")
+		return stream.OptionErrorf(key+".url", "is missing; write the URL of a server, with the "+
+			"scheme nats or tls")
 	}
 	for text := range strings.SplitSeq(o.URL, ",") {
 		if err := checkServer(strings.TrimSpace(text)); err != nil {
-			return wrong(".url", "%w", err)
+			return stream.OptionErrorf(key+".url", "%w", err)
 		}
 	}
 	ways := 0
@@ -44,12 +42,13 @@ func (o *Options) Check(key string) error {
 	}
 	switch {
 	case ways > 1:
-		return wrong("", "has several of credentials, user and token; remove all but one")
+		return stream.OptionErrorf(key, "has several of credentials, user and token; remove all "+
+			"but one")
 	case o.Password != "" && o.User == "":
-		return wrong(".user", "is missing: add the user of password")
+		return stream.OptionErrorf(key+".user", "is missing: add the user of password")
 	}
 	if err := o.TLS.Check(); err != nil {
-		return wrong(".tls", "%w", err)
+		return stream.OptionErrorf(key+".tls", "%w", err)
 	}
 	return nil
 }

@@ -39,22 +39,20 @@ func (o Options) fields() (names []string) {
 
 // Validate rejects invalid options; key is their key in the source's options.
 func (o Options) Validate(key string) error {
-	wrong := func(sub string, format string, args ...any) error {
-		return &stream.OptionError{Key: key + sub, Err: fmt.Errorf(format, args...)}
-	}
 	p, err := compile(o.Path)
 	if err != nil {
-		return wrong(".path", "%w", err)
+		return stream.OptionErrorf(key+".path", "%w", err)
 	}
 	names := append([]string{stream.MessageName}, append(o.fields(), p.names...)...)
 	for i, text := range names {
 		n, err := fieldname.Parse(text)
 		if err != nil {
-			return wrong("", "%w", err)
+			return stream.OptionErrorf(key, "%w", err)
 		}
 		for _, before := range names[:i] {
 			if b := fieldname.Lenient(before); n.Flat == b.Flat || within(n, b) || within(b, n) {
-				return wrong("", "the field %q has two meanings; give one another name", text)
+				return stream.OptionErrorf(key, "the field %q has two meanings; give one another "+
+					"name", text)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func newFixture(t *testing.T, o *push.ServerOptions) *fixture {
 	return f
 }
 
-// submit submits one record, whose request has ctx.
+// submit submits one record in a request with ctx.
 func (f *fixture) submit(ctx context.Context, record string) *intake.Submission {
 	f.t.Helper()
 	room, err := f.Admit(ctx, int64(len(record)+1))
@@ -284,7 +284,7 @@ func TestRefusesWhileDraining(t *testing.T) {
 	}
 }
 
-// TestClients checks who is authorized, and that others are counted.
+// TestClients checks the names of authorized clients, and that other requests are counted.
 func TestClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		token  string
@@ -355,18 +355,59 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
+// load sends concurrent requests and returns the outcome of each one that was admitted, by record.
+// The deadlines and the starts are random.
+func (f *fixture) load(ctx context.Context, requests int, room stream.Size) map[string]string {
+	var mu sync.Mutex
+	outcomes := make(map[string]string)
+	request := func(i int) {
+		rnd := rand.New(rand.NewPCG(1, uint64(i)))
+		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+		outer, gone := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Millisecond)
+		defer gone()
+		ctx, end := f.WithDeadline(outer)
+		defer end()
+		room, err := f.Admit(ctx, int64(room))
+		if err != nil {
+			return
+		}
+		defer room.Release()
+		record := fmt.Sprint(i)
+		sub, err := room.Submit(intake.Lines([]byte(record+"\n")), true)
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		unknown, err := f.Await(ctx, sub, len(record))
+		outcome := "accepted"
+		if unknown {
+			outcome = "unknown"
+		} else if err != nil {
+			outcome = "withdrawn"
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		outcomes[record] = outcome
+	}
+	var clients sync.WaitGroup
+	for i := range requests {
+		clients.Go(func() { request(i) })
+	}
+	clients.Wait()
+	return outcomes
+}
+
 // TestConcurrentRequests checks many concurrent requests against a route that settles slowly: each
 // accepted record was read once, a withdrawn one was never read, and no memory leaks.
 func TestConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests = 2000
 		o := serverOptions()
 		o.Deadline = 2 * time.Second
 		f := newFixture(t, o)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		read := make(map[string]int)
-		var route, clients sync.WaitGroup
+		var route sync.WaitGroup
 		route.Go(func() {
 			for {
 				records, b, err := f.read(ctx)
@@ -380,45 +421,12 @@ func TestConcurrentRequests(t *testing.T) {
 				f.settle(b)
 			}
 		})
-		var mu sync.Mutex
-		outcomes := make(map[string]string)
-		for i := range requests {
-			rnd := rand.New(rand.NewPCG(1, uint64(i)))
-			clients.Go(func() {
-				time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
-				outer, gone := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Millisecond)
-				defer gone()
-				ctx, end := f.WithDeadline(outer)
-				defer end()
-				// 1/40 of the memory each, so that most requests wait for room
-				room, err := f.Admit(ctx, int64(o.Memory/40))
-				if err != nil {
-					return
-				}
-				defer room.Release()
-				record := fmt.Sprint(i)
-				sub, err := room.Submit(intake.Lines([]byte(record+"\n")), true)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				unknown, err := f.Await(ctx, sub, len(record))
-				outcome := "accepted"
-				if unknown {
-					outcome = "unknown"
-				} else if err != nil {
-					outcome = "withdrawn"
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				outcomes[record] = outcome
-			})
-		}
-		clients.Wait()
+		// each reserves 1/40 of the memory, so that most requests wait for room
+		outcomes := f.load(ctx, 2000, o.Memory/40)
 		time.Sleep(time.Minute) // the route settles the records with unknown outcomes
 		cancel()
 		route.Wait()
-		seen := make(map[string]int)
+		seen := make(map[string]int64)
 		for _, record := range slices.Sorted(maps.Keys(outcomes)) {
 			outcome, want := outcomes[record], 1
 			seen[outcome]++
@@ -430,15 +438,13 @@ func TestConcurrentRequests(t *testing.T) {
 			}
 		}
 		for _, outcome := range []string{"accepted", "unknown", "withdrawn"} {
-			if seen[outcome] == 0 {
+			n := f.host.Counted("requests_" + outcome)
+			switch {
+			case seen[outcome] == 0:
 				t.Errorf("no request was %s; the test misses a case: %v", outcome, seen)
+			case outcome != "accepted" && n != seen[outcome]:
+				t.Errorf("%d requests counted as %s, want %d", n, outcome, seen[outcome])
 			}
-		}
-		if n := f.host.Counted("requests_unknown"); n != int64(seen["unknown"]) {
-			t.Errorf("%d requests counted as unknown, %d were", n, seen["unknown"])
-		}
-		if n := f.host.Counted("requests_withdrawn"); n != int64(seen["withdrawn"]) {
-			t.Errorf("%d requests counted as withdrawn, %d were", n, seen["withdrawn"])
 		}
 		if held := f.Held(); held != 0 {
 			t.Errorf("%d bytes are held at the end", held)

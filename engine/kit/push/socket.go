@@ -23,7 +23,7 @@ type Socket struct {
 	bound chan net.Addr // buffer of 1
 }
 
-// NewSocket returns a source whose Framer and Record are still to be set. It does not listen.
+// NewSocket returns a source. It does not listen. Set Framer and Record before Run.
 func NewSocket(o *SocketOptions, maxRecord stream.Size, io intake.Options, h stream.Host) (
 	*Socket, error,
 ) {

@@ -62,8 +62,7 @@ func Workers(n int, mode string) (int, error) {
 	case n == 0:
 		return defaultWorkers, nil
 	case n < 1 || n > maxWorkers:
-		return n, &stream.OptionError{Key: "workers",
-			Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
+		return n, stream.OptionErrorf("workers", "is %d; it may be 1 to %d", n, maxWorkers)
 	}
 	return n, nil
 }

@@ -58,36 +58,33 @@ const maxLedgerName = 200
 // include a schema.
 func (o *Options) Validate(d *Dialect, schemas bool) error {
 	o.OnNewField = string(o.Policy())
-	wrong := func(key, format string, args ...any) error {
-		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-	}
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
 	name, err := ParseName(o.Table, schemas)
 	switch {
 	case err != nil:
-		return wrong("table", "%w", err)
+		return stream.OptionErrorf("table", "%w", err)
 	case d.CheckName(name.Table) != nil:
-		return wrong("table", "%w", d.CheckName(name.Table))
+		return stream.OptionErrorf("table", "%w", d.CheckName(name.Table))
 	case name.Schema != "" && d.CheckName(name.Schema) != nil:
-		return wrong("table", "schema %w", d.CheckName(name.Schema))
+		return stream.OptionErrorf("table", "schema %w", d.CheckName(name.Schema))
 	case strings.HasPrefix(strings.ToLower(name.Table), LedgerPrefix):
-		return wrong("table", "%q is reserved for the ledger; choose a name that does not begin "+
-			"with %s", name.Table, LedgerPrefix)
+		return stream.OptionErrorf("table", "%q is reserved for the ledger; choose a name that "+
+			"does not begin with %s", name.Table, LedgerPrefix)
 	case !d.Usable(o.JSONColumn):
-		return wrong("json_column", "%q cannot be the name of a column", o.JSONColumn)
+		return stream.OptionErrorf("json_column", "%q cannot be the name of a column", o.JSONColumn)
 	case len(o.Ledger) > maxLedgerName ||
 		strings.ContainsFunc(o.Ledger, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return wrong("ledger", "%q is not 1 to %d visible ASCII characters without space", o.Ledger,
-			maxLedgerName)
+		return stream.OptionErrorf("ledger", "%q is not 1 to %d visible ASCII characters without "+
+			"space", o.Ledger, maxLedgerName)
 	}
 	for i, c := range o.Columns {
 		if err := o.checkColumn(d, i, c); err != nil {
-			return wrong(fmt.Sprintf("columns[%d]", i), "%w", err)
+			return stream.OptionErrorf(fmt.Sprintf("columns[%d]", i), "%w", err)
 		}
 	}
-	return o.validateKey(wrong)
+	return o.validateKey()
 }
 
 func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
@@ -128,21 +125,23 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, errors.Join(errs...)
 }
 
-func (o *Options) validateKey(wrong func(key, format string, args ...any) error) error {
+func (o *Options) validateKey() error {
 	switch {
 	case o.Mode == Upsert && len(o.Key) == 0:
-		return wrong("key", "is missing: upsert needs the columns that identify a row")
+		return stream.OptionErrorf("key", "is missing: upsert needs the columns that identify a "+
+			"row")
 	case o.Mode != Upsert && len(o.Key) > 0:
-		return wrong("key", "has no effect with mode: append; write mode: upsert, or remove it")
+		return stream.OptionErrorf("key", "has no effect with mode: append; write mode: upsert, "+
+			"or remove it")
 	}
 	for i, k := range o.Key {
 		listed := slices.ContainsFunc(o.Columns,
 			func(c ColumnOption) bool { return c.field().Flat == k })
 		switch {
 		case k == "" || slices.Contains(o.Key[:i], k):
-			return wrong("key", "%q is empty or given twice", k)
+			return stream.OptionErrorf("key", "%q is empty or given twice", k)
 		case len(o.Columns) > 0 && !listed:
-			return wrong("key", "%q is not one of the columns", k)
+			return stream.OptionErrorf("key", "%q is not one of the columns", k)
 		}
 	}
 	return nil

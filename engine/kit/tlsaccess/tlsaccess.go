@@ -5,7 +5,6 @@ package tlsaccess
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,11 +25,9 @@ type TLS struct {
 func (t *TLS) Check() error {
 	switch {
 	case t.Cert != "" && t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: add the key of " +
-			"tls.cert")}
+		return stream.OptionErrorf("tls.key", "is missing: add the key of tls.cert")
 	case t.Key != "" && t.Cert == "":
-		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: add the " +
-			"certificate of tls.key")}
+		return stream.OptionErrorf("tls.cert", "is missing: add the certificate of tls.key")
 	}
 	return nil
 }

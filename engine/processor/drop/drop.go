@@ -54,8 +54,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	for k, text := range *o {
 		if slices.Contains((*o)[:k], text) {
-			errs = append(errs, &stream.OptionError{Key: key(k),
-				Err: fmt.Errorf("%s is named twice", text)})
+			errs = append(errs, stream.OptionErrorf(key(k), "%s is named twice", text))
 			continue
 		}
 		name := fieldname.Lenient(text)

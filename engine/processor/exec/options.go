@@ -59,7 +59,7 @@ func DefaultOptions() *Options {
 func (o *Options) Validate() error {
 	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, stream.OptionErrorf(key, format, args...))
 	}
 	if o.Pending < 1 || o.Pending > maxPending {
 		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)

@@ -51,20 +51,16 @@ func (o *Options) Validate() error {
 		_, wrong := fieldname.Parse(p.New)
 		switch {
 		case p.New == "":
-			errs = append(errs, option(p.Old, "is empty; write the field's new name"))
+			errs = append(errs, stream.OptionErrorf(p.Old, "is empty; write the field's new name"))
 		case bad != nil || wrong != nil:
-			errs = append(errs, option(p.Old, "%w", cmp.Or(bad, wrong)))
+			errs = append(errs, stream.OptionErrorf(p.Old, "%w", cmp.Or(bad, wrong)))
 		case p.New == p.Old:
-			errs = append(errs, option(p.Old, "the new name is the old one"))
+			errs = append(errs, stream.OptionErrorf(p.Old, "the new name is the old one"))
 		case slices.ContainsFunc((*o)[:k], func(q Pair) bool { return q.New == p.New }):
-			errs = append(errs, option(p.Old, "two fields would be named %s", p.New))
+			errs = append(errs, stream.OptionErrorf(p.Old, "two fields would be named %s", p.New))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func option(key, format string, args ...any) *stream.OptionError {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // Shape implements stream.Shaper.
@@ -78,7 +74,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		at, nested, err := from.Find(in)
 		switch {
 		case err != nil:
-			errs = append(errs, option(p.Old, "%w", err))
+			errs = append(errs, stream.OptionErrorf(p.Old, "%w", err))
 			continue
 		case at < 0 && !in.Open:
 			errs = append(errs, fieldname.Missing(p.Old, p.Old, in))
@@ -87,8 +83,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		taken := in.Find(to.Flat) >= 0 &&
 			!slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
 		if taken && !in.Open {
-			errs = append(errs, option(p.Old,
-				"a field %s already exists; drop or rename it first", to.Flat))
+			errs = append(errs, stream.OptionErrorf(p.Old, "a field %s already exists; drop or "+
+				"rename it first", to.Flat))
 			continue
 		}
 		switch {
@@ -102,7 +98,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 				out.Fields[at].Name = ""
 			}
 			if out, err = to.Write(out, t); err != nil {
-				errs = append(errs, option(p.Old, "%w", err))
+				errs = append(errs, stream.OptionErrorf(p.Old, "%w", err))
 			}
 		default:
 			out.Fields[at].Name = to.Flat

@@ -190,11 +190,6 @@ func (d *document) read(err error) (*Scenario, error) {
 	return &d.Scenario, nil
 }
 
-// wrong returns an error about a key such as events[2].at; "" means the whole scenario.
-func wrong(key, format string, args ...any) error {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
-}
-
 // Validate translates the document into its Scenario. An error names missing keys and keys that
 // exclude each other.
 func (d *document) Validate() error {
@@ -217,16 +212,17 @@ func (d *document) translateWorkers() error {
 	for i, w := range d.Workers {
 		count := max(1, w.Count)
 		if len(s.Workers)+count > maxWorkers {
-			return wrong(fmt.Sprintf("workers[%d]", i), "more than %d workers", maxWorkers)
+			return stream.OptionErrorf(fmt.Sprintf("workers[%d]", i), "more than %d workers",
+				maxWorkers)
 		}
 		if w.Rate == 0 {
-			return wrong(fmt.Sprintf("workers[%d].rate", i), "must be more than 0")
+			return stream.OptionErrorf(fmt.Sprintf("workers[%d].rate", i), "must be more than 0")
 		}
 		s.Workers = append(s.Workers, slices.Repeat([]Worker{w.worker(d.Slots)}, count)...)
 	}
 	if d.Shared != nil {
 		if d.Shared.Rate == 0 {
-			return wrong("shared.rate", "must be more than 0")
+			return stream.OptionErrorf("shared.rate", "must be more than 0")
 		}
 		w := d.Shared.worker(1)
 		s.Shared = &w
@@ -249,7 +245,7 @@ func (d *document) translateSize() error {
 	switch {
 	case z == nil:
 	case d.Size != nil && d.Cost != nil:
-		return wrong("cost", "size and cost are the same figure; give one of them")
+		return stream.OptionErrorf("cost", "size and cost are the same figure; give one of them")
 	case z.Constant != nil && z.Lognormal == nil && z.Uniform == nil:
 		d.Scenario.Size = Size{Kind: Constant, A: *z.Constant}
 	case z.Lognormal != nil && z.Constant == nil && z.Uniform == nil:
@@ -257,11 +253,12 @@ func (d *document) translateSize() error {
 	case z.Uniform != nil && z.Constant == nil && z.Lognormal == nil:
 		u := z.Uniform
 		if len(u) != 2 || u[0] > u[1] || u[0] != math.Trunc(u[0]) || u[1] != math.Trunc(u[1]) {
-			return wrong(key+".uniform", "takes two whole numbers, the smaller first: [1, 100]")
+			return stream.OptionErrorf(key+".uniform", "takes two whole numbers, the smaller "+
+				"first: [1, 100]")
 		}
 		d.Scenario.Size = Size{Kind: Uniform, A: u[0], B: u[1]}
 	default:
-		return wrong(key, "is one of lognormal, uniform and constant")
+		return stream.OptionErrorf(key, "is one of lognormal, uniform and constant")
 	}
 	return nil
 }
@@ -269,15 +266,15 @@ func (d *document) translateSize() error {
 func (d *document) checkLoad() error {
 	switch l := &d.Load; {
 	case l.Poisson > 0 && (l.Every > 0 || l.Batches > 0):
-		return wrong("load", "poisson can be combined only with burst")
+		return stream.OptionErrorf("load", "poisson can be combined only with burst")
 	case l.Burst.Batches > 0 && l.Poisson == 0:
-		return wrong("load", "burst needs poisson")
+		return stream.OptionErrorf("load", "burst needs poisson")
 	case !l.Saturated && l.Poisson == 0 && l.Every == 0 && l.Batches == 0:
-		return wrong("load", "is missing; write saturated, {poisson: 0.5}, {every: "+
+		return stream.OptionErrorf("load", "is missing; write saturated, {poisson: 0.5}, {every: "+
 			"25ms} or {batches: 500}")
 	case d.Link != nil && l.Poisson > 0:
-		return wrong("load", "poisson is a share of the workers' rate, but a link has no such "+
-			"rate; write every or batches")
+		return stream.OptionErrorf("load", "poisson is a share of the workers' rate, but a link "+
+			"has no such rate; write every or batches")
 	}
 	return nil
 }
@@ -287,10 +284,10 @@ func (d *document) checkLink() error {
 		return nil
 	}
 	if k := d.Link.Concurrency; k.Start > 0 && k.Exp == 0 {
-		return wrong("link.concurrency", "knee_start needs knee_exp")
+		return stream.OptionErrorf("link.concurrency", "knee_start needs knee_exp")
 	}
 	if k := d.Link.Rate; k.Start > 0 && k.Exp == 0 {
-		return wrong("link.rate", "knee_start needs knee_exp")
+		return stream.OptionErrorf("link.rate", "knee_start needs knee_exp")
 	}
 	return nil
 }
@@ -300,26 +297,28 @@ func (d *document) checkWhole() error {
 	s := &d.Scenario
 	switch p := s.Pauses; {
 	case s.Warmup >= s.Duration:
-		return wrong("warmup", "is %v of a duration of %v; no time would be measured", s.Warmup,
-			s.Duration)
+		return stream.OptionErrorf("warmup", "is %v of a duration of %v; no time would be measured",
+			s.Warmup, s.Duration)
 	case s.Link == nil && len(s.Workers) == 0:
-		return wrong("", "needs workers or a link")
+		return stream.OptionErrorf("", "needs workers or a link")
 	case s.Link != nil && len(s.Workers) > 0:
-		return wrong("link", "workers and link exclude each other; a link is a single receiver")
+		return stream.OptionErrorf("link", "workers and link exclude each other; a link is a "+
+			"single receiver")
 	case s.Link != nil && (s.Shared != nil || p != Pauses{}):
-		return wrong("link", "shared and pauses are for workers, but this is a link")
+		return stream.OptionErrorf("link", "shared and pauses are for workers, but this is a link")
 	case s.Shared != nil && p != Pauses{}:
-		return wrong("pauses", "need workers that serve; workers in front of a shared server "+
-			"only forward")
+		return stream.OptionErrorf("pauses", "need workers that serve; workers in front of a "+
+			"shared server only forward")
 	case p != Pauses{} && (p.Every == 0 || p.For >= p.Every):
-		return wrong("pauses", "takes every and a shorter for: {every: 10s, for: "+
+		return stream.OptionErrorf("pauses", "takes every and a shorter for: {every: 10s, for: "+
 			"500ms, phase: random}")
 	case len(s.Joins) > s.Senders:
-		return wrong("joins", "%d joins for %d senders", len(s.Joins), s.Senders)
+		return stream.OptionErrorf("joins", "%d joins for %d senders", len(s.Joins), s.Senders)
 	}
 	for i, at := range s.Joins {
 		if at > s.Duration {
-			return wrong(fmt.Sprintf("joins[%d]", i), "%v is after the end at %v", at, s.Duration)
+			return stream.OptionErrorf(fmt.Sprintf("joins[%d]", i), "%v is after the end at %v", at,
+				s.Duration)
 		}
 	}
 	if s.Link != nil {

@@ -39,17 +39,17 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	}
 	switch {
 	case things != 1:
-		return e, wrong(key, "an event is one of rate, hang, pause, fail, throttle, restart and "+
-			"credit; this has %d of them", things)
+		return e, stream.OptionErrorf(key, "an event is one of rate, hang, pause, fail, "+
+			"throttle, restart and credit; this has %d of them", things)
 	case e.At > s.Duration:
-		return e, wrong(key+".at", "%v is after the end at %v", e.At, s.Duration)
+		return e, stream.OptionErrorf(key+".at", "%v is after the end at %v", e.At, s.Duration)
 	case e.Kind == Restart && e.For > 0:
-		return e, wrong(key, "restart is immediate; remove for")
+		return e, stream.OptionErrorf(key, "restart is immediate; remove for")
 	case s.Link != nil:
-		return e, wrong(key, "events are for workers, but this is a link")
+		return e, stream.OptionErrorf(key, "events are for workers, but this is a link")
 	case s.Shared != nil && (e.Kind == Rate || e.Kind == Pause || e.Kind == Restart):
-		return e, wrong(key, "workers in front of a shared server only forward: their events "+
-			"are hang, fail and throttle")
+		return e, stream.OptionErrorf(key, "workers in front of a shared server only forward: "+
+			"their events are hang, fail and throttle")
 	}
 	switch e.Kind {
 	case Rate:
@@ -72,22 +72,24 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 // of returns the indices of the chosen workers.
 func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 	if len(c.Listed) == 0 && c.Fastest == 0 && !c.all {
-		return nil, wrong(key, "is empty; write all, [0, 1] or {fastest: 4}")
+		return nil, stream.OptionErrorf(key, "is empty; write all, [0, 1] or {fastest: 4}")
 	}
 	for i, w := range c.Listed {
 		switch {
 		case w >= len(workers):
-			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "%d is out of range: 0 to %d", w,
-				len(workers)-1)
+			return nil, stream.OptionErrorf(fmt.Sprintf("%s[%d]", key, i),
+				"%d is out of range: 0 to %d", w, len(workers)-1)
 		case slices.Contains(c.Listed[:i], w):
-			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "worker %d is given twice", w)
+			return nil, stream.OptionErrorf(fmt.Sprintf("%s[%d]", key, i),
+				"worker %d is given twice", w)
 		}
 	}
 	if len(c.Listed) > 0 {
 		return c.Listed, nil
 	}
 	if c.Fastest > len(workers) {
-		return nil, wrong(key+".fastest", "%d is out of range: 1 to %d", c.Fastest, len(workers))
+		return nil, stream.OptionErrorf(key+".fastest", "%d is out of range: 1 to %d", c.Fastest,
+			len(workers))
 	}
 	order := make([]int, len(workers))
 	for i := range order {
