@@ -7,10 +7,18 @@ import (
 
 func TestBadOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		`units[1]: is "", want a name`:                   func(o *Options) { o.Units = []string{"a", ""} },
-		`identifiers[0]: is "a\n", want a name`:          func(o *Options) { o.Identifiers = []string{"a\n"} },
-		`match[0]: is "uid=1", want FIELD=VALUE such as`: func(o *Options) { o.Match = []string{"uid=1"} },
-		`match[0]: is "_UID", want FIELD=VALUE`:          func(o *Options) { o.Match = []string{"_UID"} },
+		`units[1]: is "", want a name`: func(o *Options) {
+			o.Units = []string{"a", ""}
+		},
+		`identifiers[0]: is "a\n", want a name`: func(o *Options) {
+			o.Identifiers = []string{"a\n"}
+		},
+		`match[0]: is "uid=1", want FIELD=VALUE such as`: func(o *Options) {
+			o.Match = []string{"uid=1"}
+		},
+		`match[0]: is "_UID", want FIELD=VALUE`: func(o *Options) {
+			o.Match = []string{"_UID"}
+		},
 		`priority: is "error", want one of emerg, alert`: func(o *Options) { o.Priority = "error" },
 		`command: is empty; write [journalctl]`:          func(o *Options) { o.Command = nil },
 		`max_record: is 1B, want 1KiB to 64MiB`:          func(o *Options) { o.MaxRecord = 1 },
