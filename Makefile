@@ -92,6 +92,10 @@ push-bench: ## Push sources beside bare servers, and the buffer beside a plain l
 	cd engine && go test -v -run '^$$' -bench 'BenchmarkStored' -benchtime 1x -timeout 10m ./kit/buffer
 	cd engine && PENSTOCK_PUSH=full go test -count=1 -v -run 'TestPushMemory|TestPushDatagrams' -timeout 10m ./internal/endtoend
 
+.PHONY: clients
+clients: build ## Real clients send to the push sources, and all arrives with its types: curl, logger, rsyslog, syslog-ng, an OTLP exporter, clients of Elasticsearch and Loki. Missing ones are skipped by name.
+	bench/clients/with-syslog-ng sh -c 'cd bench/clients && GOWORK=off PENSTOCK=$(CURDIR)/$(BIN) go test -count=1 -v .'
+
 .PHONY: buffer-cluster
 buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name; keys over 150 seeds.
 	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss|TestKeys' ./kit/buffer

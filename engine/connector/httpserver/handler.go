@@ -161,8 +161,8 @@ func (s *Server) expand(ctx context.Context, r *intake.Reservation, body int64) 
 	return func(bytes int64) error {
 		err := r.Expand(ctx, body+bytes)
 		if errors.Is(err, intake.ErrTooLarge) {
-			return failure(413, "the records of the body take more than %v (memory); send it in parts",
-				s.o.Memory)
+			return failure(413, "the records of the body take more than %v (memory); send it in "+
+				"parts", s.o.Memory)
 		}
 		return err
 	}

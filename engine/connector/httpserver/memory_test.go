@@ -31,7 +31,8 @@ func TestRecordsBeyondMemory(t *testing.T) {
 		"empty records": {"otlp", "/v1/logs", "application/x-protobuf",
 			field(nil, 1, field(nil, 2, bytes.Repeat(field(nil, 2, nil), 100_000)))},
 		"empty records in JSON": {"otlp", "/v1/logs", "application/json",
-			[]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` + strings.Repeat(",{}", 100_000) + `]}]}]}`)},
+			[]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}` +
+				strings.Repeat(",{}", 100_000) + `]}]}]}`)},
 		"actions": {"elasticsearch_bulk", "/_bulk", "application/x-ndjson",
 			[]byte(strings.Repeat("{\"delete\":{}}\n", 100_000))},
 	} {
@@ -62,7 +63,8 @@ func TestRecordsBeyondMaxRecord(t *testing.T) {
 		"escapes": {"loki", "/loki/api/v1/push",
 			`{"streams":[{"stream":{},"values":[["1","` + strings.Repeat(`\n`, 600) + `"]]}]}`, 400,
 			"the record of entry 1 has 1285 bytes"},
-		"id": {"elasticsearch_bulk", "/_bulk", `{"index":{"_id":"` + long + "\"}}\n{\"a\":1}\n", 200,
+		"id": {"elasticsearch_bulk", "/_bulk",
+			`{"index":{"_id":"` + long + "\"}}\n{\"a\":1}\n", 200,
 			"the record of line 2 has 2016 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

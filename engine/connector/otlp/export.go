@@ -132,12 +132,12 @@ type refusals struct {
 }
 
 // parse returns the records of a message. Records over the limit are refused individually. It
-// reserves room for the memory beyond that of the largest message, because each record repeats the
-// attributes of its resource and its scope.
+// reserves more room if the records need it, because each of them repeats the attributes of its
+// resource and its scope.
 func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
 	records intake.Records, refused refusals, err error,
 ) {
-	used := int64(s.o.MaxMessage) + otlplog.ProtobufMemory(message)
+	used := int64(len(message)) + otlplog.ProtobufMemory(message)
 	expand := func(bytes int64) error {
 		err := room.Expand(ctx, used+bytes)
 		if errors.Is(err, intake.ErrTooLarge) {

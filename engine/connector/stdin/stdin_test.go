@@ -190,3 +190,24 @@ func TestOneInputForAll(t *testing.T) {
 		}
 	}
 }
+
+func TestBadOptions(t *testing.T) {
+	one := func(options string) string {
+		return "pipelines: {p: {source: {stdin: {" + options + "}}, sink: memory}}"
+	}
+	const two = "pipelines: {p: {source: stdin, sink: memory}, q: {source: stdin, sink: memory}}"
+	for text, want := range map[string]string{
+		two:                   "standard input is used by source stdin",
+		one("delimiter: tab"): `stdin.delimiter: there is no "tab"`,
+		one("memory: 1MiB"):   "stdin.memory is 1MiB, want 8MiB or more",
+		one("memory: 2GiB"):   "stdin.memory is 2GiB, want less than 1GiB",
+		one("max_record: 0B"): "stdin.max_record is 0B, want 1B to a quarter of memory",
+		one("max_records: 1"): "max_records",
+	} {
+		sink := memory.NewSink(memory.SinkOptions{})
+		_, err := engine.Parse([]byte(text), stdin.From(nil), sink.Component())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

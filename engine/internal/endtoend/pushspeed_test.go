@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,59 +180,6 @@ func BenchmarkPushSyslog(b *testing.B) {
 	}
 	pairs(b, "of-a-reader",
 		func() time.Duration { return send(bare) }, func() time.Duration { return send(ours) })
-}
-
-// TestPushMemory measures the memory of http_server with 10,000 connections that have sent nothing,
-// and after a request on each.
-func TestPushMemory(t *testing.T) {
-	if os.Getenv("PENSTOCK_PUSH") == "" {
-		t.Skip("run by make push-bench")
-	}
-	const conns = 10_000
-	address := connectortest.FreeAddress(t)
-	const source = "{ http_server: { listen: %q, idle_timeout: 10m, header_timeout: 10m } }"
-	m := startPush(t, fmt.Sprintf(source, address), "off")
-	awaitListener(t, address)
-	all := make([]net.Conn, conns)
-	for i := range all {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		all[i] = conn
-	}
-	<-time.After(time.Second) // the last are accepted
-	idle := residentOf(t, m.cmd.Process.Pid)
-	reply := make([]byte, 4096)
-	const request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhello\n"
-	for _, conn := range all {
-		if _, err := io.WriteString(conn, request); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Read(reply); err != nil || !bytes.HasPrefix(reply, []byte("HTTP/1.1 200")) {
-			t.Fatalf("%.40q, %v", reply, err)
-		}
-	}
-	used := residentOf(t, m.cmd.Process.Pid)
-	t.Logf("%d connections: %.0f MiB idle, %.0f MiB after a request each", conns, idle, used)
-	if idle > 128 || used > 320 {
-		t.Errorf("want at most 128 MiB and 320 MiB")
-	}
-}
-
-// residentOf returns the resident memory of a process in MiB.
-func residentOf(t *testing.T, pid int) float64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
 // TestPushDatagrams sends datagrams to a bare reader at rising rates until it loses some. It checks

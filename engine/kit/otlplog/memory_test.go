@@ -65,12 +65,16 @@ func TestMemory(t *testing.T) {
 		"pairs":      nested(many(string(nested(nested(nil, 2), 1))), 1, 2, 2, 5, 6),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := held(t, func(data *logs.LogsData) error { return proto.Unmarshal(request, data) })
+			got := held(t, func(data *logs.LogsData) error {
+				return proto.Unmarshal(request, data)
+			})
 			if want := ProtobufMemory(request); got > want || got < want/4 {
 				t.Errorf("protobuf takes %d bytes, the estimate is %d", got, want)
 			}
 			text := asJSON(t, request)
-			got = held(t, func(data *logs.LogsData) error { return protojson.Unmarshal(text, data) })
+			got = held(t, func(data *logs.LogsData) error {
+				return protojson.Unmarshal(text, data)
+			})
 			if want := JSONMemory(text); got > want || got < want/6 {
 				t.Errorf("JSON takes %d bytes, the estimate is %d", got, want)
 			}
@@ -84,7 +88,8 @@ func TestMemoryOfBadRequests(t *testing.T) {
 	for range 1000 {
 		deep = nested(deep, 5, 1)
 	}
-	for _, request := range [][]byte{nil, []byte("garbage"), {0x0a, 0xff}, nested([]byte("x"), 1, 2), deep} {
+	short := nested([]byte("x"), 1, 2)
+	for _, request := range [][]byte{nil, []byte("garbage"), {0x0a, 0xff}, short, deep} {
 		if got := ProtobufMemory(request); got < int64(len(request)) {
 			t.Errorf("%.20q: %d bytes", request, got)
 		}
