@@ -75,10 +75,11 @@ func TestParseForms(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for spec, want := range map[string]string{
-		"":                                           "no policy: want one of",
-		"linear":                                     "base is missing",
-		"exponental base=1s":                         `unknown policy "exponental": want one of`,
-		"exponential base=1s cap=3s":                 `unknown key "cap": exponential has base, factor, max, jitter, width, attempts`,
+		"":                   "no policy: want one of",
+		"linear":             "base is missing",
+		"exponental base=1s": `unknown policy "exponental": want one of`,
+		"exponential base=1s cap=3s": `unknown key "cap": exponential has base, ` +
+			`factor, max, jitter, width, attempts`,
 		"exponential base=1s base=2s":                "base is given twice",
 		"exponential base":                           `"base": want key=value`,
 		"exponential base=-1s":                       "base -1s is negative",

@@ -54,9 +54,9 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// TestIncompleteCopyOfRewritten checks that the copy of an emptied file is recognised if it is listed
-// while it is still shorter than the bytes that identify the emptied file. So it is if the copy is
-// moved to another file system at once. A short file that begins differently is read at once.
+// TestIncompleteCopyOfRewritten checks that the copy of an emptied file is recognised even if it is
+// first listed while it is shorter than the bytes that identify the emptied file. A short file that
+// begins differently is read at once.
 func TestIncompleteCopyOfRewritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -116,7 +116,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 			return false, false
 		}
 		w = k.giveUpHandle(g)
-	case !v.unlisted && f.isDeletedNow() && k.mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
+	case !v.unlisted && f.isDeletedNow() && k.mayInherit(g, f) &&
+		(f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
 		return true, k.continueInCopy(f, g, head)
 	default:
 		v.hold = true
@@ -236,7 +237,8 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 // read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
 	n := min(len(head), len(g.entry.prefix))
-	return bytes.Equal(head[:n], g.entry.prefix[:n]) && mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
+	return bytes.Equal(head[:n], g.entry.prefix[:n]) &&
+		mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
 }
 
 // mayBeginAs is mayBegin for the data described by an id and a fingerprint.

@@ -191,7 +191,7 @@ func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 	}
 	isRead := g.all(func(cur *cursor) bool { return cur.pos.Next >= to })
 	if isRead && now >= max(f.since, f.nameless)+grows.goneWait() {
-		c.unfollow(f, sealed)
+		c.handles.unfollow(f, sealed)
 		return false
 	}
 	f.ensureExtras().compared = now

@@ -235,7 +235,7 @@ func (r *Reader) takeFresh() bool {
 
 func (z *dormant) retireFile(f *file) {
 	c, text := z.c, f.entry.text
-	c.unfollow(f, sealed)
+	c.handles.unfollow(f, sealed)
 	for _, cur := range f.cursors {
 		cur.r.notes.end(text)
 		delete(cur.r.forgets.stored, text)

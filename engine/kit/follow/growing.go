@@ -129,7 +129,7 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 		g.c.pace.dueAt(at)
 		return
 	}
-	g.c.unfollow(f, sealed)
+	g.c.handles.unfollow(f, sealed)
 }
 
 // reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
@@ -159,7 +159,7 @@ func (g *growing) reach(f *file, now time.Duration) bool {
 
 // await waits for a successor of f, which is gone.
 func (g *growing) await(f *file, why string) {
-	g.c.unfollow(f, deleted)
+	g.c.handles.unfollow(f, deleted)
 	g.c.rotation.unindex(f)
 	if f.entry == nil {
 		g.c.rotation.wait(f)
@@ -264,7 +264,7 @@ func (g *growing) nameGone(f *file) {
 		}
 		fallthrough
 	case f.all((*cursor).isSealed) && f.entry != nil:
-		c.unfollow(f, sealed)
+		c.handles.unfollow(f, sealed)
 		c.release(f)
 	case f.handle != nil:
 		g.readByHandle(f)
@@ -303,7 +303,7 @@ func (g *growing) keepUnread(f *file) bool {
 		g.readByHandle(f)
 		return true
 	}
-	c.unfollow(f, deleted)
+	c.handles.unfollow(f, deleted)
 	c.rotation.wait(f)
 	return true
 }
@@ -346,7 +346,7 @@ func (g *growing) release(f *file) bool {
 	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
 		return false
 	}
-	c.unfollow(f, sealed)
+	c.handles.unfollow(f, sealed)
 	c.release(f)
 	return true
 }

@@ -171,6 +171,14 @@ func (h *handles) openFewer() bool {
 	return true
 }
 
+// unfollow closes f and removes it from the table. e is the reason.
+func (h *handles) unfollow(f *file, e event) {
+	f.state = f.state.on(e)
+	h.close(f)
+	f.dropView()
+	h.c.table.remove(f)
+}
+
 // close closes a file.
 func (h *handles) close(f *file) {
 	if f.handle == nil {

@@ -273,7 +273,7 @@ func (c *Catalogue) lose(f *file, why string) {
 	if f.state == ended {
 		return
 	}
-	c.unfollow(f, lost)
+	c.handles.unfollow(f, lost)
 	if f.entry == nil {
 		c.vanished(f)
 		return
@@ -291,14 +291,6 @@ func (c *Catalogue) lose(f *file, why string) {
 	}
 	c.ids.end(f.entry)
 	c.giveUp(f)
-}
-
-// unfollow closes f and removes it from the table. e is the reason.
-func (c *Catalogue) unfollow(f *file, e event) {
-	f.state = f.state.on(e)
-	c.handles.close(f)
-	f.dropView()
-	c.table.remove(f)
 }
 
 // giveUp stops following f, of which nothing more can be read. Its routes still hand out the seals.

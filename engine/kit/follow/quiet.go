@@ -105,7 +105,7 @@ func (q *quiet) nameGone(f *file) {
 	switch {
 	case Finisher{c}.isStillThere(f):
 	case f.entry == nil, f.all((*cursor).isSealed): // nothing of it was read, or all
-		c.unfollow(f, sealed)
+		c.handles.unfollow(f, sealed)
 		c.release(f)
 	case f.handle != nil:
 		f.state, f.nameless = f.state.on(losesName), c.now()
@@ -144,7 +144,7 @@ func (q *quiet) sealed(cur *cursor) {
 	case f.state == finished:
 		q.c.watched.again(f)
 	case f.state == nameless && f.all((*cursor).isSealed):
-		q.c.unfollow(f, sealed)
+		q.c.handles.unfollow(f, sealed)
 		q.c.release(f)
 	}
 }

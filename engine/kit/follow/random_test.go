@@ -50,7 +50,8 @@ func (w *rotator) line(n int) string {
 
 // say records an operation on the files.
 func (w *rotator) say(format string, args ...any) {
-	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{now}, args...)...)
 }
 
 func (w *rotator) change(name string, text []byte) {
@@ -387,7 +388,8 @@ func rotations(t *testing.T, seed uint64) *rotating {
 // they are looked at and whenever a process ends. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
 // their number.
 func FuzzRotations(f *testing.F) {
-	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833, lateSeed + 402815, lateSeed + 701279}
+	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833,
+		lateSeed + 402815, lateSeed + 701279}
 	for _, seed := range failed {
 		f.Add(seed)
 	}
