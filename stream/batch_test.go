@@ -140,6 +140,15 @@ func TestMiddle(t *testing.T) {
 	if m := b.Middle(); m != 0 {
 		t.Errorf("Middle with one kept record = %d, want 0: it cannot be cut", m)
 	}
+	b = stream.NewBatch(stream.BatchLimits{})
+	fill(b, "a\nb\nc\nd\n")
+	b.Split()
+	for _, i := range b.Expand([]int{1, 1, 1, 1}) {
+		b.Drop(i) // of each origin only the second record is kept
+	}
+	if m := b.Middle(); m != 4 {
+		t.Errorf("Middle of four origins without their first records = %d, want 4", m)
+	}
 }
 
 func TestPoolPoisonsAndCounts(t *testing.T) {

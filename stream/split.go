@@ -105,7 +105,7 @@ func (b *Batch) Middle() int {
 	kept, half := b.Kept(), 0
 	best := 0
 	for i := range b.Records {
-		if half > 0 && half < kept && b.Records[i].State == Kept && !SameOrigin(b.Records, i-1, i) {
+		if half > 0 && half < kept && !SameOrigin(b.Records, i-1, i) {
 			best = i
 			if half >= kept/2 {
 				return best
