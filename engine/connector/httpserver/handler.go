@@ -159,7 +159,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 // expand returns a function that reserves bytes in addition to those of a body.
 func (s *Server) expand(ctx context.Context, r *intake.Reservation, body int64) room {
 	return func(bytes int64) error {
-		err := r.Expand(ctx, body+bytes)
+		err := r.Expand(ctx, body, bytes)
 		if errors.Is(err, intake.ErrTooLarge) {
 			return failure(413, "the records of the body take more than %v (memory); send it in "+
 				"parts", s.o.Memory)

@@ -252,7 +252,7 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 		} else if ended {
 			return nil, io.EOF
 		}
-		wait = checkEvery // a finite run now knows that there is a message
+		wait = checkEvery // in a finite run, there is a message, or the server did not answer
 	}
 }
 

@@ -137,9 +137,9 @@ type refusals struct {
 func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
 	records intake.Records, refused refusals, err error,
 ) {
-	used := int64(len(message)) + otlplog.ProtobufMemory(message)
+	used := otlplog.ProtobufMemory(message)
 	expand := func(bytes int64) error {
-		err := room.Expand(ctx, used+bytes)
+		err := room.Expand(ctx, int64(len(message)), used+bytes)
 		if errors.Is(err, intake.ErrTooLarge) {
 			return fmt.Errorf("the records of the request take more than %v (memory); send it in "+
 				"parts", s.o.Memory)
@@ -166,7 +166,9 @@ func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reserva
 		records.Add(record)
 		return nil
 	})
-	s.host.Count("records_refused", refused.count)
+	if err == nil {
+		s.host.Count("records_refused", refused.count)
+	}
 	return records, refused, err
 }
 

@@ -75,10 +75,15 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
 const expandStep = 256 << 10
 
-// Expand grows the reservation to at least the given number of bytes, in large steps. The error is
-// [ErrTooLarge] if they exceed the limit of the intake.
-func (r *Reservation) Expand(ctx context.Context, bytes int64) error {
-	most := r.in.gate.max
+// maxExpansion is the memory that decoded records may take in any case, as a multiple of their
+// body. Log records of OTLP take about ten times their body.
+const maxExpansion = 16
+
+// Expand grows the reservation, in large steps, to at least the size of a body and the memory that
+// its records take beyond it. The error is [ErrTooLarge] if both exceed the limit of the intake and
+// maxExpansion times the body.
+func (r *Reservation) Expand(ctx context.Context, body, records int64) error {
+	bytes, most := body+records, max(r.in.gate.max, maxExpansion*body)
 	switch {
 	case bytes <= r.bytes: // only calls of its owner change it
 		return nil
@@ -158,13 +163,14 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// grant gives bytes to the growing reservations, one of which may overdraw the limit, and then to
-// the waiting ones, in order, while there is room.
+// grant gives bytes to the growing reservations, and then to the waiting ones, in order, while there
+// is room. One growing reservation may overdraw the limit. The next one may do so when the data of
+// the previous one has left so much room that the limit is kept again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0
 		if g.held+g.growing[0].bytes > g.max {
-			if g.oversized == nil {
+			if g.oversized == nil && g.held <= g.max {
 				g.oversized = g.growing[0].r
 			}
 			at = slices.IndexFunc(g.growing, func(w *waiter) bool { return w.r == g.oversized })

@@ -370,6 +370,49 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
+// TestSubmittedBeyondLimit checks that submitted data beyond the limit leaves no room for growing
+// reservations. One that exceeds the limit by its records waits until the data has been delivered.
+func TestSubmittedBeyondLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
+		r := open(t, in, streamtest.Route, nil)
+		first, err := in.Reserve(t.Context(), 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := in.Reserve(t.Context(), 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Expand(t.Context(), 20, 301); !errors.Is(err, intake.ErrTooLarge) {
+			t.Errorf("a body of 20 bytes got 321: %v", err)
+		}
+		if err := first.Expand(t.Context(), 20, 200); err != nil {
+			t.Fatal(err)
+		}
+		s, err := first.Submit(lines(strings.Repeat("x", 200)), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := in.Held()
+		ended := make(chan error, 1)
+		go func() { ended <- second.Expand(t.Context(), 20, 200) }()
+		synctest.Wait()
+		if now := in.Held(); now != held {
+			t.Errorf("%d bytes are held, %d before the second reservation grew", now, held)
+		}
+		_, b := r.read()
+		r.settle(b)
+		if err := <-ended; err != nil || !settled(s) {
+			t.Errorf("after the delivery: %v", err)
+		}
+		second.Release()
+		if n := in.Held(); n != 0 {
+			t.Errorf("%d bytes are still held", n)
+		}
+	})
+}
+
 // TestDrain checks that a draining route reads the available data, and waits for producers only if
 // their data is not refused.
 func TestDrain(t *testing.T) {
