@@ -44,7 +44,7 @@ type ClusterTLS struct {
 
 // stateForm is the long form of the key `state`. Without `nats`, it is the folder alone.
 type stateForm struct {
-	Dir  string  `yaml:"dir" path:"true" doc:"directory for the dead letters of this process"`
+	Dir  string  `yaml:"dir" path:"true" doc:"directory of dead letters and, without nats, checkpoints"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
 }
 
@@ -155,7 +155,7 @@ func schemaOfState() object {
 	dir := textSchema().with("description", "directory of checkpoints and dead letters")
 	dir = dir.with("default", "./state")
 	form := schemaOf(reflect.ValueOf(stateForm{NATS: DefaultCluster()}),
-		option{doc: "directory of this process, and the bucket that processes share"})
+		option{doc: "directory of this process, and a bucket if processes share pipelines"})
 	return anyOf(dir, form)
 }
 
