@@ -44,7 +44,7 @@ type ClusterTLS struct {
 
 // stateForm is the long form of the key `state`. Without `nats`, it is the folder alone.
 type stateForm struct {
-	Dir  string  `yaml:"dir" path:"true" doc:"directory of dead letters and, without nats, checkpoints"`
+	Dir  string  `yaml:"dir" path:"true" doc:"dead letters; without nats, checkpoints too"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
 }
 

@@ -134,7 +134,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	if k.mayBeRestored(f, w, head) {
 		v.hold, f.ensureExtras().restored = true, true
 	}
-	v.grows = v.grows || k.mayGrowInto(f, w)
+	v.grows = v.grows || k.mayGrowInto(f, w, head)
 	return false, false
 }
 
@@ -221,7 +221,8 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	for n := len(base); n > 0; n-- {
 		found := 0
 		for _, g := range k.c.rotation.stems[base[:n]] {
-			if g != f && g.entry != nil && g.state != ended && k.mayBegin(g, head) {
+			if g != f && g.entry != nil && g.entry.file != nil && g.state != ended &&
+				k.mayBegin(g, head) {
 				out = append(out, g.entry)
 				if found++; found == maxRelated {
 					break

@@ -107,11 +107,19 @@ func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w, which begins
-// alike: f is shorter than the read data of w.
-func (k *copies) mayGrowInto(f, w *file) bool {
-	return f.view == nil && !f.isUnlisted() && f.info.Size < w.read() && k.mayInherit(f, w) &&
-		!sameFile(f.info, w.info)
+// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w, with which
+// mayBegin has compared it: f is shorter than the read data of w. If this process never saw the
+// beginning of w, its id decides. If f is shorter than the hashed bytes, a possible copy of a
+// deleted file is awaited rather than read a second time. A file rewritten in place may have any
+// number of unrelated new files next to it, and they are not held back.
+func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
+	if f.view != nil || f.isUnlisted() || f.info.Size >= w.read() || !k.mayInherit(f, w) ||
+		sameFile(f.info, w.info) {
+		return false
+	}
+	id := k.c.ids.idOf(w.entry)
+	return len(w.entry.prefix) > 0 || id.MatchHead(head) ||
+		len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known
 }
 
 // grewAsCopy reports whether f has grown since it was compared with the old file. Then only the

@@ -53,7 +53,7 @@ type extras struct {
 	framing lines.Framing // its own; nil: the source's
 	// until when it waits for the possible original to become readable; 0 if it does not
 	unread        time.Duration
-	folderMissing bool    // awaiting or missing, and its folder is not there
+	folderMissing bool    // awaiting, and its folder is not there
 	unseen        bool    // awaiting: the present content of its inode was not seen
 	nothing       version // compressed and empty, or damaged: as it was then
 	// unlisted: the listed name of its predecessor, by which the next run detects the rotation

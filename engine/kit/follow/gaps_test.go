@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -210,6 +212,27 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 			wantLines(t, d, a2, b2, "4 four")
 		})
 	}
+}
+
+// TestRenamedAwayWithHardLink checks that a file with unread lines is read once to its end if it has
+// got two names outside the listing while nothing ran.
+func TestRenamedAwayWithHardLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.hidden = "old"
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		stop(t, a, b)
+		d.put(t, "a.log", "4 four\n")
+		link := filepath.Join(d.path, "a.log.old.1")
+		if err := os.Link(filepath.Join(d.path, "a.log"), link); err != nil {
+			t.Fatal(err)
+		}
+		d.rename(t, "a.log", "a.old")
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 10, time.Second, a2, b2)
+		wantLines(t, d, a2, b2, "4 four")
+	})
 }
 
 // TestQuietFileIsCopiedAndDeleted checks that the copy of a file is recognised if the file was idle

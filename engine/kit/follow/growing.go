@@ -296,7 +296,7 @@ func (g *growing) readByHandle(f *file) {
 // is one.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
-	if f.isUnlisted() {
+	if f.isUnlisted() && f.handle != nil {
 		return false
 	}
 	if f.handle != nil && f.held == 0 && !f.dataElsewhere {

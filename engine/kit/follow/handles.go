@@ -92,6 +92,7 @@ func (h *handles) openFile(f *file) bool {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		f.trouble = nil
 		h.c.pace.soon() // the next listing shows its new state
 		return false
 	case errors.Is(err, vfs.ErrNotRegular):

@@ -30,7 +30,7 @@ type rotation struct {
 	contents map[string]directory
 	// possible files of earlier runs that could not be read yet, or changed during each look. They
 	// and their copies cannot be identified yet
-	unread        []*file
+	unread        map[*file]bool
 	folderMissing bool // folders of awaiting files are not there
 }
 
@@ -44,7 +44,8 @@ type tried struct {
 
 func newRotation(c *Catalogue) rotation {
 	return rotation{
-		c: c, stems: make(map[string][]*file), awaiting: make(map[*file]bool),
+		c: c, stems: make(map[string][]*file),
+		awaiting: make(map[*file]bool), unread: make(map[*file]bool),
 		tried: make(map[fileid.Key]tried), contents: make(map[string]directory),
 	}
 }

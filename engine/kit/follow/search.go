@@ -91,7 +91,12 @@ func (t *rotation) tryUnlisted(s Sight, at []*file) outcome {
 		since: now, unread: max(now, 1), foundEmpty: true,
 		scan: c.table.scans, firstScan: c.table.scans,
 	}
-	same := slices.DeleteFunc(slices.Clone(at), func(w *file) bool { return !t.is(w, s) })
+	if c.table.byKey[keyOf(f.info)] != nil {
+		return continuesNone // it was followed by another name meanwhile, a hard link
+	}
+	same := slices.DeleteFunc(slices.Clone(at), func(w *file) bool {
+		return w.state != awaiting || !t.is(w, s)
+	})
 	if slices.ContainsFunc(same, func(w *file) bool { return w.label == s.Label }) {
 		return continuesNone // it is no longer wanted, or will be listed again
 	}
@@ -135,12 +140,11 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	if len(same) == 0 {
 		return t.continueRelated(f, head)
 	}
+	var unread *file // was renamed out of the listing before anything of it was read
 	for _, w := range same {
-		if w.entry == nil { // it was renamed out of the listing before anything of it was read
-			t.unwait(w)
-			w.state = w.state.on(copied)
-			f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.label
-			return continuesOne
+		if w.entry == nil {
+			unread = w
+			continue
 		}
 		if f.holds(w.read()) < w.read() {
 			continue
@@ -151,6 +155,12 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 			c.copies.adopt(f, w)
 			return continuesOne
 		}
+	}
+	if w := unread; w != nil {
+		t.unwait(w)
+		w.state = w.state.on(copied)
+		f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.partName()
+		return continuesOne
 	}
 	return continuesNone
 }
@@ -172,7 +182,7 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 			return false
 		}
 	}
-	return len(same) > 0 && t.c.table.byKey[keyOf(f.info)] == nil
+	return len(same) > 0
 }
 
 // continueRelated makes f the successor of the first awaiting file of a related name with data that

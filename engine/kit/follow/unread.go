@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -12,16 +13,16 @@ const unreadMost = 5 * time.Minute
 // addUnread notes that f, which has just failed or was changed while it was read, may be a file of
 // an earlier run.
 func (t *rotation) addUnread(f *file) {
-	if t.c.strategy.grows() && t.c.identify.isKnown(f) && !slices.Contains(t.unread, f) {
-		t.unread = append(t.unread, f)
+	if t.c.strategy.grows() && t.c.identify.isKnown(f) {
+		t.unread[f] = true
 	}
 }
 
 // recogniseUnreadable recognises the files of unread that can be read now, before any other file.
 func (t *rotation) recogniseUnreadable() {
-	t.unread = slices.DeleteFunc(t.unread, func(u *file) bool { return !t.isUnread(u) })
-	list := slices.DeleteFunc(slices.Clone(t.unread), func(u *file) bool { return u.trouble != nil || u.isEmpty() })
-	slices.SortFunc(list, byLabel)
+	maps.DeleteFunc(t.unread, func(u *file, _ bool) bool { return !t.isUnread(u) })
+	list := slices.SortedFunc(maps.Keys(t.unread), byLabel)
+	list = slices.DeleteFunc(list, func(u *file) bool { return u.trouble != nil || u.isEmpty() })
 	t.c.identify.recogniseAll(list)
 }
 
@@ -38,9 +39,12 @@ func (t *rotation) isUnread(u *file) bool {
 // hasUnreadRelated reports whether f, which begins with head, may be a copy of a file of an earlier
 // run that cannot be read now: its name may be derived from that file's name, and both begin alike.
 func (t *rotation) hasUnreadRelated(f *file, head []byte) bool {
-	return slices.ContainsFunc(t.unread, func(u *file) bool {
-		return u != f && t.isRelated(f, u.label) && t.isUnread(u) && t.beganSo(u, head)
-	})
+	for u := range t.unread {
+		if u != f && t.isRelated(f, u.label) && t.isUnread(u) && t.beganSo(u, head) {
+			return true
+		}
+	}
+	return false
 }
 
 // beganSo reports whether u may be a file of an earlier run that began with head.

@@ -15,7 +15,7 @@ import (
 // Options are the options of the processor. A single text is the condition.
 type Options struct {
 	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
-	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records for which expr is an error; default: the parser's"`
+	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that expr fails for; default: the parser's"`
 
 	program *expr.Program
 	onError string
