@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -39,8 +40,18 @@ func (s *deletedSource) Open(ctx context.Context, o stream.OpenOptions) (stream.
 
 type deletedReader struct {
 	*fakeReader
-	mu   sync.Mutex
-	gone []string
+	mu    sync.Mutex // guards the fields below
+	gone  []string
+	ended bool
+}
+
+// Read implements stream.Reader.
+func (r *deletedReader) Read(ctx context.Context, b *stream.Batch) error {
+	err := r.fakeReader.Read(ctx, b)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = errors.Is(err, io.EOF)
+	return err
 }
 
 // Metadata implements stream.PartitionTracker.
@@ -50,6 +61,9 @@ func (r *deletedReader) Metadata(stream.Mark) string { return "" }
 func (r *deletedReader) Deleted() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.ended {
+		return nil
+	}
 	gone := r.gone
 	r.gone = nil
 	return gone
