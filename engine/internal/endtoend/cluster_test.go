@@ -332,8 +332,7 @@ func sharedSQLite(t *testing.T, trio *natsCluster) *sharedRun {
 
 // TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. Another process
 // delivers within 15 s of each kill, within 10 s of most, and each message is in the table once. At
-// the end, an owner that gets a stop signal hands over within 3 s. A time above its bound does not
-// count if even a plain timer was late meanwhile.
+// the end, an owner that gets a stop signal hands over within 3 s.
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)
@@ -343,25 +342,14 @@ func TestClusterKill(t *testing.T) {
 	p := trio.produce(t, 5*time.Millisecond)
 	r.awaitRows(0, time.Minute)
 	var took []time.Duration
-	isBusy := func(event string, took, bound time.Duration, share float64) bool {
-		busy := took > bound && share >= disturbedShare
-		if busy {
-			t.Logf("%s took %v, which is not counted: %.1f %% of a bare timer's ticks were more "+
-				"than %v late", event, took, 100*share, lateTick)
-		}
-		return busy
-	}
 	for range n {
 		pauseRandomly(rnd)
 		owner, epoch := trio.awaitOwner(t)
-		killed, lateness := time.Now(), startLateness()
+		killed := time.Now()
 		r.kill(owner)
 		before := r.rows()
 		r.awaitRows(before, 30*time.Second)
-		d := time.Since(killed)
-		if !isBusy("a takeover", d, 10*time.Second, lateness()) {
-			took = append(took, d)
-		}
+		took = append(took, time.Since(killed))
 		if next, later := trio.awaitOwner(t); later <= epoch || next == owner {
 			t.Fatalf("after %s with epoch %d comes %s with epoch %d", owner, epoch, next, later)
 		}
@@ -369,19 +357,13 @@ func TestClusterKill(t *testing.T) {
 	}
 	owner, epoch := trio.awaitOwner(t)
 	r.signal(owner, syscall.SIGTERM)
-	stopped, lateness := time.Now(), startLateness()
-	await(t, 30*time.Second, "an owner after a handover", func() bool {
+	stopped := time.Now()
+	await(t, 3*time.Second, "an owner after a handover", func() bool {
 		next, later := trio.owner(t)
 		return next != owner && next != "" && later > epoch
 	})
 	handover := time.Since(stopped)
-	if !isBusy("the handover", handover, 3*time.Second, lateness()) && handover > 3*time.Second {
-		t.Errorf("the handover took %v, want at most 3s", handover)
-	}
 	r.check(p)
-	if len(took) == 0 {
-		t.Skip("the machine was too busy to measure a takeover")
-	}
 	slices.Sort(took)
 	median, worst := took[len(took)/2], took[len(took)-1]
 	t.Logf("%d kills, %d messages: takeover: median %v, worst %v; handover %v",
