@@ -126,7 +126,7 @@ func (s *servers) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	for {
-		stream, err := s.js.Stream(ctx, streamName)
+		stream, err := s.stream(ctx)
 		if err == nil {
 			c := stream.CachedInfo().Cluster
 			current := c != nil && c.Leader != "" && len(c.Replicas) == 2
@@ -144,6 +144,13 @@ func (s *servers) ready(ctx context.Context) error {
 			return fmt.Errorf("a NATS server stays behind: %w", errors.Join(err, ctx.Err()))
 		}
 	}
+}
+
+// stream asks for the state of the stream. A request to a server that was just killed has no answer.
+func (s *servers) stream(ctx context.Context) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return s.js.Stream(ctx, streamName)
 }
 
 // publisher publishes numbered messages.
