@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// agreement returns the divisor of a scenario's times: 4 in the full form, from which figures are
-// quoted; more in CI. With 20, the random variation of a few thousand service times alone moves
-// goodput between 0.97 and 1.02.
+// agreement returns the number by which a scenario's times are divided. It is 4 in the full form,
+// whose results are published, and larger in CI. A larger divisor makes results less exact: with
+// 20, random service times alone move goodput between 0.97 and 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {
@@ -35,12 +35,13 @@ func agreement(t *testing.T) (divisor time.Duration, full bool) {
 }
 
 const (
-	// allowed difference of real and simulated goodput, as a share of the optimum
+	// agreeWithin is the allowed difference between real and simulated goodput, as a share of the
+	// optimum.
 	agreeWithin = 0.05
 	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
 	agreeSeeds  = 5    // number of simulations, of which the median counts
-	// In the short form events are so short that the batches in flight at their start are a larger
-	// share. The real share may then exceed the simulated one by agreeBad.
+	// In the short form, the events are short. The batches in flight when an event starts are then
+	// a larger share of all batches, and the real share may exceed the simulated one by agreeBad.
 )
 
 // TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole compare the real engine with twelve real

@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// testbed is a simulator scenario as real HTTP servers on loopback. All its times are absolute: a
-// server knows the time at which each batch is served and its answer is due, and only waits for it.
-// A late timer therefore delays one answer, not all later ones, as in the simulator, where nothing
-// is late.
+// testbed runs a simulator scenario with real HTTP servers on loopback. It computes in advance when
+// each batch is served and when its response is due, and servers wait until then. A late timer
+// therefore delays one response, but not all later ones. This matches the simulator, in which
+// timers are never late.
 type testbed struct {
 	t     *testing.T
 	s     *scenario.Scenario
@@ -36,7 +36,7 @@ type testbedWorker struct {
 	url  string
 }
 
-// try is a request received by a server.
+// try is one request that a server has received.
 type try struct {
 	at     time.Duration // since the start
 	worker int

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// arrivalsOptions are the options of a source written like an external one: batches of one record
-// each, as a Poisson process.
+// arrivalsOptions are the options of the source arrivals, which test programs register as an
+// embedder would. It sends batches of one record each at random times (a Poisson process).
 type arrivalsOptions struct {
 	Count int64   `yaml:"count" doc:"batches in all"`
 	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`
@@ -19,8 +19,9 @@ type arrivalsOptions struct {
 	Name  string  `yaml:"name" doc:"of the partition, different for each sender to one receiver"`
 }
 
-// arrivals is that source. A record is "number planned", where planned is the scheduled send time
-// in nanoseconds, so that a late sender cannot hide waiting time.
+// arrivals is the source component. A record is "number planned": its number, and the time at which
+// it should be sent, in nanoseconds. Latency is measured from that time, so that a late sender
+// cannot hide its delay.
 var arrivals = stream.Component{
 	Role: stream.SourceRole, Name: "arrivals",
 	Options: func() any { return &arrivalsOptions{Name: "arrivals"} },

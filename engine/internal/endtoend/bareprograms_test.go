@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// barePrograms are the programs with which benchmarks compare whole runs of penstock. They only
-// move records with a client library. Their arguments are an address, a group and a target.
+// barePrograms are minimal programs that only move records with a client library. Benchmarks
+// compare whole runs of penstock with them. Their arguments are an address, a group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
 	"nats-log":      bareNATSLog,

@@ -27,7 +27,7 @@ type fault struct {
 	strike func(g *copies)
 }
 
-// kafkaFaults are those that a group survives without a repetition, if the sink has a ledger.
+// kafkaFaults are faults after which a group delivers no record twice if its sink has a ledger.
 var kafkaFaults = []fault{
 	{"kill of an engine", func(g *copies) {
 		m := g.anyMember()
@@ -100,7 +100,7 @@ func suspension(t *testing.T) time.Duration {
 	return 15 * time.Second
 }
 
-// disturb causes each fault several times, in random order, while records are produced.
+// disturb causes each fault several times, in random order, while the test produces records.
 func (g *copies) disturb(faults []fault) {
 	g.t.Helper()
 	g.batch = 50 // a copy in order must keep up, also after an engine was suspended
@@ -119,8 +119,9 @@ func (g *copies) disturb(faults []fault) {
 }
 
 // TestChaosKafka runs three engines that share a topic of a real broker, and disturbs them. Each
-// engine has its own network to the broker. No record is lost. With a ledger none arrives twice,
-// and in transactions records of one key keep their order. Into HTTP, repetitions are counted.
+// engine reaches the broker through its own network link. No record is lost. Sinks with a ledger
+// receive no record twice, and transactional sinks keep the order of records with the same key. For
+// the HTTP sink, repetitions are counted.
 func TestChaosKafka(t *testing.T) {
 	chaosRounds(t)
 	t.Setenv("PENSTOCK_KAFKA", "full")

@@ -66,9 +66,9 @@ var clusterFaults = []clusterFault{
 	}},
 }
 
-// TestChaosNATS runs three engines that share a pipeline over three NATS servers into PostgreSQL,
-// and disturbs them. Each engine has its own network to one of the servers. Each message is in the
-// table once.
+// TestChaosNATS runs three engines that share a pipeline from three NATS servers into PostgreSQL,
+// and disturbs them. Each engine reaches one of the servers through its own network link. At the
+// end each message is in the table once.
 func TestChaosNATS(t *testing.T) {
 	rounds := chaosRounds(t)
 	trio := startNATSCluster(t)

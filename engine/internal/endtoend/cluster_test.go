@@ -158,7 +158,8 @@ func (n *natsCluster) produce(t *testing.T, pause time.Duration) *producer {
 		tick := time.NewTicker(pause)
 		defer tick.Stop()
 		for id := int64(0); ; {
-			// the id makes a repetition after an unknown answer no second message
+			// After a publish without a response, the same message is published again. The message
+			// id lets the server discard the second copy.
 			p.pause.Lock()
 			_, err := n.js.Publish(context.WithoutCancel(ctx), "in", fmt.Append(nil, id),
 				jetstream.WithMsgID(strconv.FormatInt(id, 10)))
@@ -178,7 +179,7 @@ func (n *natsCluster) produce(t *testing.T, pause time.Duration) *producer {
 	return p
 }
 
-// sharedRun are engines with one config, and the table into which they deliver.
+// sharedRun is a set of engines with the same config, and the table to which they deliver.
 type sharedRun struct {
 	t      *testing.T
 	nats   *natsCluster
@@ -207,7 +208,8 @@ pipelines:
 	return startNodes(t, trio, config, nil, db)
 }
 
-// startNodes starts an engine for each node. NODE is its name, and LINK the address of its link.
+// startNodes starts an engine for each node. The environment variable NODE is the node's name, and
+// LINK is the address of its link.
 func startNodes(t *testing.T, trio *natsCluster, config string,
 	links map[string]*connectortest.Link,
 	db *sql.DB) *sharedRun {
@@ -330,9 +332,9 @@ func sharedSQLite(t *testing.T, trio *natsCluster) *sharedRun {
 	return startShared(t, trio, fmt.Sprintf("{ sqlite: { path: %q, table: lines } }", path), db)
 }
 
-// TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. Another process
-// delivers within 15 s of each kill, within 10 s of most, and each message is in the table once. At
-// the end, an owner that gets a stop signal hands over within 3 s.
+// TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. After each kill
+// another process delivers within 15 s, and mostly within 10 s. Each message is in the table once.
+// At the end, an owner that gets a stop signal hands over within 3 s.
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)
@@ -379,8 +381,8 @@ func pauseRandomly(rnd *rand.Rand) {
 	<-timer.C
 }
 
-// TestClusterSuspend suspends the owner for 15 s in the middle of its work. Another process takes
-// over, and the first one, when it continues, neither writes a message a second time nor takes the
+// TestClusterSuspend suspends the owner for 15 s while it delivers. Another process takes over.
+// When the first process continues, it neither writes a message a second time nor takes the
 // pipeline back.
 func TestClusterSuspend(t *testing.T) {
 	n := max(1, clusterKills(t)/4)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDemo checks that the demo ends with nothing lost and nothing delivered twice, although a
-// receiver dies during it.
+// TestDemo checks that the demo loses nothing and delivers nothing twice, although one of its
+// receivers dies.
 func TestDemo(t *testing.T) {
 	t.Parallel() // it takes 20 s, in which it is mostly idle
 	bin, err := program()

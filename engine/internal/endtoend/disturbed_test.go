@@ -8,8 +8,9 @@ import (
 // tries bounds the repetitions of a measurement on a busy machine.
 const tries = 3
 
-// undisturbed runs a measurement, which returns the missed target or "". If a target was missed
-// while even a plain timer was late, the machine was too busy, and the measurement is repeated.
+// undisturbed runs a measurement that returns the target it missed, or "". Another timer shows
+// whether the machine is too busy: if a target was missed and that timer was late too, the
+// measurement is repeated.
 func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 	t.Helper()
 	for try := 1; ; try++ {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// stormShell is a bolt of Storm's multilang protocol as a shell script. It stores its tuples, fails
-// each tuple whose number ends in 777 once, emits one tuple for each that it acks, and answers
-// heartbeats.
+// stormShell is a bolt of Storm's multilang protocol as a shell script. It stores its tuples, emits
+// one tuple for each that it acks, and answers heartbeats. A tuple whose number ends in 777 fails
+// at its first attempt.
 const stormShell = `
 say() { printf '%s\nend\n' "$1"; }
 hear() { IFS= read -r message && IFS= read -r end; }
@@ -54,8 +54,8 @@ while (batch := batches.get()) is not None:
     print(json.dumps(answer), flush=True)
 `
 
-// TestCreditOfChild checks that a worker that grants a small credit never has more records, even
-// when its children are killed. Without a credit it has more.
+// TestCreditOfChild checks that a worker that grants a small credit never has more records than
+// that, even when its children are killed. Without a credit it has more.
 func TestCreditOfChild(t *testing.T) {
 	t.Parallel()
 	python(t)

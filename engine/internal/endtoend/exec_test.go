@@ -33,8 +33,8 @@ func python(t *testing.T) {
 	}
 }
 
-// killing runs the program on a config to its end. It kills one of its children with SIGKILL each
-// time progress has advanced by step, at most most times, and returns the number of kills.
+// killing runs the program on a config to its end. It kills a child of the program with SIGKILL
+// whenever progress has advanced by step, at most most times, and returns the number of kills.
 func killing(t *testing.T, config string, progress func() int64, step int64,
 	most int) (killed int) {
 	t.Helper()
@@ -161,8 +161,8 @@ pipelines:
 }
 
 // TestWorkersKilled kills children of a sink while they work. Every record is delivered at least
-// once, records acked before the death are not repeated without need, and none becomes a dead
-// letter.
+// once, and none becomes a dead letter. Records that a child acknowledged before its death are
+// repeated only if necessary.
 func TestWorkersKilled(t *testing.T) {
 	t.Parallel()
 	needChildren(t)

@@ -50,9 +50,9 @@ func TestFileCalls(t *testing.T) {
 	} {
 		t.Run(source.name, func(t *testing.T) {
 			about := fmt.Sprintf("%s, %d files of 10 lines", source.name, many)
-			// A listing before all files are finished checks the remaining ones again. Whether that
-			// happens depends on timing, which strace slows down, so the minimum of several runs
-			// counts.
+			// If the directory is listed before all files are finished, the remaining files are
+			// checked again. This depends on timing, which strace distorts, so the minimum of
+			// several runs is used.
 			least := math.Inf(1)
 			for try := 0; try < tries && least > maxFileCalls; try++ {
 				least = min(least, callsEach(t, about, source.config, few, many))

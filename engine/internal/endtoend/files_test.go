@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// scale is the size and the bounds of a test with many files.
+// scale holds the sizes and bounds of the tests with many files.
 type scale struct {
 	files  int // of 10 lines
 	larger int // of 5 kB
 	log    int // bytes of one large file
 	pairs  int
 	timed  bool // check the bounds of times; otherwise only print them
-	// use the bounds of docs/files.md; otherwise relative bounds, without the start of the program
+	// full selects the bounds of docs/files.md. Otherwise the bounds are relative, and the start of
+	// the program is subtracted.
 	full bool
 }
 
-// filesScale is small with every go test, and short or full with `make files-short` and `make
+// filesScale returns a small scale for go test, and larger ones for `make files-short` and `make
 // files`.
 func filesScale() scale {
 	switch os.Getenv("PENSTOCK_FILES") {
@@ -42,7 +43,7 @@ type bounded struct {
 	missed []string
 }
 
-// most prints a figure and records whether it exceeds its bound; 0 means no bound.
+// most prints a figure and records whether it exceeds its bound. A bound of 0 means none.
 func (f *bounded) most(what string, got, bound float64, unit string) {
 	f.t.Helper()
 	line := fmt.Sprintf("%s: %s: %.2f %s", f.about, what, got, unit)
@@ -55,7 +56,7 @@ func (f *bounded) most(what string, got, bound float64, unit string) {
 	}
 }
 
-// bound returns b if the bounds of times are checked.
+// bound returns b if times are checked, otherwise 0.
 func (s scale) bound(b float64) float64 {
 	if s.timed {
 		return b

@@ -189,7 +189,7 @@ pipelines:
 	return path
 }
 
-// perHost is the default of the sink: attempts at once at one host.
+// perHost is the sink's default limit of concurrent attempts to one host.
 const perHost = 16
 
 // checkParked compares the histories of the deliveries with the requests that have arrived.

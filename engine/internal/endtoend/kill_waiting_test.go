@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// flakyServer receives batches of lines. A bad line fails its batch twice and then succeeds; a
-// hopeless one is refused the third time.
+// flakyServer receives batches of lines. It fails the batch of a bad line twice and then accepts
+// it. It refuses a hopeless line at the third attempt.
 type flakyServer struct {
 	mu    sync.Mutex // guards the fields below
 	tries map[string][]time.Time
@@ -56,8 +56,8 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// tried returns the number of bad lines sent at least n times, and the time since the last bad
-// line.
+// tried returns the number of bad lines that were sent at least n times, and the time since the
+// last bad line was received.
 func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,8 @@ func TestKillWaiting(t *testing.T) {
 	}
 	put(waitingLines(bad))
 	good += 2 * bad
-	// delivered data shows that the data is bad and not the worker
+	// New good lines keep arriving. Their delivery shows that the other batches fail because of
+	// their data and not because of the worker.
 	k := &killed{t: t, config: config, feed: func() {
 		put(fmt.Sprintf("good %d\n", good))
 		good++

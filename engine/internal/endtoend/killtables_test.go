@@ -21,12 +21,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// The kill tests of tables. The program copies two tables and follows them, while writers insert,
-// change and delete rows in transactions that commit late, out of order, and with equal times. The
-// program is killed repeatedly, and so is the server. Rows of `events` are only added, and must be
-// appended to the target once each; they are read in partitions of five seconds, some concurrently.
-// Rows of `items` are also changed, which moves them to the end, and deleted. The target must have
-// every existing row in its current form, and may keep deleted rows (docs/sources-table.md).
+// The kill tests of tables. The program copies two tables and follows their changes. Meanwhile
+// writers insert, change and delete rows in transactions that commit late, out of order, and with
+// equal times. Program and server are killed repeatedly.
+//
+// Rows of `events` are only inserted. They are read in partitions of five seconds, some of them
+// concurrently, and must be in the target once each. Rows of `items` are also changed, which moves
+// them to the end, and deleted. The target must have the current version of every existing row, and
+// may keep deleted rows (docs/sources-table.md).
 
 // arena is a database for a kill test.
 type arena struct {
@@ -136,7 +138,7 @@ pipelines:
 		return number(a.target("events_copy"),
 			`SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
 	}
-	if n >= 10 { // a program that is killed often may never get near enough to the end
+	if n >= 10 { // with many kills it may never get near the end
 		f := startFollowing(t, config)
 		f.wait(t, time.Minute, func() bool { return late() > 0 })
 		f.kill(t)
@@ -297,7 +299,8 @@ func startWriters(t *testing.T, a arena, rnd *rand.Rand) *writers {
 		own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
 		w.done.Go(func() {
 			for ctx.Err() == nil {
-				// transactions undone by a restart of the server never existed
+				// A restart of the server rolls back its open transactions, so their rows do not
+				// count.
 				_ = w.transaction(ctx, own)
 				pause(ctx, time.Duration(own.IntN(30))*time.Millisecond)
 			}

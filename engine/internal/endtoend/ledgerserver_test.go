@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// ledgerServer is an HTTP receiver that stores every record by its id: the partition and the offset
-// after it.
+// ledgerServer is an HTTP receiver that stores every record by its id, which consists of the
+// partition and the offset after the record.
 type ledgerServer struct {
 	*httptest.Server
 	t *testing.T
@@ -22,10 +22,11 @@ type ledgerServer struct {
 	records map[string][]byte // by id, as received first
 	last    map[string]int    // the generation that last received the id
 	bytes   int64             // of distinct records
-	// bytes received again, by the previous generation that had received them and not saved their
-	// delivery
+	// repeated has the bytes received a second time from a later generation, by the generation that
+	// sent them first and was killed before it saved their delivery.
 	repeated []int64
-	// bytes received again within a generation: after a timeout, not bounded by kills
+	// twice is the number of bytes received twice from the same generation, because of a timeout.
+	// Kills do not bound it.
 	twice    int64
 	problems []string
 }
@@ -99,7 +100,7 @@ func (s *ledgerServer) record(id string, line []byte) {
 	s.last[id] = now
 }
 
-// generation begins a new generation, after a kill.
+// generation starts a new generation; it is called after each kill.
 func (s *ledgerServer) generation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ type natsSettings struct {
 	Routes      []string
 }
 
-// natsServerProgram is the main function of a server's process. It ends when its parent does, which
-// closes the standard input.
+// natsServerProgram is the main function of a server process. It ends when its standard input is
+// closed, which happens when its parent ends.
 func natsServerProgram(text string) int {
 	var s natsSettings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {

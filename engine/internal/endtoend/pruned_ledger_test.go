@@ -38,7 +38,7 @@ pipelines:
 
 func (f *prunedLedger) file(name string) string { return filepath.Join(f.dir, "in", name) }
 
-// write creates a file of lines that all begin with what.
+// write creates a file of 100 lines, each of which begins with the word what.
 func (f *prunedLedger) write(name, what string) {
 	f.t.Helper()
 	var text strings.Builder
@@ -57,8 +57,8 @@ func (f *prunedLedger) remove(names ...string) {
 	}
 }
 
-// has fails the test if the ledger does not have the given number of marks, or the table the given
-// number of lines by prefix.
+// has fails the test unless the ledger has the given number of marks, and the table has the given
+// number of lines for each first word.
 func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {
@@ -75,9 +75,9 @@ func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	}
 }
 
-// TestLedgerForgets checks that the ledger in a database has marks of existing files, and until the
-// next run of files deleted in the run that read them. Files that replace deleted ones are
-// delivered. Such files have the same inode, the same beginning, or come from a backup.
+// TestLedgerForgets checks that the ledger in a database keeps marks of existing files only. Marks
+// of files that were deleted during a run stay until the next run. Files that replace deleted ones
+// are delivered, even if they have the same inode or the same beginning, or come from a backup.
 func TestLedgerForgets(t *testing.T) {
 	t.Parallel()
 	f := newPrunedLedger(t)
@@ -90,7 +90,8 @@ func TestLedgerForgets(t *testing.T) {
 	f.has("nothing has changed", 3, map[string]int64{"a": 100, "b": 100, "c": 100})
 
 	f.remove("a.log", "b.log")
-	// without birth times, and with the inode of a.log, only its bytes distinguish it
+	// The new file may get the inode of a.log. Without birth times, only its contents distinguish
+	// it from a.log.
 	f.write("d.log", "d")
 	once(t, f.config)
 	f.has("two are gone", 2, map[string]int64{"a": 100, "b": 100, "c": 100, "d": 100})
@@ -123,8 +124,8 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 	}
 }
 
-// TestLedgerForgetsKilled is TestLedgerForgets with kills at any moment of the runs. No line is
-// lost or repeated, and a complete run leaves only the marks of existing files.
+// TestLedgerForgetsKilled repeats TestLedgerForgets with kills at random moments of the runs. No
+// line is lost or repeated, and after a complete run only marks of existing files remain.
 func TestLedgerForgetsKilled(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

@@ -19,8 +19,8 @@ const (
 	loadStep  = 50 * time.Millisecond // between two writes of lines
 	loadLines = 50                    // of one write: 1,000 a second
 	loadPhase = 20 * time.Second      // without reloads, before
-	// loadWithin is the time in which a write must be delivered by every unchanged route. It is a
-	// bound on the lag in records, of which a batch is a part.
+	// loadWithin is the time in which every unchanged route must deliver a write. It bounds the lag
+	// in records, of which one batch is a part.
 	loadWithin = time.Second
 )
 
@@ -94,7 +94,7 @@ func TestReloadLoad(t *testing.T) {
 	}
 }
 
-// picture returns the status of the program; empty while it cannot be reached.
+// picture returns the status of the program, or an empty one if the program cannot be reached.
 func (l *reloadLoad) picture() *status.Status {
 	s, err := admin.Ask(l.t.Context(), l.address, "")
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *reloadLoad) picture() *status.Status {
 	return s
 }
 
-// unchangedRoutes returns the least delivered count of the unchanged routes, and the longest time
-// without progress of those that have data.
+// unchangedRoutes returns the smallest delivered count of the unchanged routes, and the longest
+// time for which one of those that have data made no progress.
 func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	for i, r := range s.Routes[:len(reloadableRoutes)-1] {
 		if i == 0 || r.Delivered < least {
@@ -115,8 +115,8 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for a time. Each interval every it reloads with another route
-// c; zero means never.
+// phase writes lines at a steady rate for the given length. It reloads with another route c at
+// intervals of every; zero means never.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()
@@ -127,7 +127,8 @@ func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	more := func() bool { return every > 0 && next <= length } // reloads to begin
 	for time.Since(begun) < length || running || more() {
 		<-ticker.C
-		// The figure before the write: lines that were written a step ago are at most in flight.
+		// Measure the lag before the next write, so that the lines of the previous write had one
+		// step to arrive.
 		at := l.lines
 		if s := l.picture(); len(s.Routes) == len(reloadableRoutes) {
 			least, quiet := unchangedRoutes(s)

@@ -19,8 +19,8 @@ import (
 // reloadableRoutes are the routes of reloadable. Each has a table in a file of its own.
 var reloadableRoutes = strings.Fields("a b d e f g h i j c")
 
-// reloadable writes a config with ten routes from one tail source to SQLite. The version is that
-// of route c, the last one.
+// reloadable writes a config with ten routes from one tail source to SQLite. Route c, the last one,
+// depends on version.
 func reloadable(t *testing.T, dir, address string, version int) string {
 	t.Helper()
 	var routes strings.Builder
@@ -44,8 +44,8 @@ pipelines:
 }
 
 // TestReload reloads a config ten times while lines arrive. Unchanged routes are not restarted, and
-// every line is in every table once. An invalid config changes nothing and is reported in all three
-// places. [TestReloadLoad] does it a hundred times.
+// every line is in every table once. An invalid config changes nothing, and its error is reported
+// in all three places. [TestReloadLoad] repeats this a hundred times.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

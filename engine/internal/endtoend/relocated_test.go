@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS presents the directory now as if it were at was, with the device, inodes and birth
-// times that its files had there. Other files below it have the same device.
+// relocatedFS presents the directory at path now under the path was, with the devices, inodes and
+// birth times that its files had on another machine. Files that are not in the list files get the
+// same device.
 type relocatedFS struct {
 	vfs.FS
 	was, now string
@@ -26,7 +27,7 @@ type seenFile struct {
 	birth int64
 }
 
-// newOffset keeps the inodes of new files apart from those of old ones.
+// newOffset is added to the inodes of new files, so that they differ from those of old files.
 const newOffset = 1 << 40
 
 func newRelocatedFS(t *testing.T, was, now string, files []upgradeFile) *relocatedFS {

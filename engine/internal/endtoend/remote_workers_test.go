@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	// remoteSlower divides the rates of s01 for worker processes that share one machine
+	// remoteSlower divides the rates of scenario s01, because all worker processes share one
+	// machine.
 	remoteSlower = 5
-	// remoteInFlight is the bound on batches in flight, relative to one in service for each worker
+	// remoteInFlight bounds the batches in flight, as a multiple of one batch per worker.
 	remoteInFlight = 2.6
 	remoteGoodput  = 0.97
 	remoteJain     = 0.95
@@ -66,7 +67,7 @@ pipelines:
 	return w
 }
 
-// start starts a worker of that rate on a free port, and lists it.
+// start starts a worker with the given rate on a free port, and lists it under the DNS name.
 func (w *remoteWorkers) start(rate float64) *process {
 	w.t.Helper()
 	bin, err := program()
@@ -147,17 +148,17 @@ pipelines:
 	return &sender{e, cancel, func() error { return <-ended }}
 }
 
-// landedBetween counts the records that were stored first in a span of time.
+// landedBetween counts the records that were stored for the first time between two times.
 func landedBetween(db *sql.DB, from, to time.Time) float64 {
 	const form = "2006-01-02 15:04:05.999999-07"
 	const count = "SELECT count(*) FROM landed WHERE at >= '%s' AND at < '%s'"
 	return float64(number(db, fmt.Sprintf(count, from.Format(form), to.Format(form))))
 }
 
-// remoteFigures are measurements of a stretch of a run.
+// remoteFigures are measurements over a part of a run.
 type remoteFigures struct {
 	goodput  float64       // records first stored, relative to the rates
-	inFlight float64       // batches, relative to one in service for each worker
+	inFlight float64       // batches, as a multiple of one batch per worker
 	p99      time.Duration // from reading a record to storing it
 	each     []float64     // records delivered by each sender
 }
@@ -232,9 +233,9 @@ func remoteRun(t *testing.T, url string, db *sql.DB) (w *remoteWorkers, total fl
 const remoteWarmup = 8 * time.Second
 
 // TestUnequalRemote runs one reader and twelve worker processes of unequal rates into PostgreSQL.
-// Undisturbed, they reach their rates together with few batches in flight. Then one hangs, one is
-// killed, one drains and two join: each record is in the table, once, although no record has a key
-// of its own. The figures of `window: queue` are logged beside those of `credit`.
+// Undisturbed, they reach the sum of their rates with few batches in flight. Then one worker hangs,
+// one is killed, one drains and two join. Each record is in the table once, although the records
+// have no keys of their own. The figures of `window: queue` are logged beside those of `credit`.
 func TestUnequalRemote(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	server := connectortest.StartServer(t, "postgres", "psql")
@@ -285,7 +286,7 @@ func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration) (mis
 	return f.missed()
 }
 
-// missed returns a bound that the figures miss; empty if none.
+// missed returns the bound that the figures do not meet, or "".
 func (f remoteFigures) missed() string {
 	switch {
 	case f.goodput < remoteGoodput:

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// pickyServer refuses records that contain "bad" until it is healed, and counts accepted records.
+// pickyServer refuses records that contain "bad" until it is healed. It counts the accepted
+// records.
 type pickyServer struct {
 	*httptest.Server
 
@@ -77,8 +78,8 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	return lines[:len(lines)-1], last
 }
 
-// TestReplay checks that a replay delivers each dead letter once, apart from the repeats within
-// checkpoint.replay after a kill. A filter selects letters, a second replay sends none, and the
+// TestReplay checks that a replay delivers each dead letter once. After a kill, at most
+// checkpoint.replay is repeated. A filter selects letters, a second replay sends none, and the
 // route's own source continues as before.
 func TestReplay(t *testing.T) {
 	t.Parallel()

@@ -47,9 +47,9 @@ type soak struct {
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakPosts are the HTTP routes. Two pipelines read the log files: one with three routes, one of
-// which ends in a table, and one with a single route. A pipeline with two routes reads the spool
-// directory.
+// soakPosts are the HTTP routes. Two pipelines read the log files: one with three routes, of which
+// one delivers to a table, and one with a single route. A third pipeline reads the spool directory
+// and has two routes.
 var soakPosts = [...]struct {
 	pipeline, route string
 	of              int  // index of the table with the same lines
@@ -59,8 +59,8 @@ var soakPosts = [...]struct {
 	{"alone", "post", 0, false},
 }
 
-// soakSample is the progress of each writer at a time: the end of the lines that this process had
-// delivered to all receivers.
+// soakSample is the progress of each writer at one time: the number of its lines, from the first
+// on, that the current process had delivered to all receivers.
 type soakSample struct {
 	at   time.Time
 	upTo [soakTailers + soakSpoolers]int
@@ -68,9 +68,9 @@ type soakSample struct {
 
 // TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while
 // the program follows log files and empties a spool directory. Pipelines of one, two and three
-// routes deliver to SQLite, which must have every line once, and over HTTP. There no line may be
-// missing, and a kill repeats at most checkpoint.replay. The HTTP receivers are down for longer
-// than several rotations. PENSTOCK_SOAK is the duration in seconds; PENSTOCK_SEED replays a
+// routes deliver to SQLite and over HTTP. SQLite must have every line once. Over HTTP no line may
+// be missing, and a kill repeats at most checkpoint.replay. The HTTP receivers are down for longer
+// than several rotations. PENSTOCK_SOAK is the duration in seconds; PENSTOCK_SEED repeats a
 // schedule.
 func TestSoak(t *testing.T) {
 	t.Parallel()
@@ -305,9 +305,9 @@ func (s *soak) kill(drain bool) {
 	outage := s.outage()
 	_ = s.cmd.Process.Signal(signal)
 	err := <-s.ended
-	// no worker can deliver then: the drain ends early with status 1
+	// During an outage a drain cannot deliver its data. It ends early with exit code 1.
 	outage = outage || s.outage()
-	// the signal arrived before the process installed its handler
+	// early means that the signal arrived before the process had installed its handler.
 	early := err != nil && err.Error() == "signal: terminated"
 	if drain && err != nil && !outage && !early {
 		s.t.Errorf("a drained run ended with %v", err)
@@ -319,13 +319,13 @@ func (s *soak) kill(drain bool) {
 	}
 }
 
-// savedAfter is the time after which the mark of a delivered line is certainly saved by a process
-// that is still running.
+// savedAfter is the time after its delivery at which a line is certainly in the checkpoint, if the
+// process is still running.
 const savedAfter = time.Second
 
-// sample records the current deliveries, and removes those of which the saving is certain.
-// Deliveries of an earlier process do not count: it may have been killed before it saved them, and
-// this process may repeat them much later.
+// sample records the current deliveries. Samples older than savedAfter count as saved and are
+// removed. Deliveries of an earlier process do not count, because it may have been killed before it
+// saved them, and this process may repeat them much later.
 func (s *soak) sample() {
 	if s.cmd == nil {
 		return
@@ -374,8 +374,8 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 const stuck = 30 * time.Second
 
 // quiet is the time without deliveries after which the program counts as done. It is longer than
-// copy_wait and an answer, so that deliveries left by kills have been repeated; draining earlier
-// would postpone them to the next start.
+// copy_wait plus a response. By then all deliveries that kills left unsaved have been repeated. An
+// earlier drain would postpone them to the next start.
 const quiet = 5 * time.Second
 
 // finish waits until all receivers have everything, drains the program, and runs it once more,

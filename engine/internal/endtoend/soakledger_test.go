@@ -22,9 +22,9 @@ import (
 	"time"
 )
 
-// The lines of a soak's receivers, compared with those of its writers. A line is "SCRAMBLED wWHO
-// NUMBER PADDING". It differs from every other line from its first byte on, like lines that begin
-// with a time. Its number counts the lines of its writer.
+// This file compares the lines that the receivers of a soak test got with those that its writers
+// wrote. A line is "SCRAMBLED wWHO NUMBER PADDING". It differs from every other line from its first
+// byte on, like lines that begin with a time. NUMBER counts the lines of its writer.
 
 // soakLine appends line number n of a writer.
 func soakLine(dst []byte, who, n, padding int) []byte {
@@ -83,7 +83,7 @@ func (t *tally) add(line []byte) (before int) {
 	return before
 }
 
-// problem records a problem; the first ones are kept as text. The lock is held.
+// problem records a problem, and keeps the text of the first ones. The caller holds the lock.
 func (t *tally) problem(format string, args ...any) {
 	const most = 20
 	if len(t.problems) < most {
@@ -181,11 +181,11 @@ type soakServer struct {
 	tops map[int32]*[soakTailers + soakSpoolers]int
 }
 
-// soakRepeats is the lines that one process had delivered and a later one delivered again. The
-// later process need not be the next one, which may be killed earlier, so that one process can
-// repeat deliveries left by several kills. A repeat counts for the end of the process that had
-// delivered the line: at that moment it was in flight, or settled and not saved. A line sent by
-// three processes counts for the ends of the first two.
+// soakRepeats are the lines that one process delivered and a later process delivered again. The
+// later process need not be the next one: if that is killed early, a third one may repeat them. One
+// process can therefore repeat deliveries of several earlier ones. A repeat is charged to the
+// process that had delivered the line before: when it ended, the line was in flight, or settled but
+// not saved. A line sent by three processes is charged to the first two.
 type soakRepeats struct {
 	process int32
 	bytes   int64
@@ -210,8 +210,9 @@ func newSoakServer() *soakServer {
 	}
 }
 
-// soakAnswer bounds the delay of an answer after everything was received; the average is half. Most
-// repeats after a kill are therefore lines that a receiver had received and not acknowledged.
+// soakAnswer bounds the delay of a response after the whole request was received; the average is
+// half of it. With this delay, most repeats after a kill are lines that a receiver had received and
+// not yet acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
@@ -291,7 +292,7 @@ func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	return list, s.twice
 }
 
-// TestSoakRepeats checks that a repeat counts for the process that left the line unsaved, not for
+// TestSoakRepeats checks that a repeat is charged to the process that left the line unsaved, not to
 // the last process before the repeat.
 func TestSoakRepeats(t *testing.T) {
 	s := newSoakServer()
@@ -330,9 +331,9 @@ func TestSoakRepeats(t *testing.T) {
 	}
 }
 
-// TestSoakSamples checks that a line counts as saved some time after a surviving process has
-// delivered it, not after a killed one has: a file may be renamed out of the globs only when every
-// route is certain to know it.
+// TestSoakSamples checks that a line counts as saved some time after a process has delivered it, if
+// that process is still running. Otherwise a writer could rename a file out of the globs before
+// every route has recorded it.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The schedule of a soak: the actions of each participant over time. It depends on the seed only,
-// so that a seed replays it; the results also depend on timing.
+// This file makes the schedule of a soak test: the actions of each participant over time. The
+// schedule depends only on the seed, so that a seed repeats it. The results also depend on timing.
 
 // act is the action of one step.
 type act string
@@ -18,13 +18,14 @@ type act string
 const (
 	actWrite act = "write" // N lines at once
 	actPiece act = "piece" // a line, with a pause of N ms inside
-	// by the writer's method; N lines still go to the old file if the method allows it
+	// Rotation by the writer's method. N lines still go to the old file if the method allows that.
 	actRotate   act = "rotate"
 	actTruncate act = "truncate" // in place, after its contents were delivered
 	actCompress act = "compress" // the oldest rotated file; even N: gzip, odd N: zstd
 	actDelete   act = "delete"   // rotated files that were delivered
 	actSpool    act = "spool"    // a complete file of N lines, created under another name
-	// a file of N lines, written in place with pauses, some longer than settle
+	// A file of N lines, written in place with pauses. Some pauses are longer than the quiet period
+	// of the config.
 	actSlow   act = "slow"
 	actSame   act = "same name" // a file of N lines with the name of the previous one
 	actKill   act = "kill"      // SIGKILL of the program, which stays down for N ms

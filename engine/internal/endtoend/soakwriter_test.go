@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// soakWriter writes and rotates the files of one name as a daemon and logrotate do. It does not
-// destroy lines that a receiver lacks: truncation and deletion wait for their delivery, or are
-// skipped and counted. It also does not rename a file out of the globs before the program certainly
-// knows it, because the config would then never have included its lines.
+// soakWriter writes and rotates the files of one name, as a daemon and logrotate do. It never
+// destroys lines that a receiver lacks: a truncation or deletion waits for their delivery, or is
+// skipped and counted. It renames a file out of the globs only after the program has certainly
+// recorded it. Otherwise no glob of the config would ever have matched its lines.
 type soakWriter struct {
 	index     int
 	dir       string
@@ -132,8 +132,8 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate begins a new file. Nothing is written between copy and truncation, because those lines
-// would be lost.
+// rotate starts a new file. Between a copy and the truncation nothing is written, because those
+// lines would be lost.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil
@@ -297,7 +297,8 @@ func (w *soakWriter) delete() error {
 			return nil
 		}
 		path := w.path(f.name)
-		// a finished file; under its original name there may be another file meanwhile
+		// Delete the finished file, which has a suffix. Another file may have its original name by
+		// now.
 		if w.index >= soakTailers {
 			found, err := filepath.Glob(path + ".done*")
 			if err != nil || len(found) == 0 {
@@ -315,8 +316,8 @@ func (w *soakWriter) delete() error {
 	return nil
 }
 
-// settlePause is longer than settle in the soak's config, so that a file counts as finished and
-// then grows.
+// settlePause is longer than the quiet period in the soak's config. A file that grows after such a
+// pause has already been treated as finished.
 const settlePause = 450 * time.Millisecond
 
 // spool writes a complete file into the directory.

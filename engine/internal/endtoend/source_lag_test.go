@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
-// TestSourceLag reads the backlog of two routes. The backlog of a drained route is 0. The backlog
-// of a route with a receiver that is down grows with the file, although the route does not read.
+// TestSourceLag checks the reported backlog of two routes. It is 0 for a drained route. It grows
+// with the file for a route whose receiver is down, although that route does not read.
 func TestSourceLag(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

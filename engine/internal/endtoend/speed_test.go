@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// BenchmarkRecords prints, for seven interleaved pairs, the speed of the program relative to a
-// single-threaded loop that reads the same file and finds line ends with bytes.IndexByte. spool_dir
-// -> parse combined -> drop should reach 0.2 of it, and 0.08 with its records also encoded as JSON
-// lines. The program's time is that of a whole run, with start and checkpoint.
+// BenchmarkRecords prints the speed of the program for seven interleaved pairs of runs. The speed
+// is relative to a single-threaded loop that reads the same file and finds line ends with
+// bytes.IndexByte. spool_dir -> parse combined -> drop should reach 0.2 of that loop's speed, and
+// 0.08 if its records are also encoded as JSON lines. The program's time is that of a whole run,
+// with start and checkpoint.
 func BenchmarkRecords(b *testing.B) {
 	dir := b.TempDir()
 	file := filepath.Join(dir, "spool", "access.log")

@@ -53,7 +53,7 @@ pipelines:
 		return fmt.Sprintf(of, event, n)
 	}
 	const nothing = "penstock_read_records_total{pipeline=\"access\",route=\"main\"} 0\n"
-	// once something was read, both files have been listed
+	// wait until a record has been read; by then both files have been listed
 	until(t, "http://"+address+"/metrics", func(_ int, text string) bool {
 		return strings.Contains(text, metric("files_vanished", 0)) &&
 			!strings.Contains(text, nothing)

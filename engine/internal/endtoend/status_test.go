@@ -118,8 +118,8 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 }
 
 // TestStatusOfAProcess checks that the metrics of a running process add up, and that readiness and
-// the state of each worker are shown. A wrong token makes it not ready and settles nothing; it
-// recovers when the receiver accepts the token again.
+// the state of each worker are shown. While the receiver refuses the token, the process is not
+// ready and settles no record. It recovers when the receiver accepts the token again.
 func TestStatusOfAProcess(t *testing.T) {
 	t.Parallel()
 	var refuse atomic.Bool

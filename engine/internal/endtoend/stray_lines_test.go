@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestStrayLines runs the program with children of protocol lines that write an extra line. Either
-// every record arrives with its own text, or the exit status reports an error.
+// TestStrayLines runs the program with child processes that write an extra line in addition to the
+// lines of the protocol. Either every record arrives with its own text, or the exit code reports an
+// error.
 func TestStrayLines(t *testing.T) {
 	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`

@@ -63,9 +63,9 @@ func copied(b *testing.B, config string, records int64) time.Duration {
 	return took
 }
 
-// BenchmarkTablePostgres copies a PostgreSQL table within the same server, relative to psql's COPY
-// TO piped into psql's COPY FROM; the median should be at least 0.5. The program's time is that of
-// a whole run with its ledger.
+// BenchmarkTablePostgres copies a PostgreSQL table within one server. The speed is relative to
+// psql's COPY TO piped into psql's COPY FROM; the median should be at least 0.5. The program's time
+// is that of a whole run with its ledger.
 func BenchmarkTablePostgres(b *testing.B) {
 	server := connectortest.StartServer(b, "postgres", "psql")
 	db := openPostgres(b, server.URL)

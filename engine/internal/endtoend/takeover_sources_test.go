@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestTakeoverKafka kills members of a Kafka group with default settings. Before, none is killed,
-// and there is no rebalance.
+// TestTakeoverKafka kills members of a Kafka group with default settings. A first part of the test
+// kills none, and checks that there is no rebalance.
 func TestTakeoverKafka(t *testing.T) {
 	n := takeoverKills(t)
 	broker := connectortest.StartServer(t, "kafka", "java").URL
@@ -99,7 +99,8 @@ pipelines:
 	r.measure(n, 10*time.Second, 15*time.Second)
 }
 
-// leased is a stream of NATS that one of three engines reads, by a lease in NATS.
+// leased returns a takeoverSource for a NATS stream that one of three engines reads, under a lease
+// in NATS.
 func leased(t *testing.T, trio *natsProcesses, victim func() string) takeoverSource {
 	return takeoverSource{
 		yaml: func(node string) string {
@@ -127,8 +128,9 @@ func TestTakeoverLease(t *testing.T) {
 	r.measure(n, 10*time.Second, 15*time.Second)
 }
 
-// TestTakeoverLeader kills the NATS server that leads the bucket of the leases: no lease moves.
-// Then it kills the owner of a lease together with such a leader, several times.
+// TestTakeoverLeader kills the NATS server that leads the bucket of the leases, and checks that
+// every lease keeps its owner. Then it kills the owner of a lease together with such a leader,
+// several times.
 func TestTakeoverLeader(t *testing.T) {
 	n := max(1, takeoverKills(t)/2)
 	trio := startNATSProcesses(t)

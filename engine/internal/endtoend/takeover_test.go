@@ -23,15 +23,15 @@ import (
 // takeoverSource is a source that three engines share.
 type takeoverSource struct {
 	yaml    func(node string) string // state and source of a node
-	events  string                   // counter that a run without kills must not raise
+	events  string                   // counter that must not grow in a run without kills
 	all     bool                     // every engine delivers; otherwise one does
 	produce func() *producer
 	// victim returns the node to kill. It also causes the other failures that come with the kill.
 	victim func() string
 }
 
-// takeoverRun are three engines that deliver the records of a shared source to one receiver. Each
-// engine has its own path there.
+// takeoverRun runs three engines that deliver the records of a shared source to one HTTP receiver.
+// Each engine has its own URL path there.
 type takeoverRun struct {
 	t        *testing.T
 	rnd      *rand.Rand
@@ -119,7 +119,7 @@ func (r *takeoverRun) events() (sum float64) {
 // quietTime is longer than a session, an ack_wait and the expiry of a lease.
 const quietTime = 12 * time.Second
 
-// checkQuiet fails if something moves between the engines while none is killed.
+// checkQuiet fails if a partition or lease moves between the engines while none is killed.
 func (r *takeoverRun) checkQuiet() {
 	r.t.Helper()
 	before := r.events()
@@ -130,7 +130,8 @@ func (r *takeoverRun) checkQuiet() {
 	}
 }
 
-// kill kills an engine, and returns the time until its unsettled records were delivered.
+// kill kills an engine, and returns the time until the records that it had not settled were
+// delivered.
 func (r *takeoverRun) kill() time.Duration {
 	r.t.Helper()
 	node := r.source.victim()
@@ -181,8 +182,8 @@ func (r *takeoverRun) measure(n int, median, worst time.Duration) {
 
 func (r *takeoverRun) anyNode() string { return sharedNodes[r.rnd.IntN(len(sharedNodes))] }
 
-// pathReceiver accepts numbered lines over HTTP and answers late, so that some are always in
-// flight. The path is the name of the sender.
+// pathReceiver accepts numbered lines over HTTP. It delays its responses, so that some lines are
+// always in flight. The URL path is the name of the sender.
 type pathReceiver struct {
 	server *httptest.Server
 

@@ -98,9 +98,9 @@ func terminalReceiver(t *testing.T, wait time.Duration, slots int) string {
 	return s.URL
 }
 
-// TestTerminal drives `penstock top`, `tap` and `try` in tmux as an operator does. It covers a slow
-// worker with its gate in words, keys, a narrow window, a process that ends, live samples, and
-// typed lines.
+// TestTerminal drives `penstock top`, `tap` and `try` in tmux as an operator does. It covers the
+// description of a slow worker's gate, keys, a narrow window, a process that ends, live samples,
+// and typed lines.
 func TestTerminal(t *testing.T) {
 	x := newTerminal(t)
 	bin, err := program()

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestWrongTokenHeals checks that a refused token stops only its own route and settles and
-// dead-letters nothing, and that everything arrives without a restart once the file contains the
-// right token.
+// TestWrongTokenHeals checks that a refused token stops only its own route, which then settles and
+// dead-letters nothing. Once the file contains the right token, everything arrives without a
+// restart.
 func TestWrongTokenHeals(t *testing.T) {
 	t.Parallel()
 	const records = 3000

@@ -19,8 +19,8 @@ import (
 // rates are the workers of the scenario s01-saturated, in batches per second: 655 in all.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
-// length returns the duration of the runs. PENSTOCK_WORKERS=full is the form from which figures are
-// quoted, short is for CI; otherwise the test is skipped.
+// length returns the duration of the runs. With PENSTOCK_WORKERS=full it is the one for published
+// figures, with short the one for CI; otherwise the test is skipped.
 func length(t *testing.T, full, short time.Duration) time.Duration {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_WORKERS") {
@@ -94,9 +94,9 @@ func at(t *testing.T, when time.Time) {
 	}
 }
 
-// TestUnequalGoodput runs twelve unequal workers with an endless backlog, of which one hangs and
-// one dies and returns. The goodput is at least 0.9 of the capacity of the live workers, at most 1
-// % of the attempts go to the dead one, and everything arrives.
+// TestUnequalGoodput runs twelve unequal workers with an endless backlog. One worker hangs, and one
+// dies and returns. The goodput is at least 0.9 of the capacity of the live workers, at most 1 % of
+// the attempts go to the dead one, and everything arrives.
 func TestUnequalGoodput(t *testing.T) {
 	run := length(t, 30*time.Second, 12*time.Second)
 	undisturbed(t, func(t *testing.T) string { return unequalGoodput(t, run) })

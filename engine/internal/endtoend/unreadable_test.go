@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestUnreadable runs the program with --once, repeatedly, each time with fewer file descriptors.
-// It either delivers everything or exits with an error, and never with 0 and nothing delivered.
+// TestUnreadable runs the program with --once repeatedly, each time with fewer file descriptors. It
+// either delivers everything or exits with an error. It never exits with 0 when nothing was
+// delivered.
 func TestUnreadable(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, source := range map[string]string{
@@ -57,8 +58,8 @@ pipelines:
 	}
 }
 
-// TestFolderVanishes deletes the directory of a running program, which then is not ready and names
-// the directory.
+// TestFolderVanishes deletes the source directory of a running program. The program is then not
+// ready and names the directory.
 func TestFolderVanishes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bin, err := program()

@@ -146,8 +146,8 @@ func (f *fixture) delivered() {
 	f.settled()
 }
 
-// lag writes and rotates files while route late does not deliver, and route post lacks some
-// batches.
+// lag writes and rotates files while route late does not deliver and route post does not deliver
+// some of its batches.
 func (f *fixture) lag() {
 	f.receiver.mu.Lock()
 	f.receiver.hang = func(path string, lines []string) bool {
@@ -177,7 +177,7 @@ func (f *fixture) lag() {
 	f.add("rename", "y.log", 80, 40)
 }
 
-// rotated writes and rotates files while nothing runs.
+// rotated writes and rotates files while no program runs.
 func (f *fixture) rotated() {
 	for _, p := range []string{"two", "three"} {
 		f.add(p, "a.log", 20, -1)

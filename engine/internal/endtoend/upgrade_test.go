@@ -35,10 +35,11 @@ const upgradeRoot = "/var/tmp/penstock-upgrade"
 var upgradeRoutes = map[string][]string{"two": {"post"}, "three": {"post", "late"},
 	"keep": {"post"}, "rename": {"post"}}
 
-// upgradeLedger is the data of the fixture other than state, tables and files.
+// upgradeLedger is the data of the fixture that is not in its state, tables or files.
 type upgradeLedger struct {
 	Lines map[string][]string // by pipeline: all lines written
-	// by pipeline/route: indexes of the lines that the HTTP receiver had and the state recorded
+	// Delivered lists, by pipeline/route, the indexes of the lines that the HTTP receiver had and
+	// that the state records as delivered.
 	Delivered map[string][]int
 	Files     []upgradeFile
 }
@@ -83,7 +84,7 @@ func upgradeConfig(work, url string) string {
 type upgradeReceiver struct {
 	mu    sync.Mutex // guards the fields below
 	lines map[string]map[string]int
-	// reports whether a request is left unanswered; nil for none
+	// hang reports whether a request is left unanswered. Nil means that all are answered.
 	hang func(path string, lines []string) bool
 }
 
@@ -112,10 +113,10 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestUpgrade continues from the state of the previous version without loss. SQL has each line
-// exactly once, and HTTP gets nothing again that the state records as delivered. The state has two
-// and three routes and positions in the middle of files. Files were rotated, copied and compressed
-// before and after the kill.
+// TestUpgrade runs the program on the state of the previous version. Nothing is lost: the SQL
+// tables have each line once, and HTTP receives no line again that the state records as delivered.
+// The state has two and three routes, and positions in the middle of files. Files were rotated,
+// copied and compressed before and after the kill of the previous version.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

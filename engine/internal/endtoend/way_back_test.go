@@ -19,9 +19,10 @@ type wayBack struct {
 	lines  int
 }
 
-// TestWayBack goes from this program back to the one of the checkpoint format before, which
-// PENSTOCK_BEFORE names, and forward again. The old program refuses the new state and changes
-// nothing; after `checkpoint convert` it continues. In SQLite and in a file each line is once.
+// TestWayBack replaces this program by an older one with the previous checkpoint format, and then
+// returns to this one. PENSTOCK_BEFORE names the older program. It refuses the new state and
+// changes nothing; after `checkpoint convert` it continues. In SQLite and in a file each line is
+// once.
 func TestWayBack(t *testing.T) {
 	before := os.Getenv("PENSTOCK_BEFORE")
 	if before == "" {
