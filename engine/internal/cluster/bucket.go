@@ -42,7 +42,7 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 	}
 }
 
-// ownerMark stands between the node and the session in the name of an owner.
+// ownerMark separates the node from the session in the name of an owner.
 const ownerMark = "/"
 
 // Node returns the name of this process.
@@ -93,7 +93,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	return k.Run(ctx, do)
 }
 
-// Positions takes over the progress of a route for a tenure.
+// Positions opens the progress of a route for the tenure t. Earlier owners cannot save it
+// afterwards.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
@@ -109,7 +110,7 @@ type LeaseStatus struct {
 	Failure  string        // error of the last request; "" if it succeeded
 }
 
-// Leases returns the leases that this process keeps, by pipeline.
+// Leases returns the state of the leases that this process tries to hold, by pipeline.
 func (b *Bucket) Leases() []LeaseStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	// that it still owns a lease.
 	requestTimeout = 1500 * time.Millisecond
 
-	// connectWithin bounds the time that servers may take to start.
+	// connectWithin bounds the time for which Connect waits for servers that are starting.
 	connectWithin = 30 * time.Second
 
 	connectTimeout = 5 * time.Second
@@ -158,7 +158,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 	return kv, true, nil
 }
 
-// The errors of a server that has too few peers for the replicas.
+// Error codes of a server that cannot place the requested number of replicas.
 const (
 	codeReplicas jetstream.ErrorCode = 10074
 	codeNoPeers  jetstream.ErrorCode = 10005
@@ -268,7 +268,7 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 	return Stored{Found: true, Revision: answer.Message.Seq, Data: answer.Message.Data}, nil
 }
 
-// missing returns the value of a key that does not exist.
+// missing returns the Stored of a key that does not exist.
 func (r *natsRegister) missing(ctx context.Context, stream string) (Stored, error) {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {

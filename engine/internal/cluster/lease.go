@@ -95,21 +95,21 @@ type Lease struct {
 	at    time.Duration // of the next request
 	sent  time.Duration // when the last request was sent
 
-	revision uint64 // of the last entry that was read or written
+	revision uint64 // of the entry that was last read or written
 	held     Value  // of that entry
 	count    uint64 // number of writes
 	written  Value  // value of the last write, which was sent at attempt
 	attempt  time.Duration
 	epoch    uint64
 
-	valid   bool          // renewed is set, and no other owner is known
+	valid   bool          // renewed is set, and the process knows no later owner
 	renewed time.Duration // when the last answered renewal was sent
 
 	seen      bool // an entry was read since the last change of the phase to watching
 	found     bool
 	givenBack bool          // the entry has no owner
 	unchanged time.Duration // observed time without a change
-	counts    bool          // every read since the one at answered has succeeded
+	counts    bool          // no read has failed since the one at answered
 	answered  time.Duration
 }
 
@@ -145,8 +145,8 @@ func (l *Lease) RenewNow() {
 // epoch is higher than the previous owner's.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
-// Next returns the command for the time now. The result of a request must be reported with Wrote or
-// Looked before the next call.
+// Next returns the next request, or Wait, at the time now. The caller must report the result of a
+// request with Wrote or ReadDone before it calls Next again.
 func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
@@ -201,9 +201,9 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records an entry that this process has written. The time of sending is known for the last
-// write only. If the entry is from an earlier write, which took effect late, the process renews
-// before it acts.
+// adopt records an entry that this process has written. The time of sending is known only for the
+// last write. If the entry comes from an earlier write that took effect late, the process must
+// renew the lease before it acts as the owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {

@@ -111,9 +111,9 @@ type Tenure struct {
 	holder *LeaseHolder
 }
 
-// Confirm waits for a successful renewal that was sent after the call. It proves that no other
-// process was the owner at the time of the call. Confirm returns an error when ctx is done; the ctx
-// of the work ends with the ownership.
+// Confirm waits for a successful renewal that was sent after the call. Such a renewal proves that
+// no other process was the owner at the time of the call. Confirm returns an error when ctx is
+// done. The ctx that is passed to a Work ends with the ownership.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.holder
 	asked := k.clock()
@@ -147,7 +147,7 @@ type work struct {
 // ErrNotOwner is the cause of the work's ctx when the lease is lost.
 var ErrNotOwner = errors.New("another process may own the lease")
 
-// Work is done by the owner of a lease. Its ctx ends with the ownership.
+// Work runs while this process owns the lease. Its ctx ends with the ownership.
 type Work func(ctx context.Context, t Tenure) error
 
 // Run keeps the lease until ctx is done or do returns by itself, and then gives the lease back. It

@@ -131,8 +131,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestKeepers checks that the second process takes the lease over when the owner's connection is
-// cut, and when the owner stops. Epochs grow, and the two never work at the same time.
+// TestKeepers checks that the second process takes over the lease when the owner stops, and when
+// the owner's connection is cut. Epochs grow, and the two processes never work at the same time.
 func TestKeepers(t *testing.T) {
 	t.Parallel() // it mostly waits
 	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}

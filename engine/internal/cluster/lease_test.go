@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// store is a key with compare-and-set. While it is down nothing is carried out.
+// store is a key with compare-and-set. While it is down it carries out no request.
 type store struct {
 	entry Entry
 	down  bool
@@ -27,7 +27,8 @@ func (s *store) write(c Command) (Result, uint64) {
 	return Done, s.entry.Revision
 }
 
-// peer is a process in virtual time. A request takes effect at one time and is answered at another.
+// peer is a process in virtual time. Each of its requests takes effect at one time, and its
+// response arrives at a later one.
 type peer struct {
 	l                 *Lease
 	clock             float64 // speed
@@ -153,8 +154,8 @@ func (w *fixture) checkEpochs() {
 }
 
 // TestLeaseModel checks that two processes never own the lease at the same time. Requests and
-// responses are lost or late, processes die, are suspended and return, and the network is cut for
-// one or all of them.
+// responses are lost or late. Processes die, are suspended and return. The network is cut for one
+// or all of them.
 func TestLeaseModel(t *testing.T) {
 	for seed := range uint64(150) {
 		w := newFixture(t, seed, 3)
@@ -186,7 +187,8 @@ func TestLeaseModel(t *testing.T) {
 }
 
 // TestLeaseTakeover checks that another process takes over a dead owner's lease after about 9 s.
-// The candidate counts 8 s without the network time, which is up to 200 ms of each second here.
+// The candidate must observe the lease unchanged for 8 s, not counting the network time. That is up
+// to 200 ms of each second here.
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {

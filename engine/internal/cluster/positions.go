@@ -96,7 +96,7 @@ func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Po
 		}
 		p.count, p.marks = 0, value.positions()
 		if value.Epoch == p.epoch {
-			p.count = value.Count // a failed route restarts within the same tenure
+			p.count = value.Count // the same tenure: a failed route has restarted
 		}
 		var next []byte
 		if next, err = p.encode(p.marks); err != nil {
@@ -220,8 +220,8 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes the next value. After a conflict, or without a response, it reads the value back,
-// because an earlier write of this tenure may have been stored late.
+// write writes the next value. After a conflict, or if there is no response, it reads the stored
+// value. An earlier write of this tenure may have taken effect late.
 func (p *Positions) write(text []byte) (uint64, error) {
 	ctx := context.Background() // each request has its own timeout
 	revision, err := p.register.Write(ctx, true, p.revision, text)

@@ -91,7 +91,7 @@ func (w wire) Write(ctx context.Context, found bool, revision uint64, data []byt
 	return w.s.revision, nil
 }
 
-// engine is a process in virtual time that owns the pipeline from time to time.
+// engine is a process in virtual time that may own the pipeline.
 type engine struct {
 	name string
 	cut  bool // guarded by the mutex of the shelf
@@ -376,7 +376,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// lostAnswer carries out writes and gives no answer to some of them.
+// lostAnswer carries out all writes, but loses the responses to some of them.
 type lostAnswer struct {
 	wire
 	lose bool
@@ -391,8 +391,8 @@ func (l *lostAnswer) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// TestPositionsWithoutAnswer checks that a stored write without a response is found by reading
-// back, and that a key that was deleted by hand is written again.
+// TestPositionsWithoutAnswer checks two cases: a write that was stored but got no response is found
+// by reading it back, and a key that was deleted by hand is written again.
 func TestPositionsWithoutAnswer(t *testing.T) {
 	s := newMemBucket()
 	r := &lostAnswer{wire: wire{s, "progress.p.r", always(false)}}
