@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// testbed runs a simulator scenario with real HTTP servers on loopback. It computes in advance when
-// each batch is served and when its response is due, and servers wait until then. A late timer
-// therefore delays one response, but not all later ones. This matches the simulator, in which
-// timers are never late.
+// testbed runs a simulator scenario with real HTTP servers on loopback. When a request arrives, the
+// server computes when the batch is served and when the response is due, from the due times of
+// earlier batches. Then it waits until that time. A late timer therefore delays one response but
+// not the later ones. This matches the simulator, in which timers are never late.
 type testbed struct {
 	t     *testing.T
 	s     *scenario.Scenario
@@ -57,7 +57,7 @@ func newTestbed(t *testing.T, s *scenario.Scenario, seed uint64) *testbed {
 		w.workers[i].url, w.workers[i].rnd = server.URL+"/in",
 			rand.New(rand.NewPCG(seed, uint64(i)))
 	}
-	// before the servers close, because they wait for hanging requests
+	// End hanging requests first, because server.Close waits for them.
 	t.Cleanup(func() { close(w.ended) })
 	return w
 }
