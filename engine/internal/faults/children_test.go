@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A child is this test binary with the argument "child": a worker or a filter of protocol ndjson,
-// in the folder of its case. Its second argument is worker or filter, the third names the fault,
-// the fourth is "always" or "once".
+// In some cases this test binary is a child process of the program. Its first argument is then
+// "child", and it runs in the folder of its case. The second argument is worker or filter, the
+// third names the fault, and the fourth is "always" or "once". It uses the protocol ndjson.
 
 // batchLine is the line that the program writes to a child.
 type batchLine struct {
@@ -38,7 +38,8 @@ func answerWith(form string) func(batchLine, *bufio.Writer) {
 	}
 }
 
-// good answers as a child should: the records unchanged for a filter, delivered for a worker.
+// good writes a correct answer to a batch: a filter returns the records unchanged, and a worker
+// reports the batch as delivered.
 func good(kind string, b batchLine, out *bufio.Writer) {
 	if kind == "worker" {
 		fmt.Fprintf(out, `{"id":%d,"delivered":true}`+"\n", b.ID)
@@ -204,7 +205,7 @@ func store(b batchLine) {
 	}
 }
 
-// childCases crosses the faults of children with both kinds and two schedules.
+// childCases combines each fault of children with both kinds of child and two schedules.
 func childCases() (table []faultCase) {
 	for i, f := range childFaults {
 		table = append(table, childCase(f, f.worker, "worker", firstOne),

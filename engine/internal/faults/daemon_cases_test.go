@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// daemonCases watch a running process: /readyz tells the truth, and in every status read =
-// delivered + in flight + waiting + dead + dropped.
+// daemonCases check a running process. /readyz must report its true state, and in each status read
+// = delivered + in flight + waiting + dead + dropped.
 func daemonCases() (table []faultCase) {
 	for _, x := range []struct {
 		name    string
 		ready   bool // required state of /readyz within 15 s and afterwards
 		make    func() delivery
 		prepare func(r *rig)
-		flaps   bool // it may be ready briefly between two restarts
+		flaps   bool // it may be ready briefly between restarts
 	}{
 		{name: "an accepting receiver", ready: true, make: func() delivery { return toReceiver(accepts) }},
 		{name: "a slow receiver", ready: true, make: func() delivery { return toReceiver(slowly) }},

@@ -36,8 +36,8 @@ func (r *rig) sqliteInsert(file string, lines []string) {
 	}
 }
 
-// storedRows counts the records in a column of a SQLite table. A database that was never made holds
-// none.
+// storedRows counts the records in a column of a SQLite table. The count is 0 if the database does
+// not exist.
 func storedRows(file, query string) func(r *rig) tally {
 	return func(r *rig) (got tally) {
 		if r.read(file) == "" {

@@ -67,7 +67,7 @@ type delivery struct {
 	dead         int  // records that must become dead letters; -1: any number
 	lostAtSource bool // the fault destroys records before they can be read
 	later        bool // some records appear only after the first run has begun
-	// the program has no rights of root, so that permissions count
+	// The program runs as a user other than root, so that file permissions apply to it.
 	asNobody     bool
 	daemon       bool     // the first run is without --once; during has to end it
 	mute         bool     // the first run cannot print its summary
@@ -77,9 +77,9 @@ type delivery struct {
 	repeats      int      // copies allowed besides those of redelivered batches
 	exactlyOnce  bool     // no copies at all
 	healedExits  []int    // of the run without the fault; nil: 0
-	keepsFailing bool     // nothing can be healed: there is no second run
-	batchRecords int      // of batch, for the bound of repetitions; 0: 100
-	// redelivered batches are not in the summary, because the run was killed
+	keepsFailing bool     // the fault is permanent: there is no second run
+	batchRecords int      // records per batch, to bound repetitions; 0: 100
+	// The run was killed, so that its summary does not count redelivered batches.
 	anyRedelivery bool
 }
 
@@ -110,8 +110,8 @@ func (d *delivery) defaults() {
 	}
 }
 
-// config writes penstock.yaml. retry is short so that a fault costs little time; abandon and drain
-// are short for the same reason.
+// config writes penstock.yaml. Its retry, abandon and drain times are short, so that a fault takes
+// little time.
 func (d *delivery) config(r *rig, url string) {
 	retry := "    retry: { base: 5ms, max: 100ms }\n    flow: { abandon: 1s }\n    drain: 3s\n"
 	for _, key := range []string{"retry", "flow", "drain"} {
@@ -187,8 +187,8 @@ func (d delivery) run(r *rig) {
 	}
 }
 
-// judge compares the receiver with the source after a run. A run with exit code 0, and the last
-// run, leave no record behind.
+// judge compares the receiver with the source after a run. After a run with exit code 0, and after
+// the last run, no record may be missing.
 func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, last bool) {
 	got := d.received(r, server)
 	dead := r.deadLetters()
@@ -217,7 +217,7 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 	}
 	has := len(got.copies)
 	if d.lostAtSource || d.anyRedelivery {
-		// a truncated file is read again, and without the state everything is
+		// A truncated file is read again, and without its state the program reads everything again.
 		has += got.repeated()
 	}
 	if claimed := int(delivered); claimed > has {

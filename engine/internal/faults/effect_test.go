@@ -2,8 +2,8 @@
 
 package faults
 
-// schedule reports whether the request, connection or batch with this number, from 0, meets the
-// fault.
+// schedule selects the requests, connections or batches that meet a fault. faulty reports whether
+// number n, counted from 0, is one of them.
 type schedule struct {
 	name   string
 	faulty func(n int) bool
@@ -16,25 +16,25 @@ var (
 	everyThird = schedule{"every third", func(n int) bool { return n%3 == 2 }}
 )
 
-// effect is the outcome of a run whose receiver always behaves in one way.
+// effect is the outcome of a run if the receiver behaves in the same way every time.
 type effect int
 
 const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either, but truthfully
-	// as blocks, and the worker is then paused for seconds: one such reply is enough
+	// pauses is like blocks, but a single such reply pauses the worker for seconds.
 	pauses
 	poisons // workers die: records become dead letters one by one
 	rejects // every record is a dead letter: exit code 1
 )
 
-// as returns a case of the delivery. The effect and the schedule determine the expected exit code
-// and counts.
+// as makes a case of d with the given name, effect and schedule. Effect and schedule determine the
+// expected exit code and counts.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {
-		d.stall = "20s" // the run ends by itself before, however busy the machine is
+		d.stall = "20s" // the run ends earlier by itself, even on a busy machine
 	}
 	c := faultCase{name: name}
 	switch {

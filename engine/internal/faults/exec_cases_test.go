@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// script is a shell worker that misbehaves. STORE stands for storing standard input, GOOD for a
-// correct worker, and ECHO for a correct filter.
+// script is a faulty worker as a shell script. In its text, STORE is replaced by a command that
+// stores standard input, GOOD by a correct worker, and ECHO by a correct filter.
 type script struct {
 	name   string
 	text   string
@@ -21,8 +21,8 @@ const (
 	echoLines  = `while IFS= read -r l; do printf '%s\n' "$l"; done`
 )
 
-// badWorkers are workers of the sink exec with protocol lines. A batch has 200 KB, which is more
-// than a pipe holds.
+// badWorkers are faulty workers of the sink exec that use protocol lines. A batch has 200 KB, which
+// is more than a pipe holds.
 var badWorkers = []script{
 	{"exits 0 without reading", `exit 0`, blocks},
 	{"closes its input and exits 0", `exec <&-; exit 0`, blocks},
@@ -141,7 +141,7 @@ func filterCase(f script, when schedule, from source) faultCase {
 	return d.as(fmt.Sprintf("exec-filter/%s/%s/%s", f.name, when.name, from.name), f.effect, when)
 }
 
-// expand replaces the words in capitals that the scripts of the tables use.
+// expand replaces the words in capitals in the scripts of the tables.
 func expand(text string) string {
 	return strings.NewReplacer("STORE", storeInput, "GOOD", storeInput+"; exit 0", "ECHO",
 		echoLines).Replace(text) +

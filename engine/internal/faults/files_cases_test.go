@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// disturbance is a change of the files of a source. before is made before the run, during while the
-// program reads.
+// disturbance is a change of a source's files. before runs before the program starts, and during
+// while the program reads.
 type disturbance struct {
 	name   string
 	holds  string
@@ -32,7 +32,7 @@ const (
 
 var ok, failed, either = []int{0}, []int{1}, []int{0, 1}
 
-// reading waits until the program has delivered something into out.log.
+// reading waits until the program has delivered some records into out.log.
 func reading(r *rig, p *process) {
 	until(hangLimit, func() bool { return len(r.read("out.log")) > 0 || !p.running() })
 }
@@ -175,7 +175,7 @@ var disturbances = []disturbance{
 		}},
 }
 
-// fileCases crosses the disturbances with both file sources.
+// fileCases combines each disturbance with both file sources.
 func fileCases() (table []faultCase) {
 	for _, x := range disturbances {
 		if x.tail != nil {

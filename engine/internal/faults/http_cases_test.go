@@ -17,14 +17,14 @@ func answers(status string, header ...string) string {
 	return text + "Content-Length: 2\r\n\r\nno"
 }
 
-// badReply is a reply with its effect if the receiver always sends it.
+// badReply is a reply of a receiver, and its effect if the receiver sends no other.
 type badReply struct {
 	reply
 	effect effect
 }
 
-// badReplies are the receivers' faults. A reply without discard has stored its records, whether or
-// not the client learns of it.
+// badReplies are the faults of receivers. Unless discard is set, the receiver stores the records,
+// even if the client does not learn of it.
 var badReplies = []badReply{
 	{reply{name: "closes at once", atOnce: true, end: closeConn}, blocks},
 	{reply{name: "resets at once", atOnce: true, end: resetConn}, blocks},
@@ -134,8 +134,8 @@ var badReplies = []badReply{
 		blocks},
 }
 
-// httpCases crosses each bad reply with three schedules and both transports; the sources take
-// turns.
+// httpCases combines each bad reply with three schedules, over HTTP or TLS, and alternates between
+// the sources.
 func httpCases() (table []faultCase) {
 	for i, bad := range badReplies {
 		for j, when := range []schedule{firstThree, everyThird, always} {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// limitCases give the program few descriptors, small files and full disks.
+// limitCases limit the program's file descriptors, the size of its files, and the space on its
+// disks.
 func limitCases() (table []faultCase) {
 	for i, descriptors := range []int{8, 10, 12, 14, 16, 20, 24, 32, 48} {
 		for _, from := range []source{spoolSource, tailSource} {

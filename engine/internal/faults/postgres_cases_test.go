@@ -21,8 +21,8 @@ var postgres *connectortest.Server
 
 var databases atomic.Int64
 
-// badWires are faults of a connection to PostgreSQL. The handshake takes about 400 bytes from the
-// client and 500 from the server, a batch about 8 KB from the client.
+// badWires are faults of a connection to PostgreSQL. In the handshake the client sends about 400
+// bytes and the server about 500. For a batch the client sends about 8 KB.
 var badWires = []struct {
 	wireFault
 	effect effect
@@ -54,8 +54,8 @@ var badWires = []struct {
 		passes},
 }
 
-// badServers are SQL statements that an administrator or a failover runs while rows are written; %s
-// is the case's database.
+// badServers are SQL statements as an administrator or a failover would run them while rows are
+// written; %s is the case's database.
 var badServers = []struct {
 	name   string
 	every  time.Duration // 0 means once, after the first rows were written
@@ -108,7 +108,7 @@ func (r *rig) database() (name string, db *sql.DB) {
 	db, err := sql.Open("pgx", strings.Replace(postgres.URL, "/postgres?",
 		"/"+name+"?statement_timeout=0&", 1))
 	r.check(err)
-	// cases terminate every session of their database, so none may wait here for the next query
+	// Keep no idle connections, because some cases terminate every session of their database.
 	db.SetMaxIdleConns(-1)
 	r.cleanup(func() { db.Close() })
 	return name, db
@@ -176,7 +176,7 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// the later connections work, unless the server still holds the locks of one that hangs
+		// Later connections succeed, unless the server still holds the locks of a hanging one.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

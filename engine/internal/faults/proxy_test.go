@@ -12,7 +12,7 @@ import (
 // wireFault is a fault of a TCP connection after some bytes have passed in one direction.
 type wireFault struct {
 	name     string
-	answers  bool  // count the bytes of the server, not those of the client
+	answers  bool  // count bytes from the server, not from the client
 	after    int64 // bytes that pass first
 	refuse   bool  // accept and close at once
 	end      ending
@@ -63,7 +63,7 @@ func (p *proxy) isWell() bool {
 	}
 }
 
-// heal forwards everything from now on. Connections that exist are closed.
+// heal ends the fault and closes the existing connections. Later connections are forwarded.
 func (p *proxy) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

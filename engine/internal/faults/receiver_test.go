@@ -42,7 +42,7 @@ type reply struct {
 
 var accepts = reply{name: "accepts", answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
 
-// receiver is an HTTP server over raw connections, so that it can break the protocol. It counts the
+// receiver is an HTTP server on raw connections, which lets it violate the protocol. It counts the
 // stored records.
 type receiver struct {
 	listener net.Listener
@@ -210,8 +210,8 @@ func (s *receiver) handle(raw, conn net.Conn, req *http.Request, rep reply) bool
 	return s.finish(raw, conn, rep)
 }
 
-// finish sends the answer and ends the connection as the reply says. It reports whether the
-// connection stays open.
+// finish sends the response and ends the connection in the way that the reply specifies. It reports
+// whether the connection stays open.
 func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	if rep.wait > 0 && s.waits(rep.wait) {
 		return false
@@ -234,8 +234,8 @@ func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	return false
 }
 
-// waits pauses, and reports whether the receiver was healed or stopped meanwhile. It does not read
-// from the connection.
+// waits pauses without reading from the connection. It reports whether the receiver was healed or
+// stopped in the meantime.
 func (s *receiver) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

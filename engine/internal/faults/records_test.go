@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// record returns the line of record n. It contains its number and a checksum, so that a receiver
-// can tell a damaged or an invented record from a delivered one, in whatever format it arrives.
+// record returns the line of record n. It contains the number and a checksum. A receiver can
+// therefore detect damaged and invented records in any format.
 func record(n, size int) string {
 	body := fmt.Sprintf("r%06d:%s", n, strings.Repeat(string(rune('a'+n%26)), size))
 	return fmt.Sprintf("%s:%08x", body, crc32.ChecksumIEEE([]byte(body)))

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// hangLimit bounds every wait for the program. A process that is still running then hangs: the case
-// fails with its stacks.
+// hangLimit bounds every wait for the program. If the process is still running after it, the case
+// fails and prints the process's stacks.
 const hangLimit = time.Minute
 
 // nobody is the user and group without rights.
@@ -44,9 +44,9 @@ var program = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
-// rig is the fixture of one case: a folder, receivers, processes, and the findings so far. Its
-// methods may be called from the case's goroutine and from those that the case starts, except check
-// and fatalf, which end the calling goroutine.
+// rig is the fixture of one case: a folder, receivers, processes, and the findings so far.
+// Goroutines of the case may call its methods, too. The exceptions are check and fatalf, which end
+// the calling goroutine.
 type rig struct {
 	t   *testing.T
 	dir string
@@ -121,7 +121,7 @@ func until(limit time.Duration, condition func() bool) bool {
 	return true
 }
 
-// pause waits for a fixed time: for faults at a given time, and to observe that nothing happens.
+// pause waits for a fixed time, to inject a fault at that time or to check that nothing happens.
 func pause(d time.Duration) { until(d, func() bool { return false }) }
 
 // process is one run of the program.
@@ -198,8 +198,8 @@ func (p *process) running() bool {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// wait returns the exit code, or minus the number of the signal that ended the process. A process
-// that outlives the limit is a finding, and its stacks are part of it.
+// wait returns the exit code, or minus the number of the signal that ended the process. If the
+// process runs longer than the limit, wait reports a finding with its stacks.
 func (p *process) wait(limit time.Duration) int {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -250,8 +250,8 @@ type summary struct {
 	Pipelines []routeSummary
 }
 
-// summary parses the last line of standard output and checks the invariants of every run: the line
-// agrees with the exit code, and read = delivered + dead + dropped + in flight + waiting.
+// summary parses the last line of standard output and checks it: it must agree with the exit code,
+// and read = delivered + dead + dropped + in flight + waiting.
 func (p *process) summary(code int) (s summary) {
 	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {

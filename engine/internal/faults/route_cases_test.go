@@ -44,7 +44,7 @@ func (r *rig) twoRoutes(from source, sink string) {
 		"      good:\n        sink: { file: { path: ./out.log, format: raw } }\n        batch: "+
 		"{ records: 100, linger: 20ms }\n")
 	p := r.start(launch{args: []string{"run", "--once", "--json",
-		"--stall", "20s", // the good route ends by itself before, however busy the machine is
+		"--stall", "20s", // the good route ends earlier by itself, even on a busy machine
 		"penstock.yaml"}})
 	code := p.expect(1)
 	s := p.summary(code)

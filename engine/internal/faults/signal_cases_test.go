@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// sequence is the signals sent to a process, and the exit codes of a daemon and of run --once.
+// sequence is a sequence of signals to a process, with the exit codes that a daemon and a run with
+// --once must return.
 type sequence struct {
 	name    string
 	send    func(p *process)
-	serve   func(p *process) // to a daemon, in place of send; nil means send
+	serve   func(p *process) // sends to a daemon instead of send; nil means send
 	daemon  []int
 	once    []int
 	limit   time.Duration // maximum time until the process ends
@@ -69,8 +70,8 @@ type interrupted struct {
 	make func() delivery
 }
 
-// interruptedSinks returns sinks in the states that matter to a stop. Each batch is 4 KiB, and a
-// kill may repeat 64 KiB.
+// interruptedSinks returns sinks in each state that affects a stop. A batch is 4 KiB, and a kill
+// may repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
 		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
@@ -122,7 +123,7 @@ func toWorker(text string) delivery {
 	}
 }
 
-// signalCases crosses the sequences with the sinks; daemons and run --once take turns.
+// signalCases combines the sequences with the sinks, alternately as a daemon and with --once.
 func signalCases() (table []faultCase) {
 	for i, s := range sequences {
 		for j, sink := range interruptedSinks {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stateCases damage, hide and share the state directory.
+// stateCases damage, hide or share the state directory.
 func stateCases() (table []faultCase) {
 	for _, x := range []struct {
 		name, holds string
@@ -86,7 +86,7 @@ func stateCases() (table []faultCase) {
 				when:     always, anyRedelivery: x.again, count: 4000,
 				options: "checkpoint: { sync: 100ms }",
 			}
-			// 80 batches, two at a time, take 2 s: the fault strikes long before the end
+			// 80 batches, two at a time, take 2 s. The fault therefore occurs long before the end.
 			if x.during != nil {
 				d.count = 8000
 				d.options += "\n    flow: { window: fixed, size: 2, abandon: 1s }"
