@@ -2,13 +2,13 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// NewLatency returns the histogram of the time from reading a batch until it is settled.
+// NewLatency returns a histogram of the time from reading a batch until it is settled.
 func NewLatency() *prometheus.HistogramVec {
 	return newHistogram("penstock_settled_seconds",
 		"Time from reading a batch until it was delivered or dead-lettered.")
 }
 
-// NewRoundTrips returns the histogram of the time of an attempt.
+// NewRoundTrips returns a histogram of the duration of delivery attempts.
 func NewRoundTrips() *prometheus.HistogramVec {
 	return newHistogram("penstock_round_trip_seconds",
 		"Time of an attempt, from its start until its response, failure or abandonment.")
