@@ -104,14 +104,14 @@ func TestRatchet(t *testing.T) {
 	t.Log(row("all", total))
 }
 
-// kept is the state that a package must not fall behind: counts, or for growing text shares.
+// kept is the state that a package must not fall behind. Limits are counts, or shares of the text
+// if it has grown.
 type kept struct {
 	Counts
 	Banned int `json:"banned,omitempty"`
 }
 
-// kept0 is the limit of packages and pages that are new: no banned word, few clauses, few long
-// sentences.
+// kept0 limits new packages and pages: no banned word, few clauses, few long sentences.
 var kept0 = kept{Counts: Counts{Words: 10_000, Clauses: 15, Long: 30, Lines: 1000, Wide: 100}}
 
 // worse describes the counts that got worse, or returns "". A count may grow with the text, but not
