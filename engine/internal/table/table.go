@@ -1,8 +1,7 @@
 //penstock:pure
 
-// Package table prints rows as aligned columns of text, as the commands show them.
-//
-// It writes nothing itself; commands write the text that it returns.
+// Package table formats rows as text with aligned columns, as the commands print them. It writes
+// nothing itself.
 package table
 
 import (
@@ -11,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text aligns the first left columns to the left and the others to the right. All rows have as many
-// cells as the first.
+// Text formats rows as columns. The first left columns are aligned to the left, the others to the
+// right. All rows must have as many cells as the first.
 func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }
