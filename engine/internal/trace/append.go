@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends an event with the resulting commands, and a line end. The output is the same
-// as json.Marshal's for a line, but without allocations, because the engine calls it between two
-// decisions. name is the lane's name on LaneUp, if known.
+// appendLine appends an event with the resulting commands, and a line end. The output equals
+// json.Marshal's for a line, but needs no allocations, because the engine appends a line after each
+// decision. name is the lane's name on LaneUp, if known.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -122,7 +122,7 @@ func appendHistory(b []byte, h *control.History) []byte {
 	return append(b, "}}"...)
 }
 
-// member appends a name and a number, or nothing for 0.
+// member appends name, which includes its comma and colon, and n. It appends nothing if n is 0.
 func member(b []byte, name string, n int64) []byte {
 	if n == 0 {
 		return b
@@ -145,7 +145,7 @@ func appendKind(b []byte, words []string, n int) []byte {
 	if n < len(words) {
 		return append(b, words[n]...)
 	}
-	return strconv.AppendInt(b, int64(n), 10) // a value added after this list was written
+	return strconv.AppendInt(b, int64(n), 10) // a value that words does not have yet
 }
 
 // appendFloat appends the shortest text that reads back as v. NaN and the infinities, which JSON

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// filled returns a random value of T in which every field may have any value that the machine
+// filled returns a random value of T in which every field is set to a value that the machine
 // supports.
 func filled[T any](rnd *rand.Rand) (out T) {
 	fillValue(reflect.ValueOf(&out).Elem(), rnd)
@@ -53,8 +53,8 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 	}
 }
 
-// TestEveryFieldIsWritten checks that all fields of events and commands are read back. It fails if
-// a field is added without extending the format.
+// TestEveryFieldIsWritten checks that all fields of events and commands can be read back. It fails
+// if a field is added to them but not to the format.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte

@@ -85,7 +85,7 @@ type hedge struct {
 	Least int     `json:"least,omitempty"`
 }
 
-// readWindow reads back the options of the algorithm with this name.
+// readWindow parses the options of the algorithm with the given name.
 func readWindow(name string, options []byte) (window.Algorithm, error) {
 	e := window.Find(name)
 	if e == nil {
@@ -162,11 +162,11 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType reports whether a and b have the same type. An algorithm of another package may have the
-// same name.
+// sameType reports whether a and b have the same type. Comparing names is not enough, because an
+// algorithm of another package may have the same name.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// spec returns a policy as text that can be parsed again.
+// spec returns a policy in the text form that backoff can parse.
 func spec(p backoff.Policy) (string, error) {
 	if p == nil {
 		return "", nil

@@ -103,7 +103,7 @@ var magic = []byte(`{"penstock_trace":`)
 // Begins reports whether text is the beginning of a trace.
 func Begins(text []byte) bool { return bytes.HasPrefix(text, magic) }
 
-// ours returns an error if name exists and is not a trace.
+// ours returns an error if name exists and is not a trace. An empty file counts as a trace.
 func (t *File) ours(name string) error {
 	f, err := t.dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func (t *File) ours(name string) error {
 	begin := make([]byte, len(magic))
 	n, err := io.ReadFull(f, begin)
 	closeErr := f.Close()
-	// created by a process that was killed before the first write
+	// Empty: a process was killed after creating the file and before its first write.
 	if n == 0 && errors.Is(err, io.EOF) {
 		return closeErr
 	}

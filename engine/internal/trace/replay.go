@@ -21,12 +21,12 @@ type Player struct {
 	About   About
 	Config  control.Config
 	Machine *control.Machine // its state after Event
-	// of lanes, as far as the trace contains them; they stay after a lane is removed
+	// Names of the lanes that the trace has named so far. A removed lane keeps its name.
 	Names    map[int32]string
 	Event    control.Event     // the last event played
 	Commands []control.Command // the resulting commands
 	Events   int               // number of events played
-	// the last line is incomplete: the writer was killed or is still writing
+	// Torn means that the last line is incomplete: the writer was killed or is still writing.
 	Torn  bool
 	Ended string // why the trace has ended; "" if it does not say
 
@@ -62,8 +62,8 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	return p, nil
 }
 
-// Peek returns the event that Next would play; false at the end or before an error, which Next
-// returns.
+// Peek returns the event that Next would play. It returns false at the end of the trace, and if
+// Next would return an error.
 func (p *Player) Peek() (control.Event, bool) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return control.Event{}, false

@@ -26,8 +26,8 @@ type Writer struct {
 	err  error
 }
 
-// NewWriter begins a trace of a machine with config c. It refuses a config that could not be read
-// back.
+// NewWriter starts a trace of a machine with config c. It returns an error for a config that a
+// reader could not restore.
 func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	head, err := head(&c, &a)
 	if err != nil {
@@ -53,7 +53,8 @@ func head(c *control.Config, a *About) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Event writes an event and the commands returned by Machine.Step, before either is changed.
+// Event writes an event and the commands returned by Machine.Step. It must be called before either
+// is modified.
 func (t *Writer) Event(e *control.Event, do []control.Command) {
 	if t.err != nil {
 		return
