@@ -26,7 +26,7 @@ const (
 // Kinds of a record.
 const (
 	kindPart = 1 // a partition, which gets the next number
-	kindBoot = 2 // the boot that the clock of the following waits belongs to
+	kindBoot = 2 // the boot that the due times of the following waits refer to
 	kindWait = 3 // a range waits; it replaces every earlier record of the same range
 	kindDone = 4 // a range no longer waits
 )

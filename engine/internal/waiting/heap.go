@@ -4,8 +4,8 @@ package waiting
 
 import "time"
 
-// numClasses is the number of heaps. Class 0 holds ranges that are not suspects; the other classes
-// hold suspects by their evidence.
+// numClasses is the number of heaps. Class 0 holds ranges that are not suspected of being poison.
+// The other classes hold suspects, by the amount of evidence against them.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -89,9 +89,9 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class of the entry to take next. It returns false if none is due. With fewest it
-// chooses the suspect with the least evidence, so that good data that was suspected by mistake is
-// delivered soon. The caller does that for half of the suspects.
+// pick returns the class of the entry to take next. It returns false if no entry is due. It prefers
+// the earliest due time, or with fewest the suspect with the least evidence. The caller sets fewest
+// for every second suspect, so that good data that was suspected by mistake is delivered soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -110,8 +110,8 @@ func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok boo
 	return class, ok
 }
 
-// nextDue returns the next due time among the suspects or among the others. It returns false if
-// none waits.
+// nextDue returns the earliest due time among the suspects, or among the other entries. It returns
+// false if there is no such entry.
 func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	from, to := 0, 1
 	if suspect {

@@ -21,8 +21,8 @@ const (
 	isOut         // the sender has it back
 )
 
-// entry is one waiting range of one partition. It has only 84 bytes, because there may be a
-// million.
+// entry is one waiting range of one partition. Its size is only 84 bytes, because there may be a
+// million entries.
 type entry struct {
 	keys     string // both keys of the range
 	from, to int64
@@ -48,7 +48,7 @@ type flags uint8
 const (
 	isSuspect flags = 1 << iota
 	isSaved         // the journal has its current state
-	isHanded        // durable in the journal, so that the checkpoint may count it as settled
+	isHanded        // durable in the journal: the checkpoint may count it as settled
 	inHeap
 )
 
@@ -241,8 +241,8 @@ func (x *index) kill(i uint32) {
 }
 
 // cutOut removes r from the entries that overlap it, and reports whether any of them has the flag
-// isHanded. The rest of an entry that is cut keeps its state. settled means that the removal is
-// written to the journal.
+// isHanded. If only a part of an entry is removed, the rest keeps the entry's state. settled means
+// that the removal is written to the journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {
@@ -289,7 +289,7 @@ func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
 		} else {
 			x.at(i).phase = old.phase
 		}
-		records = int64(old.records) // the second rest gets no share of the records
+		records = int64(old.records) // the second rest gets only the minimum of 1
 	}
 	return handed
 }

@@ -215,12 +215,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork bounds the bytes checksummed by followed. If it needs more, the file is treated as
-// damaged.
+// scanWork bounds the bytes whose checksums followed computes. If it needs more, the file is
+// treated as damaged.
 const scanWork = 64 << 20
 
-// followed reports whether a good frame follows the bad one at offset at. In this case the bad
-// frame is not merely the unfinished last frame.
+// followed reports whether a good frame follows the bad one at offset at. If so, the bad frame is
+// damage and not just an unfinished write at the end.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

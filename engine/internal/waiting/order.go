@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// blockSize is the maximum number of entries in a block of an order. It bounds the entries that an
+// blockSize is the maximum number of entries in a block of an order, and thus of entries that an
 // insertion moves.
 const blockSize = 512
 

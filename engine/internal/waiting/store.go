@@ -1,11 +1,11 @@
-// Package waiting stores the ranges of a route that wait a long time for their next attempt: their
-// positions, due times and histories, in at most 100 bytes of memory each. It does not store their
-// data, which the source reads again.
+// Package waiting stores ranges of a route that must wait a long time for their next attempt. It
+// keeps their positions, due times and histories, in at most 100 bytes of memory each. It does not
+// keep their data, which the source reads again.
 //
-// A [Store] has an index in memory and a journal of changes, in segments in a directory of the
-// route (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the
-// checkpoint's ledger, so that a million waiting batches leave no holes there. The journal is
-// therefore as important as the checkpoint, and Open refuses a damaged one.
+// A [Store] has an index in memory and a journal of changes, which consists of segment files in a
+// directory of the route (docs/formats/waiting.md). Once a range is durable in the journal, the
+// checkpoint's ledger counts it as settled, so that a million waiting batches leave no gaps in the
+// ledger. The journal is therefore as important as the checkpoint, and Open refuses a damaged one.
 //
 // Package flow/control decides which items wait, and for how long. The store reads no data.
 package waiting
@@ -143,10 +143,10 @@ func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Note records waiting ranges that the sender holds.
+// Note records ranges that wait in memory: the sender keeps their data.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records waiting ranges that Next will return.
+// Hold records ranges that wait without data. Next returns them when they are due.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 
 func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
@@ -177,9 +177,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next waits until ranges are due, and returns the ranges of one batch with their history, within
-// the given numbers of records and bytes. The ranges stay in the store; see flow.WaitStore. After
-// Stop it returns io.EOF.
+// Next waits until ranges are due. It returns ranges of one batch with their history, up to the
+// given numbers of records and bytes. The ranges stay in the store; see flow.WaitStore. After Stop
+// it returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -332,7 +332,7 @@ func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	return frame
 }
 
-// name adds a record that names a partition, unless the segment already has one.
+// name appends a record that assigns a number to a partition, unless the segment has one already.
 func (s *Store) name(frame []byte, n uint32) []byte {
 	if _, ok := s.j.numbers[n]; !ok {
 		s.j.numbers[n] = uint32(len(s.j.numbers))

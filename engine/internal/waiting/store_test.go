@@ -56,8 +56,8 @@ func wait(after time.Duration, attempts uint32) flow.Wait {
 	}}
 }
 
-// cells is the naive store: for each position of each partition the history of the range that
-// covers it, if one does.
+// cells is a simple model of the store. For each position of each partition it has the history of
+// the waiting range that covers the position, if any.
 type cells map[[2]int64]uint32
 
 // content reads a store cell by cell, and checks that its sums and orders agree with its ranges.
@@ -98,8 +98,8 @@ func content(t *testing.T, s *Store, parts int) cells {
 	return out
 }
 
-// TestAgainstCells plays random waits and settles, with restarts, against a store that is a map of
-// positions.
+// TestAgainstCells performs random waits, settlements and restarts on a store, and compares it with
+// the model.
 func TestAgainstCells(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -152,8 +152,8 @@ func TestAgainstCells(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsDueTimes checks that a range waits after a restart for as long as it had left,
-// with its history.
+// TestRestartKeepsDueTimes checks that, after a restart, a range waits only for the rest of its
+// time and keeps its history.
 func TestRestartKeepsDueTimes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestRestartKeepsDueTimes(t *testing.T) {
 	})
 }
 
-// TestClocks checks that due times are read by the boot clock within one boot, and by the wall
-// clock otherwise. A clock that was set back makes no wait longer.
+// TestClocks checks that due times refer to the boot clock within one boot, and to the wall clock
+// otherwise. A clock that is set back does not prolong a wait.
 func TestClocks(t *testing.T) {
 	const hour = int64(time.Hour)
 	for _, c := range []struct {
@@ -223,8 +223,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBatchStaysTogether checks that the ranges of one batch come back together, within the limits,
-// and suspects by themselves.
+// TestBatchStaysTogether checks that Next returns the ranges of one batch together, within the
+// limits, and returns suspects separately.
 func TestBatchStaysTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(dirOf(t, t.TempDir()), Options{})
@@ -264,7 +264,8 @@ func TestBatchStaysTogether(t *testing.T) {
 	})
 }
 
-// TestTornAndDamaged checks that an unfinished end is left out, damage before it is refused.
+// TestTornAndDamaged checks that Open ignores an unfinished record at the end of the journal, and
+// refuses a journal with damage before the end.
 func TestTornAndDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -309,8 +310,8 @@ func TestTornAndDamaged(t *testing.T) {
 	}
 }
 
-// TestFilesStayInProportion checks that ranges that wait again and again do not grow the files
-// without end, and nothing is lost when the oldest are removed.
+// TestFilesStayInProportion checks that the files stay bounded although ranges wait again and
+// again. Removing the oldest segments loses no range.
 func TestFilesStayInProportion(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -372,7 +373,7 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestHandsOverOnce checks that Sync returns each durable range once, and never a range that was
+// TestHandsOverOnce checks that Sync returns each durable range once, and returns no range that was
 // settled before.
 func TestHandsOverOnce(t *testing.T) {
 	s := open(t, t.TempDir())
