@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// picture is a status with everything in it.
+// picture is a status in which every part is set.
 func picture() status.Status {
 	s := status.Status{
 		Version: 1, PID: 7, Program: "v0.1.0", Free: 1 << 30, Seconds: 3.5,
@@ -137,7 +137,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestReady checks the conditions of readiness, and access to the reasons.
+// TestReady checks the conditions of readiness, and which clients may see the reasons.
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -194,7 +194,7 @@ func TestStatusForm(t *testing.T) {
 }
 
 // TestListen checks that Run ends with its context, that Close frees the port and may be called
-// twice, and that the error for a port in use says so.
+// twice, and that the error for a used port names the cause.
 func TestListen(t *testing.T) {
 	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
 	s, err := Listen(o)

@@ -69,7 +69,7 @@ func call(ctx context.Context, method, address, path, token string, v any) (code
 	return res.StatusCode, nil
 }
 
-// client does not keep connections for later requests.
+// client opens a new connection for each request.
 var client = http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -63,7 +63,8 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 // deliveryAction is a method of a store.
 type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
-// delivery handles a request for one delivery. It uses the first route that has the key.
+// delivery handles a request for one delivery. If several routes have the key, it uses the first
+// one.
 func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
@@ -88,8 +89,8 @@ func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	}
 }
 
-// ownDelivery handles requests with a receiver's token for that receiver's own deliveries. It
-// passes all other requests to next.
+// ownDelivery handles requests with a receiver's token. A receiver may access only its own
+// deliveries. Requests with other tokens are passed to next.
 func (s *Server) ownDelivery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -123,7 +124,7 @@ func statusOf(err error) int {
 }
 
 // listDeliveries writes a page of deliveries. If there may be another page, a response header
-// contains its `after`.
+// contains the value of `after` that requests it.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f := stream.DeliveryFilter{Host: query.Get("host"), State: query.Get("state")}

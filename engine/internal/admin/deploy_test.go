@@ -19,7 +19,7 @@ import (
 
 const deployDir = "../../../deploy/"
 
-// alertRules is the part of a rules file of Prometheus that the tests read.
+// alertRules is the part of a Prometheus rules file that the tests use.
 type alertRules struct {
 	Groups []struct {
 		Rules []struct {
@@ -122,7 +122,7 @@ func TestGrafanaDashboard(t *testing.T) {
 	}
 }
 
-// TestExprScanner checks that the scanner of the tests above finds wrong names.
+// TestExprScanner checks that exprFault finds wrong names.
 func TestExprScanner(t *testing.T) {
 	known := exportedLabels(t)
 	for expr, want := range map[string]string{
@@ -168,8 +168,8 @@ var (
 	scrapeGiven = []string{"up"}
 )
 
-// exprFault returns the first name in a PromQL expression that no metric has, or "". known holds
-// the values of each label of each metric.
+// exprFault describes the first name in a PromQL expression that no metric or label has. It returns
+// "" if there is none. known has the values of each label of each metric.
 func exprFault(expr string, known map[string]map[string][]string) string {
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(m[1], ",") {
@@ -222,8 +222,8 @@ func anyHasLabel(known map[string]map[string][]string, label string) bool {
 	return false
 }
 
-// exportedLabels returns the values of each label of each metric that an engine with one of
-// everything exports.
+// exportedLabels returns the values of each label of each metric, as exported by an engine in which
+// every part is configured.
 func exportedLabels(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	counters := map[string]int64{"n": 1}

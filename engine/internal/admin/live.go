@@ -27,7 +27,7 @@ func (s *Server) handleLive(pages *http.ServeMux) {
 	pages.Handle("POST "+apiLevel, s.guarded(s.setLevel))
 }
 
-// guarded refuses requests unless a token is set: see the package documentation.
+// guarded refuses requests unless a token is set. The package documentation explains why.
 func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" {

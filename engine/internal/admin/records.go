@@ -18,7 +18,7 @@ const (
 	apiReplay  = "/api/v1/dead/replay"
 	apiDiscard = "/api/v1/dead/discard"
 
-	lettersTimeout = 30 * time.Second // for a search of a file of dead letters
+	lettersTimeout = 30 * time.Second // for searching a file of dead letters
 	replayTimeout  = 30 * time.Minute
 	defaultLetters = 100 // of a page
 	maxLetters     = 1000

@@ -70,7 +70,7 @@ type Options struct {
 const (
 	readHeader = 5 * time.Second // for the header of a request
 	idle       = time.Minute     // of a kept connection
-	// for writing a response; profiles take up to 30 s by default
+	// answer bounds the time for writing a response. Profiles take up to 30 s by default.
 	answer          = time.Minute
 	headBytes       = 16 << 10         // of a request's header
 	shutdownTimeout = 2 * time.Second  // for requests in progress when the process ends

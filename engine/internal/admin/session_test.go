@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// recordsOptions are Options with everything that shows records.
+// recordsOptions are Options with every feature that shows records.
 func recordsOptions(token string) Options {
 	level := new(slog.LevelVar)
 	return Options{
@@ -157,8 +157,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestOtherSitesChangeNothing sends every request that changes something as a page of another site
-// would, with the cookie of a session and on an address without a token.
+// TestOtherSitesChangeNothing sends every request that changes something, in the way a page of
+// another site would: with the cookie of a session, and to an address without a token.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	for _, token := range []string{"s3cret", ""} {
 		o := recordsOptions(token)
