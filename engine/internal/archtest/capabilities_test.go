@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// contracts are the interfaces of package stream that the parts of a component must have. A type
-// assertion to one of them is no check of a capability.
+// contracts are the interfaces of package stream that every component of a role implements. A type
+// assertion to one of them does not test for an optional capability.
 var contracts = []string{"Source", "Reader", "Sink", "Processor", "SourceHost"}
 
 // streamInterfaces returns the interfaces that package stream declares, with their own methods.

@@ -10,7 +10,7 @@ import (
 
 var changeLine = regexp.MustCompile(`^(Added|Changed|Deprecated|Removed|Fixed|Security): \S`)
 
-// TestChangesHaveTheirForm checks the files of changes/, which `make changelog` joins.
+// TestChangesHaveTheirForm checks the form of the files in changes/, which `make changelog` joins.
 func TestChangesHaveTheirForm(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(top, "changes", "*.md"))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// pages are the texts of all Markdown files by path from the top, with slashes.
+// pages returns the texts of all Markdown files. Keys are paths from the project's folder, with
+// slashes.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -176,7 +177,7 @@ func checkPackages(t *testing.T, page string, words []string) {
 	}
 }
 
-// inFolder are the files of a package, or of a pattern that ends in /...
+// inFolder returns the files of a package, or of a pattern that ends in /...
 func inFolder(t *testing.T, dir string) (files []*file) {
 	t.Helper()
 	tree, whole := strings.CutSuffix(dir, "/...")

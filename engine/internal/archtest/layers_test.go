@@ -13,8 +13,8 @@ type layer struct {
 	imports []string
 }
 
-// alone reports whether the row is for the one package at the top of a module, and not for the
-// folders below it.
+// alone reports whether the row applies only to the top package of a module, not to the packages
+// below it.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
 // layers lists the project packages that each package may import: its own row, longest prefix
@@ -63,7 +63,7 @@ var layers = []layer{
 		"stream", "stream/streamtest", "engine", "engine/connector/connectortest", "vfs/vfstest",
 	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
-	// its bodies of stores are the former names of these sinks
+	// It imports these sinks because its options for bodies of stores are their former names.
 	{"engine/connector/http", append([]string{
 		"stream", "engine/kit", "engine/connector/elasticsearch", "engine/connector/loki",
 		"engine/connector/clickhouse",
@@ -79,8 +79,8 @@ var layers = []layer{
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
 	{"engine/web", []string{}},
-	// No connector, processor, cli or web: an embedder's program contains only the components that
-	// it lists.
+	// It must not import connectors, processors, cli or web: an embedder's program contains only
+	// the components that it lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
 	{"engine/inbox", []string{"inbox"}},
 	{"engine/internal/prose", nil},
@@ -115,8 +115,8 @@ var layers = []layer{
 	}},
 }
 
-// engineData are the data types of package engine's API. They are packages of their own because the
-// engine's internals, which package engine imports, use them.
+// engineData are the data types in the API of package engine. They have packages of their own,
+// because both package engine and the internal packages that it imports use them.
 var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
 
 var libraries = []string{
@@ -136,8 +136,8 @@ var testSupport = []string{
 	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }
 
-// named are packages that a row allows only by their own name or one beneath it, not by that of a
-// folder above them.
+// named are packages that a row must allow by their own name or a longer one. A row that allows a
+// folder above them does not allow them.
 var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {
@@ -197,8 +197,8 @@ func allows(own string, allowed []string, f *file, rel string) bool {
 // within reports whether dir is the given folder or beneath it.
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
-// TestConnectorsHaveNoPrivileges checks that a connector or processor imports nothing that an
-// outsider could not.
+// TestConnectorsHaveNoPrivileges checks that connectors and processors import only packages that an
+// external module could import.
 func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	for _, f := range all(t) {
 		if !f.under("engine/connector", "engine/processor", "engine/kit") {
@@ -208,7 +208,7 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 			if strings.Contains(imported, module) && strings.Contains(imported, "/internal/") {
 				if f.dir == "engine/connector/connectortest" &&
 					imported == module+"/engine/internal/osfs" {
-					continue // outsiders get it from connectortest.FS, as our connectors do
+					continue // external modules use connectortest.FS instead, as our connectors do
 				}
 				t.Errorf("%s imports %s, which an outsider cannot", f.path, imported)
 			}
@@ -216,8 +216,8 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestEmbeddersPayForWhatTheyList checks that package engine contains no connector, no processor,
-// and nothing of the command line.
+// TestEmbeddersPayForWhatTheyList checks that package engine imports no connector, no processor,
+// and no package of the command line.
 func TestEmbeddersPayForWhatTheyList(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	cmd.Dir = top + "/engine"

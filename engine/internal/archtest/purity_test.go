@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// impureImports are packages that a pure file may not import: goroutines' tools, contexts, logs,
-// I/O.
+// impureImports are packages that a pure file must not import, such as those for goroutines,
+// contexts, logs and I/O.
 var impureImports = []string{
 	"context", "log", "log/slog", "os", "net", "net/http", "io/fs", "path/filepath",
 	"sync", "sync/atomic", "runtime", "testing",
@@ -73,7 +73,7 @@ func (f *file) checkPure(t *testing.T, n ast.Node) {
 	}
 }
 
-// starts are the places where a goroutine may begin.
+// mayStart reports whether a file may start goroutines.
 func mayStart(f *file) bool {
 	return f.test || f.dir == "supervise" || f.path == "flow/goroutines.go" ||
 		f.path == "retry/hedge.go" ||

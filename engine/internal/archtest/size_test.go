@@ -13,7 +13,8 @@ import (
 const (
 	maxFileLines   = 600 // aim for 400
 	maxLineColumns = 120
-	// Of lines that hold a raw string, such as a struct tag: they cannot be broken.
+	// maxRawColumns is the limit for lines with a raw string, such as a struct tag, because these
+	// cannot be wrapped.
 	maxRawColumns    = 140
 	maxFunctionLines = 70
 	tabColumns       = 4
@@ -39,7 +40,8 @@ func TestFilesAreSmallRooms(t *testing.T) {
 	}
 }
 
-// rawLines returns the lines that hold a part of a raw string or of an example's expected output.
+// rawLines returns the lines that contain a part of a raw string or of an example's expected
+// output.
 func (f *file) rawLines() map[int]bool {
 	lines := map[int]bool{}
 	add := func(node ast.Node) {
@@ -81,7 +83,7 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// tableLines counts the lines of the outermost composite literals of a test function: its tables.
+// tableLines counts the lines of a test function's tables: its outermost composite literals.
 func (f *file) tableLines(fn *ast.FuncDecl) (n int) {
 	ast.Inspect(fn.Body, func(node ast.Node) bool {
 		if lit, ok := node.(*ast.CompositeLit); ok {

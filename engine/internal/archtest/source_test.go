@@ -27,7 +27,7 @@ type file struct {
 
 const module = "github.com/penstock-io/penstock"
 
-// top is the project's folder, seen from this package.
+// top is the project's folder, relative to this package.
 const top = "../../.."
 
 var sources = sync.OnceValues(func() ([]*file, error) {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// mayImportUnsafe lists the files that may import unsafe, tests included, and why.
+// mayImportUnsafe lists the files, tests included, that may import unsafe, with the reasons.
 var mayImportUnsafe = map[string]string{
 	"stream/align_test.go":           "reads the alignment of a buffer",
 	"engine/kit/lines/lines_test.go": "reads the alignment of a buffer",
 }
 
-// mayCallSystem lists the files that may import syscall or golang.org/x/sys, and why. Tests and
-// package osfs may too.
+// mayCallSystem lists the files that may import syscall or golang.org/x/sys, with the reasons.
+// Tests and package osfs may import them, too.
 var mayCallSystem = map[string]string{
 	"vfs/os.go":                                    "names of errors",
 	"vfs/osdir.go":                                 "names of errors",

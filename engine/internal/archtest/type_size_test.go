@@ -13,7 +13,7 @@ const (
 	maxMethods = 40
 )
 
-// size is the size of a type as its readers meet it.
+// size is the size of a type: its numbers of fields and methods.
 type size struct{ fields, methods int }
 
 func (s size) exceedsLimits() bool {
@@ -28,9 +28,9 @@ type typeDecl struct {
 }
 
 // TestTypesAreSmall bounds the fields and methods of each type. Fields of embedded structs count.
-// So do those of members that are unexported structs of the same package without methods, because
-// such a struct only hides fields. A struct without methods is plain data and may have any number
-// of fields.
+// The fields of a member also count if its type is an unexported struct of the same package without
+// methods, because such a struct would only hide fields. A struct without methods is plain data and
+// may have any number of fields.
 func TestTypesAreSmall(t *testing.T) {
 	packages := map[string]map[string]*typeDecl{}
 	for _, f := range all(t) {
@@ -82,8 +82,8 @@ func collectTypes(f *file, types map[string]*typeDecl) {
 	}
 }
 
-// countFields counts the fields of d, see [TestTypesAreSmall]. outer holds the types being counted,
-// so that a type that contains itself by pointer counts once.
+// countFields counts the fields of d; see [TestTypesAreSmall]. outer has the types that are being
+// counted. A recursive type is therefore counted once.
 func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
 	if d.fields == nil || slices.Contains(outer, d) {
 		return 0
@@ -116,8 +116,8 @@ func isValue(e ast.Expr) bool {
 	return false
 }
 
-// baseName returns the name of the type that e is, points to or instantiates; "" if it has none in
-// this package.
+// baseName returns the name of the type in e, without pointers and type arguments. It returns "" if
+// e has another form, such as a type of another package.
 func baseName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
