@@ -69,7 +69,7 @@ type Report struct {
 	Dropped        int64 // by processors
 	Unsettled      int64 // not settled yet
 	Differences    int64
-	NotInSource    int64 // partitions of the checkpoint that the source no longer has
+	NotInSource    int64 // checkpoint's partitions that the source no longer has
 	SinkUnreadable bool  // the sink cannot be read: only source and checkpoint were compared
 	LedgerSource   bool  // the progress is from the sink's ledger
 }
@@ -283,7 +283,7 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	return nil
 }
 
-// part returns the entry of a partition, and creates it if it is missing.
+// part returns the entry of a partition. It creates a missing entry.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {

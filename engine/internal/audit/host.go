@@ -13,8 +13,8 @@ import (
 // maxFaults bounds the number of reported problems.
 const maxFaults = 8
 
-// host is the stream.SourceHost of the components of an audit. Goroutines that are passed to Go
-// before start are started by start.
+// host is the stream.SourceHost of an audit's components. A function that is passed to Go before
+// start runs when start is called.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
