@@ -17,8 +17,8 @@ const (
 )
 
 // Convert rewrites the checkpoint in dir in an older format, for an earlier program. It returns the
-// name of a copy of the log as it was. It refuses a damaged log and one that the format cannot
-// represent, and changes nothing then. The caller must hold the lock of the directory. It returns
+// name of a copy of the original log. It refuses a damaged log, and a log that the format cannot
+// represent; these stay unchanged. The caller must hold the lock of the directory. Convert returns
 // fs.ErrNotExist if there is no checkpoint.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	if format < OldestFormat || format > Format {
@@ -54,7 +54,7 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	return aside, s.failed
 }
 
-// convertible returns an error if a log cannot be written in a format without a loss.
+// convertible returns an error if the format cannot represent the whole log.
 func (l *loaded) convertible(format uint16) error {
 	if l.bad != nil && !l.torn {
 		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+

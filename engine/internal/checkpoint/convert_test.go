@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestConvert writes a log in the format of the program before, which that one reads: it is opened
-// as by a program of that format. This program reads it again afterwards.
+// TestConvert writes a log in the previous format and opens it like a program of that format. Then
+// this program reads it again.
 func TestConvert(t *testing.T) {
 	w := writeSteps(t, goldenSteps("a note"))
 	m, dir := memory(t, w.log)
@@ -33,8 +33,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestConvertRefuses gives logs that the older format cannot represent, and formats that no program
-// of this kind reads. Nothing changes.
+// TestConvertRefuses passes logs that the older format cannot represent, and formats that Convert
+// does not write. Convert must refuse them and change nothing.
 func TestConvertRefuses(t *testing.T) {
 	waiting := stream.Mark{Part: stream.Partition{ID: "p", Name: "p"},
 		Watermark: stream.Position{Num: 7}, Waiting: true}

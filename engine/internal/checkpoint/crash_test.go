@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise is the guarantees that a store has given so far, as indexes into its contents after each
-// step.
+// promise holds the guarantees that a store has given so far. They are indexes into the list of its
+// contents after each step.
 type promise struct {
 	held   []string
 	synced int // last step known to be durable
@@ -95,7 +95,7 @@ func TestCrashAfterEveryCall(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecovering crashes again while the log left by a crash is opened.
+// TestCrashWhileRecovering opens the log that a crash has left, and crashes again meanwhile.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}
@@ -118,8 +118,8 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryCall makes the nth call of any kind fail, once or permanently, for all n.
-// Whatever the store then returns, its promised contents exist with and without a crash.
+// TestFaultAtEveryCall makes the nth call of any kind fail, once or permanently, for all n. After
+// any result of the store, the contents that it has promised exist, with and without a crash.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)
 	for _, lasting := range []bool{false, true} {

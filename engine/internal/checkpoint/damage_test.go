@@ -123,7 +123,7 @@ func TestBitFlipAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestDamagedAgain damages the file repeatedly: each copy is kept, up to a limit.
+// TestDamagedAgain damages the file repeatedly. Each damaged file is kept as a copy, up to a limit.
 func TestDamagedAgain(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 4)), 8))
 	log := slices.Clone(w.log)
@@ -163,8 +163,8 @@ func TestAHoleBehindGoodBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfAnotherPlace moves a valid entry to another position: the checksum covers its position
-// and generation.
+// TestBytesOfAnotherPlace moves a valid entry to another position. The entry is then invalid,
+// because its checksum covers position and generation.
 func TestBytesOfAnotherPlace(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 6)), 1)
 	list = append(list, list[0], list[0], list[0])

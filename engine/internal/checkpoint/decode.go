@@ -34,7 +34,7 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads a reference to one of known items, or 0 for a new one.
+// number reads the number of one of the known items, or 0, which defines a new item.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {

@@ -14,9 +14,9 @@ import (
 // docs/formats/checkpoint.md describes the format. Fixed-width numbers are little-endian.
 const (
 	magic   = "PSTKCKPT"
-	version = 3 // the version written; 2 had no flag for waiting, 1 also no notes
-	// magic, version u16, reserved u16, generation u64, CRC-32C u32; must be the same in all future
-	// versions
+	version = 3 // the version written; 2 lacked the flag for waiting, 1 also metadata
+	// headerSize covers magic, version u16, reserved u16, generation u64 and CRC-32C u32. It must
+	// be the same in all future versions.
 	headerSize = 24
 	frameHead  = 8 // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
@@ -42,8 +42,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// entry is the contents of one Append, with routes, partitions and lanes as the numbers assigned by
-// the file. 0 defines a new item, which gets the next number.
+// entry is the contents of one Append. Routes, partitions and lanes are represented by numbers that
+// the file assigns. Number 0 defines a new item, which gets the next number.
 type entry struct {
 	route  int
 	key    string // of a new route
@@ -94,8 +94,8 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. They cover the file's generation and the frame's offset,
-// so that bytes of another generation, or moved bytes, are not taken for an entry.
+// summer computes the checksums of frames. A checksum covers the file's generation and the frame's
+// offset. Bytes of another generation, or moved bytes, are therefore not accepted as an entry.
 type summer struct{ where [20]byte } // a field, because the argument of crc32 escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
@@ -105,7 +105,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame b: frameHead bytes, then the payload.
+// seal fills in the head of the frame b, which has frameHead bytes for the head and then the
+// payload.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// golden is the file described in docs/formats/checkpoint.md, golden1 the same contents in format
-// 1. They must remain readable.
+// golden is the file described in docs/formats/checkpoint.md. golden1 has the same contents in
+// format 1. Both must remain readable.
 const golden = `
 50 53 54 4b 43 4b 50 54  02 00 00 00 01 00 00 00
 00 00 00 00 1c 62 02 9c  03 00 00 00 db 69 3e 36

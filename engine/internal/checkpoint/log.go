@@ -14,8 +14,8 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork bounds the bytes checksummed by the search for entries after a bad one. If the search
-// needs more, the file is treated as damaged, which is the safe choice.
+// scanWork bounds the bytes whose checksums are computed in the search for entries after a bad one.
+// If the search needs more, the file is treated as damaged, which is the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
@@ -32,11 +32,11 @@ type loaded struct {
 	bad        error // why the frame at good is bad; nil at the end of the file
 	nonsense   bool  // the bad frame has a valid checksum
 	sums       summer
-	torn       bool // no entry follows the bad frame, which is an unfinished last entry
+	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
 // load reads a file to its end or to the first bad frame. It returns an error for a failed read, a
-// bad header or an unknown version. The result describes damage after the header.
+// bad header or an unknown version. Damage after the header is described in the result.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const seed = 20261121
 
-// model is a naive representation of the expected contents.
+// model is a simple representation of the expected contents.
 type model struct {
 	marks  map[string]map[string]stream.Mark
 	places map[string]map[string]string
@@ -100,7 +100,8 @@ func (st *step) onModel(m *model) {
 	m.append(st.route, st.marks, st.places)
 }
 
-// steps returns n steps over few partitions, so that these change often, with extreme numbers.
+// steps returns n steps with extreme numbers. They use few partitions, so that each partition
+// changes often.
 func steps(rng *rand.Rand, n int) []step {
 	list := make([]step, n)
 	for i := range list {

@@ -12,9 +12,11 @@ import (
 )
 
 // Open opens the checkpoint in dir, or creates one if there is none, and describes it in the
-// Report. An unfinished last entry is ignored. If an entry before others is damaged, the file is
-// copied to Name.damaged-N, and the store resumes from the entries before the damage; data settled
-// later is delivered again. A file with a damaged header or snapshot, or one written by a newer
+// Report.
+//
+// An unfinished last entry is ignored. If an entry before others is damaged, the file is copied to
+// Name.damaged-N, and the store resumes from the entries before the damage. Data settled later is
+// then delivered again. A file with a damaged header or snapshot, or one written by a newer
 // program, is refused and left unchanged. The caller must hold the lock of the directory.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
@@ -53,11 +55,11 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l if it contains more than a snapshot, and copies data that would be
-// lost.
+// renew replaces the log of l if it contains more than a snapshot. Before that it copies data that
+// the replacement would lose.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
-		s.synced = 0 // written by an earlier process, which may have been killed before it synced
+		s.synced = 0 // an earlier process wrote it, and may have been killed before a sync
 		return nil
 	}
 	names := func(int) string { return "" }
@@ -91,7 +93,7 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if a file with a good header cannot be resumed from.
+// usable returns an error if no process can resume from a file, although its header is good.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())

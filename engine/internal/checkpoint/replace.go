@@ -13,7 +13,7 @@ const (
 	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is the size in bytes at which a frame of a snapshot is ended.
+	// snapshotFrame is the size in bytes from which on a frame of a snapshot ends.
 	snapshotFrame = 64 << 10
 
 	// maxAside bounds the number of copies of damaged files in a directory.
@@ -21,10 +21,10 @@ const (
 )
 
 // replace writes the state as a new log beside the old one, syncs it, renames it over the old one
-// and syncs the directory. One complete log therefore exists at any time. After an error the old
-// log remains in use and nothing is lost. After the rename the new log is in use and no error is
-// returned: if the directory cannot be synced, the store is poisoned. The caller must hold syncing
-// and writing.
+// and syncs the directory. One complete log therefore exists at any time. If an error occurs before
+// the rename, the old log remains in use, nothing is lost, and replace returns the error. From the
+// rename on, the new log is in use and replace returns nil. If the directory cannot be synced, the
+// store is poisoned. The caller must hold syncing and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -59,8 +59,8 @@ func (s *Store) warn(err error) {
 	}
 }
 
-// writeNew writes header and snapshot of the next generation and syncs them. The file is returned
-// open, also with an error.
+// writeNew writes header and snapshot of the next generation and syncs them. It returns the open
+// file, even with an error.
 func (s *Store) writeNew() (vfs.File, int64, error) {
 	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
 	if err != nil {
@@ -143,8 +143,8 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// Backup makes a durable copy of the log beside it and returns the name of the copy. It is meant
-// for manual changes of marks.
+// Backup makes a durable copy of the log beside it and returns the name of the copy. It is used
+// before an operator changes marks by hand.
 func (s *Store) Backup() (string, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -12,11 +12,13 @@ type Report struct {
 	Routes int    // with marks or places; the two layers of a route count once
 	Marks  int    // of all routes
 	Bytes  int64  // original length of the file
-	// bytes of an unfinished last entry, left by a kill or a power loss; not an error
+	// Cut is the number of bytes of an unfinished last entry, which a kill or a power loss has
+	// left. It is not an error.
 	Cut    int64
 	Damage string // the damage and its offset, or ""
-	Lost   int64  // bytes from the damage on, which were not used
-	// copies of damaged files and of files in an older format, in the same directory
+	Lost   int64  // bytes from the damage to the end, which were not used
+	// Aside lists the copies of damaged files and of files in an older format, in the same
+	// directory.
 	Aside []string
 }
 

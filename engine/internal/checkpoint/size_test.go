@@ -45,7 +45,7 @@ func TestSizeUnderChurn(t *testing.T) {
 	must(t, store.Sync())
 	rng := rand.New(rand.NewPCG(seed, 71))
 	updates, grown, largest, renewed := int64(0), int64(0), int64(0), 0
-	// continue for some time after the log was replaced
+	// Continue for some time after the first replacements of the log.
 	for rounds := 0; rounds < 3000 && renewed < 50; rounds++ {
 		at := rng.IntN(manyMarks - 1000)
 		some := marks[at : at+1+rng.IntN(1000)]

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of the entries so far. The same entries always lead to the same numbers.
+// state is the result of the entries read or written so far. The same entries always give the same
+// numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -37,7 +38,8 @@ type lane struct {
 	place  string // "" if deleted
 }
 
-// Upper bounds of the bytes in a snapshot in addition to strings: numbers, flags, lengths.
+// These are upper bounds of the bytes that an item takes in a snapshot in addition to its strings,
+// for numbers, flags and lengths.
 const (
 	partCost     = 29
 	rangeCost    = 20
@@ -53,7 +55,8 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	// defined twice, in a manipulated file: the same route gets another number
+	// The key is already defined, which happens only in a manipulated file. The same route gets
+	// another number.
 	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r
@@ -100,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set sets one mark. A partition that is defined again (twice in one Append) gets another number
-// and stays the same partition.
+// set sets one mark. If a partition is defined again, for example twice in one Append, it gets
+// another number and stays the same partition.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
@@ -153,7 +156,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber assigns the numbers that a snapshot of the state defines, and frees deleted items.
+// renumber assigns the numbers that a snapshot of the state would define, and removes deleted
+// items.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)

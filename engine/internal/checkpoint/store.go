@@ -1,14 +1,15 @@
 // Package checkpoint stores the settled progress of each route, from which a restart resumes:
-// watermark and ranges of each partition, and the place of each ordered lane.
+// watermark and ranges of each partition, and the resume token of each ordered lane.
 //
 // It is an append-only, checksummed log in the state directory, owned by the one [Store] that has
-// it open. An Append is one entry, of which a crash leaves all or nothing; the entries that survive
-// are a prefix, in order. A snapshot is written at the start, and when the log has grown to a
-// multiple of its live contents. docs/formats/checkpoint.md describes the format.
+// it open. An Append writes one entry. After a crash, each entry is there completely or not at all,
+// and no entry exists without all earlier ones. A snapshot is written when the log is opened, and
+// when the log has grown to a multiple of its live contents. docs/formats/checkpoint.md describes
+// the format.
 //
-// Package flow/ledger determines the settled progress, and the pipeline the times of saving. This
-// package reads no clock, starts no goroutine, and never replaces an unreadable file by an empty
-// one. The owner of a Store must hold the lock of the state directory.
+// Package flow/ledger determines the settled progress, and the pipeline decides when to save it.
+// This package reads no clock, starts no goroutine, and never replaces an unreadable file by an
+// empty one. The owner of a Store must hold the lock of the state directory.
 package checkpoint
 
 import (
@@ -40,11 +41,12 @@ type Options struct {
 	// Factor is the size of the log, as a multiple of its live contents, at which it is replaced.
 	// Zero means 2. In any case at most 16 MiB of the log are not live.
 	Factor int
-	// Slack is the number of bytes that are not live that the log may always have; 0 means 1 MiB.
+	// Slack is the number of bytes that may always be in the log without being live. Zero means 1
+	// MiB.
 	Slack int64
-	// Warn, if not nil, is called for harmless errors, for example if a new log could not be
-	// written and the old one stays in use. The log is locked during the call, so it must not call
-	// the Store.
+	// Warn, if not nil, is called for harmless errors. One is that a new log could not be written
+	// and the old one stays in use. The log is locked during the call, so Warn must not call the
+	// Store.
 	Warn func(error)
 
 	version uint16 // another version, for tests of migration
@@ -57,21 +59,23 @@ type Store struct {
 	options Options
 
 	syncing sync.Mutex // held during a sync or a replacement of the log; acquired before writing
-	// held during a write and during a whole replacement: the log and the state have the same order
+	// writing is held during a write and during a whole replacement. Log and state therefore change
+	// in the same order.
 	writing sync.Mutex
 	// The fields below are changed with writing held.
 	f          vfs.File
 	generation uint64
 	size       int64  // of the log
 	synced     int64  // durable part of size
-	retry      int64  // after a failed replacement, the log's length at which to try again
+	retry      int64  // length of the log at which to retry a failed replacement
 	failed     error  // the error that poisoned the store
 	stamp      uint64 // number of this Append
 	buf        []byte
 	sums       summer
 	entry      entry
 
-	// guards st against readers; changes also require writing, so that a writer may read without mu
+	// mu guards st against readers. Changes of st also require writing, so the holder of writing
+	// may read st without mu.
 	mu sync.RWMutex
 	st *state
 }
@@ -108,7 +112,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	return nil
 }
 
-// describe stores an Append in s.entry, with the numbers of known items.
+// describe stores the arguments of an Append in s.entry. Known items are represented by their
+// numbers.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -176,8 +181,9 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 	return nil
 }
 
-// write appends one frame to the log with one write. The rest of a failed write is truncated. If
-// even that fails, the contents of the file are unknown, and the store is poisoned.
+// write appends one frame to the log with one write call. If the call fails, write truncates the
+// partial frame. If that fails too, the contents of the file are unknown, and the store is
+// poisoned.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
@@ -208,7 +214,7 @@ func (s *Store) trim() {
 }
 
 // Sync makes earlier Appends durable. An error poisons the store, because the contents of the disk
-// are then unknown: every later call returns it, and the next Open checks the file.
+// are then unknown. Every later call returns that error, and the next Open checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRoundTrip performs the same steps on the model and on stores that are reopened, replaced or
-// left alone.
+// TestRoundTrip performs the same steps on the model and on three kinds of stores: reopened,
+// replaced, and untouched ones.
 func TestRoundTrip(t *testing.T) {
 	for s := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, s))
@@ -215,7 +215,7 @@ func TestFailedSyncPoisons(t *testing.T) {
 	}
 }
 
-// TestFailedWriteIsCutOff fills the disk in the middle of an entry and frees it again.
+// TestFailedWriteIsCutOff fills the disk in the middle of an entry, and frees the disk again.
 func TestFailedWriteIsCutOff(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)
@@ -253,8 +253,8 @@ func TestFailedWriteIsCutOff(t *testing.T) {
 	}
 }
 
-// TestReplaceThatCannotBe keeps the disk full when the log is due for replacement: the old one
-// stays in use.
+// TestReplaceThatCannotBe keeps the disk full when the log should be replaced. The old log stays in
+// use.
 func TestReplaceThatCannotBe(t *testing.T) {
 	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpWrite, vfstest.OpSync,
 		vfstest.OpRename} {
@@ -294,7 +294,8 @@ func TestReplaceThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestMigration opens a log as a later program would, and then as this one again.
+// TestMigration opens a log as a later version of the program would, and then with this version
+// again.
 func TestMigration(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 1)), 20))
 	m, dir := memory(t, w.log)
