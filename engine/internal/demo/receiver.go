@@ -23,8 +23,9 @@ import (
 // atOnce is the number of requests that a receiver serves concurrently; further requests queue.
 const atOnce = 4
 
-// Tally is the store behind the receivers. It accepts each request once, by its Idempotency-Key,
-// and counts how often each record was accepted. It is safe for concurrent use.
+// Tally is the store behind the receivers, and counts how often each record was accepted. A request
+// that repeats the Idempotency-Key of an accepted one is recognized and not counted again. Tally is
+// safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex          // guards the fields below
 	keys  map[string]struct{} // keys of the accepted requests
@@ -35,7 +36,7 @@ type Tally struct {
 // NewTally returns a Tally for records numbered from 0 to n-1.
 func NewTally(n int) *Tally { return &Tally{keys: make(map[string]struct{}), taken: make([]int32, n)} }
 
-// take counts the records of a body: each line begins with its number.
+// take counts the records of a body. Each line begins with the number of its record.
 func (t *Tally) take(key, body string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +55,7 @@ func (t *Tally) take(key, body string) {
 	}
 }
 
-// Count returns the number of records that never arrived, and of repetitions.
+// Count returns the number of records that never arrived, and the number of repetitions.
 func (t *Tally) Count() (lost, repeated int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +88,8 @@ type Receiver struct {
 	group  *supervise.Group
 }
 
-// NewReceiver returns a receiver that takes the time service for a request. It listens after
-// Revive.
+// NewReceiver returns a receiver that takes the time service for each request. It starts to listen
+// with Revive.
 func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
 }
