@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package explain describes in words why a worker gets its present amount of data: the meaning of
-// its state, the binding gate, and the changes that would affect it.
+// Package explain describes in words why a worker receives its present amount of data. It describes
+// the worker's state, the gate that limits it, and the changes that would affect it.
 //
-// It works on a [Route] with its [Worker]s at one moment, from a trace ([FromTrace]) or from a
-// running process; the command `penstock explain` obtains and shows them. The figures come from the
-// machine of flow; the package measures and decides nothing.
+// It works on a [Route] with its [Worker]s at one moment. These come from a trace ([FromTrace]) or
+// from a running process ([FromStatus]). The command `penstock explain` obtains and shows them. All
+// figures come from the flow machine; this package measures and decides nothing.
 package explain
 
 import (
@@ -24,7 +24,7 @@ type Route struct {
 	Window    window.Algorithm // nil: not known
 	Timeout   time.Duration    // from the config; 0: estimated per worker; negative: none
 	Replay    int64            // the replay bound in bytes; 0: none, or not known
-	Waiting   int64            // read and not sent: batches of a trace, records of a process
+	Waiting   int64            // read and not sent: batches (of a trace) or records (of a process)
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }
@@ -75,7 +75,7 @@ func (w *Worker) StateWords() string {
 	return "unknown state"
 }
 
-// GateWords describes the gate that keeps more from being sent to w now.
+// GateWords describes the gate that currently limits the data sent to w.
 func (r *Route) GateWords(w *Worker) string {
 	batches := count(w.InFlight, "batch", "batches")
 	switch w.Gate {

@@ -16,8 +16,8 @@ import (
 var states = []window.State{window.Unknown, window.Normal, window.Slow, window.Busy, window.Probing,
 	window.Open, window.Throttled}
 
-// TestEveryWordIsExplained checks that no state, gate or algorithm is without words, and the pages
-// name every gate.
+// TestEveryWordIsExplained checks that every state, gate and algorithm has a description, and that
+// the pages name every gate.
 func TestEveryWordIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {
@@ -63,7 +63,8 @@ func TestGatesAreTheMachines(t *testing.T) {
 	}
 }
 
-// sampleTrace is a trace of two workers: a answers all, b fails from 2 s on and is gone at 4 s.
+// sampleTrace returns a trace of two workers. Worker a answers all requests. Worker b fails from 2
+// s on and is removed at 4 s.
 func sampleTrace(t *testing.T) []byte {
 	t.Helper()
 	c := control.Config{Seed: 1, Window: window.Linear{Max: 4}, Replay: 1 << 20}
@@ -202,7 +203,7 @@ func TestHeldWords(t *testing.T) {
 	}
 }
 
-// TestWorst checks which worker needs attention first. One that has nothing to do needs none.
+// TestWorst checks which worker needs attention first. An idle worker needs none.
 func TestWorst(t *testing.T) {
 	type workers = []explain.Worker
 	at := func(state, gate string, inFlight int, trip time.Duration) explain.Worker {

@@ -50,7 +50,7 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it had work, but has none now. Such a
+// IdleSlow reports whether a worker was slow or busy when it last had work, but is idle now. Such a
 // worker accepts more data and limits nothing.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0

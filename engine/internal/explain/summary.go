@@ -17,12 +17,12 @@ type Summary struct {
 	Route
 	About trace.About
 	At    time.Duration // the moment, since the sender's start
-	Names []string      // names of all workers in the trace, sorted by lane
+	Names []string      // names of all workers of the trace, sorted by lane
 	Over  bool          // the trace ends before the requested moment, and At is its end
 	Ended string        // why the trace ended; "" if unknown
 
 	// The fields below describe the requested worker.
-	One    int                      // index in Workers; -1: it does not exist at that moment
+	One    int                      // index in Workers; -1 if it does not exist at that moment
 	Steps  []Step                   // last changes of its window, at most MaxSteps
 	Shares map[string]time.Duration // time for which each gate was binding
 }
@@ -35,10 +35,10 @@ type Step struct {
 	Probes        int // probes and measurements since, without a change
 }
 
-// MaxSteps bounds the steps that a story keeps.
+// MaxSteps bounds the steps that a Summary keeps.
 const MaxSteps = 12
 
-// Forever as FromTrace's moment means the end of the trace.
+// Forever, passed to FromTrace as the moment, means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
 // FromTrace plays a trace up to a moment. worker is the worker whose steps are kept, by its name in
@@ -152,8 +152,8 @@ func (w *watcher) observe(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step if something has changed. A probe without a change is only counted. Otherwise a
-// worker that is probed for an hour would have no other steps.
+// step adds a step if the window or state has changed. A probe without a change is only counted,
+// because an hour of probes would otherwise replace all other steps.
 func (w *watcher) step(x Step) {
 	steps := w.summary.Steps
 	n := len(steps)
