@@ -51,7 +51,8 @@ func (f *Filter) Takes(e *Entry) bool {
 	return false
 }
 
-// Entries reads dead letters one after another. Other lines are skipped and counted.
+// Entries reads dead letters one after another. It skips and counts lines that are not dead
+// letters.
 type Entries struct {
 	r       *bufio.Reader
 	Skipped int // number of lines that are not dead letters
@@ -60,8 +61,8 @@ type Entries struct {
 // NewEntries returns a reader of the dead letters in r.
 func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next dead letter, or io.EOF. An unterminated last line is still being written
-// and is ignored.
+// Next returns the next dead letter, or io.EOF. It ignores a last line without a line end, which a
+// process is still writing.
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
@@ -91,8 +92,8 @@ func PartitionOf(letterID string) string {
 	return partitionPrefix + hex.EncodeToString(sum[:16])
 }
 
-// IsPartition reports whether a partition id is that of a dead letter. A route's own source must
-// not see it.
+// IsPartition reports whether a partition id is that of a dead letter. Marks of such partitions
+// must not be passed to a route's own source.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
 // ParseTime parses a bound of a filter: a time (RFC 3339, or a date), or a duration before now.

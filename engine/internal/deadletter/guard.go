@@ -8,20 +8,24 @@ import (
 )
 
 const (
-	// after this time, a tenth of the usual number of records decides about the start
+	// guardPatience is the time after which a tenth of the usual number of dead records makes the
+	// start fail.
 	guardPatience = 10 * time.Second
-	// in records; beyond it older records lose half their weight, repeatedly
+	// guardMemory bounds the records that the share covers. After twice as many, the weights of all
+	// earlier records are halved.
 	guardMemory = 100_000
 )
 
 // Guard stops a route that dead-letters too much of its input, for example because of a wrong token
-// or pattern. It stops the route if more than Share of at least Records records were dead-lettered,
-// or everything since the start of the run. The start fails when Records/10 records are dead and
-// none is delivered, or Records/100 after 10 s. So a few bad records at the start do not stop a
-// route. Guard is not safe for concurrent use.
+// or pattern. Once at least Records records have settled, it stops the route if more than the share
+// Share of them were dead-lettered.
+//
+// The start of a run can fail earlier: if no record is delivered and Records/10 are dead, or
+// Records/100 after 10 s. A few bad records at the start therefore do not stop a route.
 //
 // The share covers the current run. In a long run it covers about the last 100,000 to 200,000
-// records, so that a stream that was good for a long time is stopped within minutes as well.
+// records, so that a stream that was good for a long time is stopped within minutes as well. Guard
+// is not safe for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1
 	Records int64   // minimum number of records to judge
@@ -35,7 +39,7 @@ type Guard struct {
 }
 
 // Start begins the check of the start of a run. It is not called for a run that resumes after a
-// kill, because the rest of an interrupted batch may consist of refused records only.
+// kill. The rest of a batch that was interrupted by the kill may consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts settled records; dropped records are not counted. An error, a *GuardError that
@@ -59,7 +63,7 @@ func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	return g.stopped
 }
 
-// enough returns the number of dead records at which the start fails.
+// enough returns the number of dead records at which the start of the run fails.
 func (g *Guard) enough(now time.Time) int64 {
 	if now.Sub(g.began) >= guardPatience {
 		return max(1, g.Records/100)

@@ -13,8 +13,8 @@ import (
 // Version is the version of the line format; see docs/formats/dead-letters.md.
 const Version = 1
 
-// line is the JSON form of a letter, in this order: the id comes early, so that it can be read
-// without parsing the record.
+// line is the JSON form of a letter. The id comes early, so that it can be read without parsing the
+// record.
 type line struct {
 	Version      int       `json:"version"`
 	ID           string    `json:"id"`

@@ -62,10 +62,11 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair removes incomplete data at the end of f, which a kill or power loss left, reads the ids of
-// the tail, and returns the offset of the end. An unterminated line is removed, because its Append
-// has not returned. Complete lines at the end that are not letters belong to another program or
-// were damaged: they are moved to a separate file, so that nothing is lost.
+// repair removes incomplete data at the end of f, which a kill or power loss has left. It reads the
+// ids in the last part of the file, and returns the offset of the end. A line without a line end is
+// removed, because its Append has not returned. Complete lines at the end that are not letters were
+// damaged or written by another program. They are moved to a separate file, so that nothing is
+// lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Source reads the letters of a file as records, each a partition of its own. Their route can then
-// deliver them again, with its ledger and its checkpoint. Source implements stream.Source. It reads
-// the letters that exist when it is opened, not those that the replay itself adds.
+// Source reads the letters of a file as records, each in a partition of its own, so that their
+// route can deliver them again with its ledger and checkpoint. It reads the letters that exist when
+// it is opened, not those that the replay itself adds. Source implements stream.Source.
 type Source struct {
 	FS     vfs.FS
 	Path   string // of the file
@@ -98,7 +98,7 @@ func (r *reader) wanted(e *Entry) bool {
 	return !known || mark.Watermark.Num < 1
 }
 
-// put appends a letter's record, which is its whole partition.
+// put appends the record of a letter to b. The record is its whole partition.
 func put(b *stream.Batch, e *Entry) {
 	text := e.Text()
 	part := &stream.Partition{ID: PartitionOf(e.ID), Name: e.File}

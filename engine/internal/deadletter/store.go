@@ -1,9 +1,10 @@
 // Package deadletter stores rejected records, with the reason, in a file for people and programs
 // (docs/formats/dead-letters.md). It stops a route that has too many of them.
 //
-// A [Store] is one route's file, opened by the pipeline before the route runs. Letters are durable
-// when Append returns; a letter is written once, even if the process is killed between two calls. A
-// Store never drops a letter: if it is full, it returns an error. A [Guard] is pure and counts.
+// A [Store] is the file of one route. The pipeline opens it before the route runs. Letters are
+// durable when Append returns. Each letter is written once, even if the process is killed between
+// two calls of Append. A Store never drops a letter: if it is full, it returns an error. A [Guard]
+// counts dead letters, and decides when to stop the route. It is pure.
 package deadletter
 
 import (
@@ -39,13 +40,13 @@ type Options struct {
 
 // Letter is one dead-lettered record.
 type Letter struct {
-	ID        string                   // of the record; a second letter of an id is not written
+	ID        string                   // of the record; only one letter per id is written
 	Reason    string                   // the same for all letters of a kind
 	Detail    string                   // specific to this record; "" if there is nothing
 	Partition string                   // its id
 	File      string                   // the partition's name: a file's, for files
 	Position  stream.Position          // end of the record in its partition
-	Attempts  int                      // deliveries of its batch; 0 if refused before the first
+	Attempts  int                      // of its batch; 0 if refused before the first
 	Worker    string                   // that refused it; "" if a processor or the reader did
 	Record    []byte                   // its text
 	History   []stream.DeliveryAttempt // of a parked delivery; nil for others
@@ -85,8 +86,8 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 // Path returns the path of the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
-// SetAside returns the name of the file to which Open moved an unreadable end of the store, for a
-// warning; usually "".
+// SetAside returns the name of the file to which Open moved unreadable data from the end of the
+// store, for use in a warning. It returns "" if there was none.
 func (s *Store) SetAside() string { return s.aside }
 
 func (s *Store) open() error {
@@ -109,8 +110,8 @@ func (s *Store) open() error {
 }
 
 // Append writes the letters that were not written before, in order, and returns when they are
-// durable. It writes all of them or, with an error, none. ErrFull means that they do not fit and
-// the route must stop. It waits for concurrent Appends until ctx is done.
+// durable. After an error none of them is written. ErrFull means that they do not fit and the route
+// must stop. Append waits for concurrent calls until ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:

@@ -137,8 +137,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCrashes checks that after a power loss at any moment every letter exists if its Append had
-// returned. Appending it again does not repeat it.
+// TestCrashes checks that every letter whose Append has returned exists after a power loss at any
+// moment. Appending it again does not duplicate it.
 func TestCrashes(t *testing.T) {
 	const total = 36
 	acked, crashes := 0, 0
@@ -180,8 +180,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestFaults fails every call once at each of its occurrences. A failed Append leaves nothing;
-// repeated, it succeeds.
+// TestFaults makes each call of the file system fail once. A failed Append leaves no letter; when
+// it is repeated, it succeeds.
 func TestFaults(t *testing.T) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 100},
@@ -222,8 +222,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDamaged checks that foreign lines are moved aside, that an incomplete one is removed, and
-// that letters before them stay.
+// TestDamaged checks that foreign lines are moved to another file, that an incomplete line is
+// removed, and that letters before them are kept.
 func TestDamaged(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)
