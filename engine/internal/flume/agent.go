@@ -21,8 +21,8 @@ type agent struct {
 	sources, channels, sinks, groups []*part
 }
 
-// agents groups properties by agent. Like Flume, AGENT.sources = NAMES declares, and
-// AGENT.sources.NAME.KEY sets.
+// agents groups properties by agent. As in Flume, AGENT.sources = NAMES declares sources, and
+// AGENT.sources.NAME.KEY sets a property of one.
 func agents(all []property) map[string]*agent {
 	out := make(map[string]*agent)
 	for _, p := range all {

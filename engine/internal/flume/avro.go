@@ -16,9 +16,9 @@ const (
 )
 
 // spoolPosition reads the file in which a spooldir source stores its position in the current file
-// (.flumespool-main.meta). It is an Avro data file of records with one long, offset, of which the
-// last counts. Its metadata contains the path of the spooled file under the key "file". An
-// incomplete block at the end is ignored.
+// (.flumespool-main.meta). It is an Avro data file whose records have one field, the long offset.
+// The last record counts. The metadata contains the path of the spooled file under the key "file".
+// An incomplete block at the end is ignored.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {
@@ -66,5 +66,6 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 // avroReader reads Avro's binary encoding.
 type avroReader struct{ wire.Reader }
 
-// text reads a string. A negative length becomes one that is too large.
+// text reads a string. If its length is negative, the conversion to unsigned makes it too large,
+// which is an error.
 func (r *avroReader) text() string { return string(r.Take(uint64(r.Varint()))) }

@@ -20,7 +20,7 @@ const (
 	maxMarkerDeep = 64      // nested directories in a trackerDir
 )
 
-// progress describes the location of a Flume source's progress.
+// progress describes where a Flume source stores its progress.
 type progress struct {
 	pipeline string // the name of the new pipeline
 
@@ -57,8 +57,8 @@ type position struct {
 	File  string `json:"file"`
 }
 
-// taildir converts a position file. Flume writes it every writePosInterval, 3 s by default, and at
-// its end.
+// taildir converts a position file. Flume writes the file every writePosInterval, 3 s by default,
+// and when it ends.
 func (c *carrier) taildir() error {
 	if c.positions == "" {
 		return nil
@@ -141,7 +141,7 @@ func (c *carrier) spooldir() error {
 		return nil
 	}
 	if _, err := dir.Stat(rel); errors.Is(err, fs.ErrNotExist) || offset == 0 {
-		return nil // the file was finished, or none of it was delivered
+		return nil // Flume had finished the file, or had delivered none of it
 	}
 	before := len(c.Marks)
 	if err := c.Mark(dir, rel, rel, offset, false); err != nil || len(c.Marks) == before {

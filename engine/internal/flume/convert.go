@@ -103,7 +103,7 @@ func (c *converter) source(s *part, name string) {
 	c.progress = nil
 }
 
-// routeNames returns the names of a source's routes; a single one is called main.
+// routeNames returns the names of a source's routes. If there is only one, it is called main.
 func (c *converter) routeNames(s *part) []string {
 	channels := strings.Fields(s.get("channels"))
 	if len(channels) < 2 {

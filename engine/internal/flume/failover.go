@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// failoverGroup returns the failover group of exactly these sinks, if sink failover can replace it;
-// else nil.
+// failoverGroup returns the failover group of exactly these sinks if sink failover can replace it,
+// or nil.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {

@@ -1,13 +1,13 @@
-// Package flume converts the configuration of a Flume 1.11 agent to penstock: the sources spooldir
-// and TAILDIR, the channels memory and file, the sinks http, file_roll and null, and sink groups.
-// It contains a parser of Java properties and the tables of equivalents. Properties that cannot be
-// converted are reported, never guessed. An unsupported sink leaves its route without a sink, so
-// that `penstock validate` refuses the config.
+// Package flume converts the configuration of a Flume 1.11 agent to penstock. It covers the sources
+// spooldir and TAILDIR, the channels memory and file, the sinks http, file_roll and null, and sink
+// groups. It contains a parser of Java properties and the tables of equivalents. Properties that
+// cannot be converted are reported, never guessed. An unsupported sink leaves its route without a
+// sink, so that `penstock validate` refuses the config.
 //
-// Convert reads no files. The Progress of its result reads what Flume stored, in position files and
-// tracker directories. The command `penstock import flume` uses both.
+// Convert reads no files. The Progress of its result reads the progress that Flume has stored in
+// position files and tracker directories. The command `penstock import flume` uses both.
 //
-// Options and their defaults are those of the Flume 1.11.0 User Guide and its sources.
+// Options and their defaults are those of the Flume 1.11.0 User Guide and Flume's source code.
 package flume
 
 import "github.com/penstock-io/penstock/engine/internal/migrate"

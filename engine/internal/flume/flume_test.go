@@ -58,7 +58,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestEveryKeyIsAccountedFor checks that every key is in the config or in a note.
+// TestEveryKeyIsAccountedFor checks that every key of the original is converted or named in a note.
 func TestEveryKeyIsAccountedFor(t *testing.T) {
 	for _, kind := range []string{"spooldir", "TAILDIR"} {
 		text := "a.sources=s\na.channels=c\na.sinks=k\n" +
@@ -126,9 +126,9 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestGlobs compares globs with the regular expression that they were made from, for many names.
-// The globs match all names that the expression matches. They match other names only if they are
-// reported as wider.
+// TestGlobs compares globs with the regular expressions from which they were made, for many names.
+// The globs must match all names that the expression matches. They may match other names only if
+// they are reported as wider.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
 		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}
@@ -165,7 +165,7 @@ func TestGlobs(t *testing.T) {
 	}
 }
 
-// FuzzConvert checks that any text gives a config or an error within bounded time.
+// FuzzConvert checks that every text results in a config or an error within bounded time.
 func FuzzConvert(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.conf")
 	for _, file := range files {

@@ -91,8 +91,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	return nil, false
 }
 
-// repeated is exact for .* and .+. Repetitions of other expressions are approximated by their first
-// instances.
+// repeated converts a repetition. The result is exact for .* and .+. Repetitions of other
+// expressions are approximated by their first instances.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

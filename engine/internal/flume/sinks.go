@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink writes the sink of a route, which combines all sinks of its channel.
+// sink writes the sink of a route. If the channel has several sinks, the result combines them.
 func (c *converter) sink(s *part, channel string, depth int, route string) {
 	sinks := c.sinksOf(channel)
 	var usable []*part
