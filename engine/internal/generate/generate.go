@@ -3,8 +3,9 @@
 // Package generate generates log lines of a busy web shop for trials. The same seed gives the same
 // lines on every machine.
 //
-// A [Generator] draws requests and appends them in one of the [Formats]. It computes with integers
-// only and reads no clock: the times in the lines start at a fixed instant. It does no I/O.
+// A [Generator] draws random requests and appends them as lines of one of the [Formats]. It
+// computes with integers only and reads no clock: the times in the lines start at a fixed instant.
+// It does no I/O.
 package generate
 
 import (
@@ -55,7 +56,8 @@ func New(format string, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// stream makes this PCG sequence differ from other sequences with the same seed.
+// stream selects a PCG sequence of its own, which differs from other users' sequences with the same
+// seed.
 const stream = 0x70656e73746f636b // "penstock"
 
 // Append adds one line, with its line end, to dst.
@@ -64,8 +66,8 @@ func (g *Generator) Append(dst []byte) []byte {
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines adds n lines, but stops early when dst has reached most bytes, and returns the number of
-// added lines.
+// Lines appends up to n lines, and returns the number of appended lines. It stops early when dst
+// has at least most bytes.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {
@@ -76,8 +78,8 @@ func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	return dst, n
 }
 
-// picks is a table for drawing an index with unequal probabilities, with one lookup by 12 random
-// bits.
+// picks is a table for drawing an index with unequal probabilities. Drawing takes one lookup with
+// 12 random bits.
 type picks [1 << picksBits]uint16
 
 const picksBits = 12

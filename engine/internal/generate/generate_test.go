@@ -25,7 +25,8 @@ func lines(t testing.TB, format string, seed uint64, n int64) []byte {
 	return out
 }
 
-// TestSameSeedSameBytes pins the lines themselves: users may rely on a published seed.
+// TestSameSeedSameBytes compares the lines with golden files, because users may rely on a published
+// seed.
 func TestSameSeedSameBytes(t *testing.T) {
 	for _, format := range Formats {
 		golden := filepath.Join("testdata", format+".golden")

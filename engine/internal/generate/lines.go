@@ -46,7 +46,7 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 	return append(dst, '"')
 }
 
-// clf returns the time in the common log format, which is formatted once per second.
+// clf returns the time in the common log format. The text is computed once per second and reused.
 func (g *Generator) clf(at int64) []byte {
 	if s := at / 1e6; s != g.second {
 		g.second = s

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// visitorCount is the number of visitors. Earlier visitors make more requests.
+// visitorCount is the number of visitors. Visitors with lower numbers make more requests.
 const visitorCount = 600
 
 // visitor makes all its requests from one address with one browser.

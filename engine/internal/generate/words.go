@@ -66,7 +66,8 @@ var referrers = []string{
 	shop + "/items", "-", "https://social.example/@coffee/112233",
 }
 
-// agents appear both in log lines and in JSON, which escape quotes the same way.
+// agents are the user agents. They are used in log lines and in JSON, which escape quotes in the
+// same way.
 var agents = []string{
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
 		"Chrome/143.0.0.0 Safari/537.36",
