@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// Frame is the state of a running engine with rates and explanations, for display.
+// Frame is the state of a running engine for display, with rates and explanations.
 type Frame struct {
 	At       int64          `json:"at"` // Unix time in milliseconds
 	Program  string         `json:"program"`

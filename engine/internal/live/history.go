@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The bounds of a History: one hour, and memory for about 1,000 workers (6 MB).
+// Bounds of a History. It covers one hour, and its memory suffices for about 1,000 workers (6 MB).
 const (
 	HistoryStep   = 10 * time.Second
 	historyPoints = 360
@@ -22,7 +22,7 @@ type History struct {
 	series map[string]*series
 }
 
-// series holds a few values for each point. seen is the count of the last point with values.
+// series has a few values for each point. seen is the number of the last point that has values.
 type series struct {
 	names  []string
 	values [][historyPoints]float32

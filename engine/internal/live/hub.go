@@ -1,9 +1,9 @@
 // Package live provides the data for live displays of a running engine. It converts the status into
-// frames once per second, and keeps the history of the last hour and the end of the log, within
-// fixed limits.
+// frames once per second. It also keeps the history of the last hour and the latest log lines,
+// within fixed limits.
 //
-// A [Hub] is owned by the admin server. Without subscribers it only takes a status every ten
-// seconds. Framer and History are pure.
+// The admin server owns a [Hub]. Without subscribers the Hub only takes a status every ten seconds,
+// for the history. Framer and History are pure.
 package live
 
 import (
@@ -42,8 +42,8 @@ func NewHub(status func() status.Status) *Hub {
 	return &Hub{status: status, wake: make(chan struct{}, 1), subscribers: make(map[chan []byte]bool)}
 }
 
-// Run creates frames until ctx is done: every second if there are subscribers, and every ten
-// seconds for the history. It then ends all subscriptions.
+// Run creates frames until ctx is done: every second while there are subscribers, otherwise every
+// ten seconds for the history. At the end it ends all subscriptions.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.end()
 	var framer Framer

@@ -47,7 +47,7 @@ func TestFrameRates(t *testing.T) {
 	if r.ReadRate != 200 || r.DeliveredRate != 100 || r.BytesRate != 10_000 || r.Workers[1].Rate != 10 {
 		t.Errorf("rates %v %v %v %v", r.ReadRate, r.DeliveredRate, r.BytesRate, r.Workers[1].Rate)
 	}
-	// 400 records of 100 bytes are in the route, and 100,000 bytes in the source.
+	// The route has 400 records of 100 bytes in flight, and the source has 100,000 unread bytes.
 	if r.DrainSeconds != 14 {
 		t.Errorf("drained in %v s, want 14", r.DrainSeconds)
 	}
@@ -190,7 +190,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkFrame is the cost per second of a dashboard on 1,000 workers: the frame and its encoding.
+// BenchmarkFrame measures the cost per second of a dashboard with 1,000 workers: making and
+// encoding one frame.
 func BenchmarkFrame(b *testing.B) {
 	var f Framer
 	s := fixture(1000, 1)
