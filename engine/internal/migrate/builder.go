@@ -45,7 +45,8 @@ type Pipeline struct {
 	Carry            func(files vfs.FS, dir string) (Carried, error) // nil: nothing is stored
 }
 
-// Route is a route of a Pipeline. A Sink without a Kind is left out, so that validate asks for it.
+// Route is a route of a Pipeline. If Sink has no Kind, the sink is left out of the config, so that
+// `penstock validate` requests one.
 type Route struct {
 	Name       string
 	Processors []string
@@ -112,8 +113,7 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result ends the config. It adds a note with kind Lost for each setting of top that was not
-// read.
+// Result ends the config. Settings of top that were not read get a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
 		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")

@@ -136,8 +136,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark adds the mark of a file that was delivered up to at. If at is not the end of a record, the
-// mark is moved back to the previous one.
+// Mark adds a mark for a file that was delivered up to offset at. If at is not the end of a record,
+// the mark is moved back to the end of the previous record.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the converted configs into testdata")
 
-// convert converts a file by the name of its directory.
+// convert converts a file of the given program.
 func convert(program, file, text string) (migrate.Result, error) {
 	switch program {
 	case "filebeat":

@@ -1,7 +1,7 @@
-// Package migrate holds the parts that every `penstock import` command uses: notes about settings
-// that were not carried over, and a tree of another program's settings that records the settings
-// that were read. It also has the writer of the new config, and converts stored read positions into
-// a first checkpoint. Each of its subpackages converts the config of one program.
+// Package migrate contains the parts that every `penstock import` command uses: notes about
+// settings that were not carried over, and a tree of the other program's settings, which records
+// the settings that were read. It also writes the new config, and converts stored read positions
+// into a first checkpoint. Each of its subpackages converts the config of one program.
 package migrate
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Kind is the severity of a note for the migration.
+// Kind is the severity of a note.
 type Kind string
 
 // The kinds, in decreasing severity.
@@ -57,14 +57,15 @@ type Result struct {
 	Runnable bool       // every route has a source and a sink
 }
 
-// Progress is the stored progress of one source. Routes are the routes of the new config to which
-// it applies.
+// Progress is the stored progress of one source. Routes lists the routes of the new config that
+// continue from it.
 type Progress struct {
 	Pipeline string
 	Routes   []string
 	// Carry reads the stored positions and the files that they refer to, and modifies nothing.
-	// Relative paths are relative to dir. A file whose position cannot be trusted gets none or an
-	// earlier one, so that nothing is lost, and a note describes the repeated data.
+	// Relative paths are relative to dir. If the position of a file cannot be trusted, the file
+	// gets an earlier position or none. Nothing is lost then, and a note describes the repeated
+	// data.
 	Carry func(files vfs.FS, dir string) (Carried, error)
 }
 

@@ -28,7 +28,8 @@ func Quote(s string) string {
 	return strings.ReplaceAll(strconv.Quote(s), "${", "$${")
 }
 
-// variable matches variables of Vector and Filebeat: ${NAME}, ${NAME:-default}, ${NAME:default}.
+// variable matches the variables of Vector and Filebeat: ${NAME}, ${NAME:-default},
+// ${NAME:default}.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-?([^}]*))?\}`)
 
 // QuoteVariables returns a text as a YAML scalar, and keeps environment variables.
@@ -60,7 +61,8 @@ func QuoteList(list []string) string {
 // Names makes valid, unused names. The zero Names is ready to use.
 type Names struct{ taken map[string]bool }
 
-// Unique returns a valid and unused name of a pipeline or route for a name in the original config.
+// Unique returns a valid and unused name for a pipeline or route, similar to its name in the
+// original config.
 func (n *Names) Unique(name string) string {
 	if n.taken == nil {
 		n.taken = make(map[string]bool)

@@ -26,7 +26,7 @@ type stored struct {
 	offset, length int64 // of the fingerprint
 }
 
-// fingerprint reads the options of the fingerprint's range.
+// fingerprint reads the options for the range of bytes that the fingerprint covers.
 func (s *stored) fingerprint(in *migrate.Value) {
 	s.length = 1024
 	f := in.Get("prospector", "scanner", "fingerprint")
@@ -82,7 +82,7 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, nil
 }
 
-// entry is the state of a file, from the input log or filestream.
+// entry is the state of one file in the registry, written by an input of type log or filestream.
 type entry struct {
 	Source string `json:"source"`
 	Offset int64  `json:"offset"`
@@ -94,7 +94,8 @@ type entry struct {
 	} `json:"meta"`
 }
 
-// position returns the position of an entry that belongs to the input.
+// position returns the stored position of an entry. It returns false if the entry belongs to
+// another input.
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
@@ -209,8 +210,8 @@ func readSnapshot(text []byte, into map[string]entry) error {
 	return nil
 }
 
-// readChanges applies a log of changes. Each change is two lines: the operation, and the key with
-// its value. The log ends at the first damaged line, such as one that a crash has left.
+// readChanges applies a log of changes. Each change consists of two lines: the operation, and the
+// key with its value. The log ends at the first damaged line, such as one that a crash has left.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

@@ -111,7 +111,8 @@ func (c *config) section(name string, line int) *migrate.Value {
 	return v
 }
 
-// parseYAML reads the YAML format: service and pipeline, with inputs, filters and outputs.
+// parseYAML reads the YAML format, which has a section service and a section pipeline with inputs,
+// filters and outputs.
 func parseYAML(text string) (config, error) {
 	top, err := migrate.ParseYAML(text, false)
 	if err != nil {

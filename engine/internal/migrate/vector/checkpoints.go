@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored describes the location of a file source's checkpoints, and its fingerprints of files.
+// stored describes where a file source stores its checkpoints, and how it fingerprints files.
 type stored struct {
 	name             string
 	include, exclude []string
@@ -49,8 +49,8 @@ type checkpoints struct {
 	} `json:"checkpoints"`
 }
 
-// carry converts the positions of the source's files. A checkpoint has no path. Each file that the
-// source would read is therefore compared with all checkpoints.
+// carry converts the positions of the source's files. A checkpoint contains no path. carry
+// therefore compares each file that the source would read with all checkpoints.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Vector"}
 	name := c.Path(filepath.Join(s.data, s.name, "checkpoints.json"))

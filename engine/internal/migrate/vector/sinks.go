@@ -73,7 +73,7 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template adds a note about a value that refers to fields of the record.
+// template adds a note if text, the value of v, is a template.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+

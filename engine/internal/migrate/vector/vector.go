@@ -73,7 +73,7 @@ func (c *converter) convert() {
 	}
 	transforms := c.top.Get("transforms")
 	for _, name := range transforms.Names() {
-		transforms.Ignore(name) // a used transform has its notes; an unused one does nothing
+		transforms.Ignore(name) // used ones have their own notes; unused ones have no effect
 	}
 	c.top.Ignore("sinks") // their notes are added for each source that leads to them
 }
