@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while calls use it. The last of these calls
-// closes it, so that its number is not reused during a call.
+// descriptor is a file descriptor that may be closed while calls use it. It is then closed at the
+// end of the last call, so that the system does not reuse its number during a call.
 type descriptor struct {
 	fd    int
-	state atomic.Int64 // closing, plus one user for each call in progress
+	state atomic.Int64 // flag closing, plus the number of calls in progress
 }
 
 const (
@@ -38,7 +38,7 @@ func (d *descriptor) release() {
 	}
 }
 
-// close closes the descriptor, or leaves that to the last user. A second close returns
+// close closes the descriptor, or lets the last call in progress close it. A second close returns
 // fs.ErrClosed.
 func (d *descriptor) close() error {
 	switch before := d.state.Or(closing); {

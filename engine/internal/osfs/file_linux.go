@@ -15,11 +15,11 @@ import (
 // file is an open regular file.
 type file struct {
 	descriptor
-	dir, name string // path of its directory and its name there when it was opened; for messages
+	dir, name string // path of its directory and its name when it was opened; for messages
 	opened    vfs.Info
 }
 
-// fail returns err as an error of the operation op; nil stays nil.
+// fail returns err wrapped as an error of the operation op. It returns nil if err is nil.
 func (f *file) fail(op string, err error) error {
 	if err == nil {
 		return nil

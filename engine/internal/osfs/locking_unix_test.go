@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestWithLockConforms runs the file system of Windows with the lock of Unix.
+// TestWithLockConforms tests the file system of Windows on Unix, with a lock of Unix.
 func TestWithLockConforms(t *testing.T) {
 	take := func(f vfs.File) error {
 		err := unix.Flock(int(f.(interface{ Fd() uintptr }).Fd()), unix.LOCK_EX|unix.LOCK_NB)

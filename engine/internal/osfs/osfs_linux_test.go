@@ -41,8 +41,8 @@ func create(t *testing.T, d vfs.Dir, name, text string) vfs.File {
 	return f
 }
 
-// TestReserve checks that the size stays, that the space is allocated, and that Truncate to the
-// same size returns it.
+// TestReserve checks that Reserve allocates space without changing the file's size, and that
+// Truncate to the same size frees the space.
 func TestReserve(t *testing.T) {
 	d, root := open(t)
 	f := create(t, d, "f", "some bytes")
@@ -81,8 +81,8 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
-// OpenRegular refuses whatever has taken the name of the file that was seen, and neither follows
-// nor waits.
+// TestOpenRegular checks that OpenRegular refuses a file of another kind under the name of a
+// regular file. It neither follows symlinks nor blocks.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
@@ -116,7 +116,7 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestBirth compares birth times with the clock, where the file system keeps them.
+// TestBirth compares birth times with the clock, if the file system stores them.
 func TestBirth(t *testing.T) {
 	d, _ := open(t)
 	f := create(t, d, "f", "")
@@ -129,8 +129,9 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// TestCloseDuringReads closes a file while other goroutines read it. Each read gets the file's
-// bytes or fs.ErrClosed, and never those of the file that takes over the descriptor's number.
+// TestCloseDuringReads closes a file while other goroutines read it. Each read returns the file's
+// bytes or fs.ErrClosed. It never returns bytes of another file that has got the same descriptor
+// number.
 func TestCloseDuringReads(t *testing.T) {
 	d, _ := open(t)
 	create(t, d, "mine", "mine")

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is the last part of a name, with its open directory.
+// place is a name in an open directory: the last part of a path, and the directory that contains
+// it.
 type place struct {
 	fd   int // of the directory
 	last string
@@ -68,16 +69,16 @@ func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	return 0, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// swaps bounds the retries of openRegular for a name that is replaced concurrently by a file of
-// another kind.
+// swaps bounds the retries of openRegular while another process replaces the file by one of another
+// kind.
 const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")
 
 // openRegular opens the regular file with the given name at p. It checks the kind of the file
-// before opening it, because opening a device can have effects, and again afterwards. If a FIFO
-// replaces the file in between, O_NONBLOCK prevents blocking. got describes the opened file; it is
-// zero for a created file.
+// before opening it, because opening a device can have effects, and again afterwards. O_NONBLOCK
+// prevents blocking if a FIFO replaces the file between check and open. got describes the opened
+// file; it is zero for a created file.
 func (p place) openRegular(name string, flag int,
 	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -125,9 +126,9 @@ func (p place) openRegular(name string, flag int,
 	return fail(errSwapped)
 }
 
-// makeDir creates the directory part in dir if the name is free, and syncs dir. It also syncs dir
-// if the name exists, because the process that created it may have been killed before its sync. In
-// this case only an I/O error of the sync is returned.
+// makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir in any
+// case, because the process that created the directory may have been killed before its sync. If the
+// directory exists, only an I/O error of the sync is returned.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {
