@@ -102,7 +102,8 @@ func commandsPage(root *cobra.Command) (string, error) {
 	return page.String(), err
 }
 
-// described matches prometheus.Desc.String, the only public view of a description.
+// described matches the text that prometheus.Desc.String returns. No other method gives access to a
+// description.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{([^}]*)\}\}$`)
 

@@ -99,7 +99,8 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 	}
 }
 
-// meaning returns the description of a schema, or else of its first alternative that has one.
+// meaning returns the description of a schema. If it has none, meaning returns the first
+// description among its alternatives.
 func meaning(n *yaml.Node) string {
 	for _, one := range append([]*yaml.Node{n}, variants(n)...) {
 		if text := scalar(get(one, "description")); text != "" {
