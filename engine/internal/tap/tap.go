@@ -1,9 +1,9 @@
-// Package tap provides samples of live records for display: at the source, after each processor and
-// at the sink, with the outcome.
+// Package tap provides samples of live records for display. Records are sampled at the source,
+// after each processor, and at the sink, where the sample has the outcome.
 //
-// The pipeline offers its batches to a [Route]. Without a subscription an offer is one atomic load.
-// A [Subscription] bounds samples by rate, size and queue; a slow reader loses samples, which are
-// counted, and never slows a route.
+// The pipeline offers its batches to a [Route]. Without a subscription an offer costs one atomic
+// load. A [Subscription] bounds its samples by rate, size and queue length. A slow reader loses
+// samples, which are counted, and never slows down a route.
 package tap
 
 import (
@@ -28,7 +28,7 @@ const (
 // ErrBusy means that the process already has maxSubscriptions.
 var ErrBusy = errors.New("this process already has 8 tap clients; end one of them")
 
-// Stage is a place that a record passes: the source, a processor or the sink.
+// Stage is a point in a route at which records are sampled: the source, a processor or the sink.
 type Stage struct {
 	Index int    // 0 is the source, -1 the sink, others are processors
 	Name  string // of the component
@@ -57,15 +57,15 @@ type Sample struct {
 	Route string    `json:"route"`
 	Stage string    `json:"stage"`
 	ID    string    `json:"id"` // of the record; the same at all stages
-	// Read, kept, dropped, dead, delivered, or an attempt's failure.
+	// Outcome is read, kept, dropped, dead or delivered, or the text of an attempt's failure.
 	Outcome string          `json:"outcome"`
 	Worker  string          `json:"worker,omitempty"`  // at the sink
 	Attempt int             `json:"attempt,omitempty"` // at the sink
 	Reason  string          `json:"reason,omitempty"`
 	Record  json.RawMessage `json:"record,omitempty"` // the record as JSON
-	// Its beginning, in place of Record, if it is larger than 8 KiB.
+	// Truncated is the beginning of a record that is larger than 8 KiB. Record is then empty.
 	Truncated string `json:"truncated,omitempty"`
-	Skipped   uint64 `json:"skipped,omitempty"` // samples lost since the last one by a slow reader
+	Skipped   uint64 `json:"skipped,omitempty"` // samples that a slow reader has missed
 }
 
 // Registry holds the routes of a process, by "pipeline/route". The zero value is empty.
@@ -133,7 +133,7 @@ func (r *Route) change(by func([]*Subscription) []*Subscription) {
 // Active reports whether the route has a subscription.
 func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
 
-// Offer offers n records at a stage. sample is called for a few of them, by index.
+// Offer offers n records at a stage. It calls sample for the indexes of a few of them.
 func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	all := r.subscriptions.Load()
 	if all == nil || n == 0 {
