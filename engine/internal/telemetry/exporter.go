@@ -31,7 +31,7 @@ const (
 	maxSpans    = 512              // in one push
 	spanWait    = time.Second      // maximum wait for a push to fill
 	pushTimeout = 10 * time.Second // of one push
-	lastTimeout = 3 * time.Second  // of the last pushes, for which the process waits at its end
+	lastTimeout = 3 * time.Second  // of the last pushes, when the process ends
 	maxAnswer   = 16 << 10         // bytes of a response that are read
 )
 
@@ -76,8 +76,8 @@ func (e *Exporter) add(s *span) {
 	}
 }
 
-// Run pushes metrics at each interval and spans as they come, until ctx is done. It then pushes the
-// remaining ones once.
+// Run pushes metrics at each interval, and spans soon after they end, until ctx is done. At the end
+// it pushes the remaining ones once.
 func (e *Exporter) Run(ctx context.Context) error {
 	metrics := time.NewTicker(e.o.Interval)
 	defer metrics.Stop()
@@ -127,7 +127,7 @@ func (e *Exporter) pushMetrics(ctx context.Context) {
 	_ = e.push(ctx, "/v1/metrics", e.metricRequest(families, time.Now())) // push has counted it
 }
 
-// push sends one request. The error has been counted and logged.
+// push sends one request. If it returns an error, it has counted and logged the error.
 func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	e.pushes.Add(1)
 	err := e.post(ctx, path, request)

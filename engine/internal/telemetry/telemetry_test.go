@@ -77,7 +77,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.WriteString(w, r.body) // the client may be gone
 }
 
-// idsInBase64 rewrites the ids, which OTLP has in hexadecimal and protojson expects in base64.
+// idsInBase64 converts the ids from hexadecimal, which OTLP uses, to base64, which protojson
+// expects.
 func idsInBase64(t *testing.T, body []byte) []byte {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -168,7 +169,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestSpans sends a batch that fails, is tried again and is then cut into two pieces, one of which
+// TestSpans sends a batch that fails, is retried, and is then split into two pieces, one of which
 // is delivered.
 func TestSpans(t *testing.T) {
 	r := newReceiver(t)

@@ -24,7 +24,7 @@ type Tracer struct {
 	attempts map[uint64]*span      // by id
 	lanes    []string              // names
 
-	cut    *batchSpan // the last batch that was replaced by pieces, which follow immediately
+	cut    *batchSpan // the last split batch; its pieces follow immediately
 	cutSeq uint64
 }
 
