@@ -106,7 +106,7 @@ func (s *State) columns(first string, cells []string, widths []int) string {
 
 var routeWidths = []int{9, 9, 9, 9, 10, 9, 7, 10}
 
-// parkedAt is the column of parked records, which is shown if a route has parked records.
+// parkedAt is the index of the column with parked records, which is shown if a route has any.
 const (
 	parkedAt    = 4
 	parkedWidth = 9

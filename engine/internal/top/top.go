@@ -174,7 +174,7 @@ func (s *State) rows() (out []row) {
 	return out
 }
 
-// compare orders rows: numbers in descending order, names in ascending order.
+// compare defines the order of rows: numbers descend and names ascend.
 func (s *State) compare(a, b row) int {
 	switch s.order {
 	case ByAttention:
