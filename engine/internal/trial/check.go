@@ -19,8 +19,8 @@ type Result struct {
 	Steps       []Step
 }
 
-// Test runs a test of the config through c, the chain of its route. An error means that a processor
-// failed as a whole.
+// Test runs a test of the config on c, the chain of its route. It returns an error if a processor
+// itself fails, and not only a record.
 func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) {
 	lines := make([][]byte, len(t.Input))
 	for i, in := range t.Input {
@@ -81,7 +81,7 @@ func differences(t *config.Test, records []Record) (out []string) {
 	return out
 }
 
-// expected returns the JSON form of an expected record: a text is an unparsed record.
+// expected returns the JSON form of an expected record. A text stands for an unparsed record.
 func expected(v config.Value) string {
 	if text, ok := v.Text(); ok {
 		v = config.ValueOf(map[string]string{"message": text})
@@ -89,7 +89,7 @@ func expected(v config.Value) string {
 	return v.JSON()
 }
 
-// compare returns the fields in which two records differ, a line each; "" if they are equal.
+// compare returns the differences of two records, one line for each field, or "" if they are equal.
 // Numbers are compared by value: 1.0 equals 1.
 func compare(want, got string) string {
 	w, wantIsObject := object(want)
@@ -138,7 +138,8 @@ func encode(v any) string {
 	return string(text)
 }
 
-// normal replaces each number by one that is equal for equal values. Whole numbers keep all digits.
+// normal replaces each number by a normal form, which is the same for equal values. Whole numbers
+// keep all digits.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:

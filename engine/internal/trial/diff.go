@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Change is the change of one field of a record. An empty Before means that the field was added, an
-// empty After that it was removed.
+// Change is a change of one field of a record. Before is empty for an added field, and After for a
+// removed one.
 type Change struct {
 	Name          string
 	Before, After string // JSON
 }
 
-// Diff returns the changes between two records, removed fields first, then the others in the order
-// of the later record. It returns no changes if a record is not a JSON object.
+// Diff returns the changes between two records. Removed fields come first, then the others in the
+// order of the later record. It returns no changes if a record is not a JSON object.
 func Diff(before, after string) []Change {
 	old, now := members(before), members(after)
 	values := make(map[string]string, len(old))

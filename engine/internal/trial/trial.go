@@ -154,7 +154,7 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	return records
 }
 
-// changes counts the records of now that were not the same before, and those that are missing.
+// changes counts the records of now that differ from before, and those that are missing in now.
 func changes(before, now []Record) int {
 	rest := make(map[Record]int, len(before))
 	for _, r := range before {
