@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// notedSource is a fakeSource with a reader that has metadata for each mark. It records the
-// arguments of Open.
+// notedSource is a fakeSource whose reader has metadata for each mark. It records the arguments of
+// Open.
 type notedSource struct {
 	*fakeSource
 	known []stream.Mark
@@ -108,10 +108,10 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 	return marks
 }
 
-// TestFirstMarkIsSavedAhead checks that the checkpoint has a partition's name and progress, once,
-// before a sink with its own ledger gets the partition's data. So the run after a kill knows which
-// file the sink's watermark belongs to. Nothing is written ahead for another sink, since its
-// watermark is the checkpoint's.
+// TestFirstMarkIsSavedAhead checks that a new partition is in the checkpoint, once, before a sink
+// with its own ledger gets the partition's data. Otherwise the run after a kill would not know
+// which file the sink's watermark belongs to. For other sinks nothing is written ahead, because the
+// checkpoint holds their watermarks.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
 	const size, records = 5, 20
 	for _, ledgered := range []bool{true, false} {
@@ -192,8 +192,8 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 	}
 }
 
-// TestFirstMarkNotSaved checks that a checkpoint that is briefly unwritable delays no delivery, and
-// that the mark is saved later.
+// TestFirstMarkNotSaved checks that deliveries continue while the checkpoint cannot be written for
+// a short time, and that the mark is saved later.
 func TestFirstMarkNotSaved(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Apply changes the pipelines of a running engine to those of c: see engine.Engine.Apply. c has
-// been validated.
+// Apply changes the pipelines of a running engine to those of c, which must be valid. See
+// engine.Engine.Apply.
 //
-// Removed routes and pipelines stop before new ones start, since both may write the same file or
-// read the same directory. A changed route keeps its place in the pipeline meanwhile, so that no
-// partition is finished before the new route has settled it.
+// Removed routes and pipelines stop before new ones start, because both may write the same file or
+// read the same directory. In the meantime a changed route keeps its place in the pipeline, so that
+// no partition is finished before the new route has settled it.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -100,7 +100,7 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference holds the changes from the running pipelines to those of a config.
+// difference describes the changes from the running pipelines to those of a config.
 type difference struct {
 	pipes       []*pipe // of the config, in its order
 	gone, added []*pipe
@@ -144,8 +144,8 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline of a config: the running one, if only its routes differ, or a new
-// one.
+// pipeline returns the pipeline for c. This is the running one if its source is unchanged, unless
+// its routes change after it has ended. Otherwise it is a new one.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -162,8 +162,8 @@ func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, e
 	return p, nil
 }
 
-// routes plans the routes of a running pipeline. It returns false if they change and the pipeline
-// has ended: then it is replaced as a whole.
+// routes plans the changes to the routes of a running pipeline. It returns false if the routes
+// change but the pipeline has ended; the caller then replaces the whole pipeline.
 func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, error) {
 	running := p.routes()
 	change := &changedPipe{pipe: p}
@@ -193,8 +193,8 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	return true, nil
 }
 
-// stop drains all removed routes and pipelines concurrently and waits until they have ended. When
-// ctx ends, those that are still draining are stopped at once.
+// stop drains all removed routes and pipelines concurrently and waits until they have ended. If ctx
+// ends first, it stops the remaining ones immediately.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {
@@ -220,24 +220,24 @@ func (d *difference) stop(ctx context.Context, e *Engine) error {
 	return errors.Join(append(errs, group.Wait())...)
 }
 
-// leave drains a route and keeps it from being restarted.
+// leave drains a route and prevents its restart.
 func (p *pipe) leave(s *slot) {
 	p.mu.Lock()
 	s.leaving = true
 	p.mu.Unlock()
 	s.drain()
 	p.mu.Lock()
-	idle := p.tree == nil || p.over[s] // p.over was set if the route ended before it saw the drain
+	idle := p.tree == nil || p.over[s] // p.over is set if the route ended before the drain
 	p.mu.Unlock()
 	if idle {
 		s.halted()
 	}
 }
 
-// removeBound bounds the time in which a route or pipeline that does not drain must stop.
+// removeBound bounds the time for stopping a route or pipeline that does not drain.
 const removeBound = pipelineShutdown + 10*time.Second
 
-// remove waits until the route has drained, or stops it when ctx ends.
+// remove waits until the route has drained. If ctx ends first, it stops the route.
 func (p *pipe) remove(ctx context.Context, s *slot) error {
 	s.awaitDrained(ctx)
 	p.mu.Lock()
@@ -252,7 +252,7 @@ func (p *pipe) remove(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// remove waits until the routes of a pipeline have drained, or stops them when ctx ends.
+// remove waits until the routes of a pipeline have drained. If ctx ends first, it stops them.
 func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	for _, s := range p.routes() {
 		s.awaitDrained(ctx)
@@ -332,8 +332,8 @@ func (d *difference) start(e *Engine) error {
 	return errors.Join(errs...)
 }
 
-// replace installs the new set of routes and starts the added ones, now or in the next run of the
-// pipeline.
+// replace installs the new set of routes. The added routes start immediately or, if the pipeline is
+// not running, with its next run.
 func (p *changedPipe) replace() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,7 +345,7 @@ func (p *changedPipe) replace() error {
 	var errs []error
 	for _, s := range p.added {
 		if p.tree != nil {
-			s.arrived.Store(true) // the barrier does not count routes added later
+			s.arrived.Store(true) // routes that are added later do not use the barrier
 			errs = append(errs, p.tree.Add(s.child()))
 		}
 	}

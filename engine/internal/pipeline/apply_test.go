@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine with a changing config. Sinks are identified by pipeline, route and a
-// version that stands for their options.
+// applied is a running engine whose config changes. A sink is identified by its pipeline, its route
+// and a version, which represents its options.
 type applied struct {
 	t       *testing.T
 	e       *Engine
@@ -37,8 +37,8 @@ type appliedOptions struct {
 	Version string `yaml:"version"`
 }
 
-// config returns a config of words "pipeline/route=version"; the source of a pipeline has the
-// options "version" after @: "p@2/r=1".
+// config returns a config with the routes in words. A word is "pipeline/route=version". A version
+// of the source's options may follow the pipeline: "p@2/r=1".
 func (a *applied) config(words ...string) *config.Config {
 	c := &config.Config{State: "/state"}
 	for _, word := range words {
@@ -191,7 +191,8 @@ func TestApplyRoutes(t *testing.T) {
 	})
 }
 
-// TestApplyPipelines does the same with pipelines; a pipeline with a changed source is replaced.
+// TestApplyPipelines changes, adds and removes pipelines in the same way. A pipeline with a changed
+// source is replaced.
 func TestApplyPipelines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 500
@@ -217,7 +218,7 @@ func TestApplyPipelines(t *testing.T) {
 		if a.created != 5 {
 			t.Errorf("%d sources were created, want 3 and then 2", a.created)
 		}
-		a.apply("new/r=1") // nothing of the old is left, and the engine does not end
+		a.apply("new/r=1") // no old pipeline remains, and the engine does not end
 		time.Sleep(time.Minute)
 		if got := a.got("new/r=1"); !slices.Equal(got, numbered(lines)) {
 			t.Errorf("the new pipeline: %d lines", len(got))
@@ -302,7 +303,7 @@ func TestApplyGivesUpDraining(t *testing.T) {
 	})
 }
 
-// TestApplyWhileFailing checks that Apply at once replaces routes and pipelines that wait for a
+// TestApplyWhileFailing checks that Apply immediately replaces routes and pipelines that wait for a
 // restart, and that the new ones run.
 func TestApplyWhileFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -361,7 +362,7 @@ func (s *failingSource) Open(ctx context.Context, o stream.OpenOptions) (stream.
 }
 
 // TestApplyKeepsFinishing checks that a partition is finished when all current routes have settled
-// it. The successor of a changed route must have settled it, too; a removed route need not.
+// it. If a route was changed, the new route must have settled it. A removed route does not count.
 func TestApplyKeepsFinishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 1, "p/one=1", "p/two=1", "p/three=1")
@@ -390,8 +391,9 @@ func TestApplyKeepsFinishing(t *testing.T) {
 	})
 }
 
-// TestApplyRandom applies random sequences of changes, some of them given up early. It checks that
-// every route of the last config has everything, and that unchanged routes have it once, in order.
+// TestApplyRandom applies random sequences of changes, and cancels some of them early. At the end
+// every route of the last config has all lines, and unchanged routes have each line once and in
+// order.
 func TestApplyRandom(t *testing.T) {
 	for seed := range testsize.Of[uint64](5, 20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -442,8 +444,9 @@ func TestApplyRandom(t *testing.T) {
 	}
 }
 
-// TestApplyAfterStuck checks that, after an Apply that could not stop a route, a later Apply fails,
-// even if it returns to the earlier configuration: the other routes have stopped.
+// TestApplyAfterStuck checks that an Apply that could not stop a route makes every later Apply
+// fail. Even a return to the earlier configuration must fail, because the other routes have
+// stopped.
 func TestApplyAfterStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "q/r=1")

@@ -69,7 +69,7 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute assembles a slot's route, with its own sink and processors.
+// newRoute assembles the route of a slot, with a sink and processors of its own.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -171,8 +171,8 @@ func (r *route) makeSink() (bound bool, err error) {
 	return true, nil
 }
 
-// encoderOf returns the sink as an Encoder, or nil if it encodes nothing after that number of
-// processors.
+// encoderOf returns the sink as an Encoder. It returns nil if the sink encodes nothing after the
+// given number of processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
 	if !ok {

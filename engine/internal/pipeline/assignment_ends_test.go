@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestSuspendedBeforeTake suspends a process while it takes a partition again, so that it loses the
-// partition. It checks that the process, which then has the newest epoch, does not write with it,
-// and that the true owner takes the partition back.
+// TestSuspendedBeforeTake suspends a process while it takes a partition again, until it has lost
+// the partition. When the process continues, it has the newest epoch, but must not write with it.
+// The true owner takes the partition back.
 func TestSuspendedBeforeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -113,8 +113,8 @@ func TestRevocationIsBounded(t *testing.T) {
 	})
 }
 
-// TestAssignIsGivenUp assigns partitions while the sink is down. It checks that a revocation does
-// not wait for the sink, and that the next owner takes the partitions once the sink is up.
+// TestAssignIsGivenUp assigns partitions while the sink is down. A revocation does not wait for the
+// sink. The next owner takes the partitions when the sink is available again.
 func TestAssignIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -191,9 +191,9 @@ func (n *node) faults() error {
 	return s.route.host.faults.err()
 }
 
-// TestLedgerLostWhileItRuns checks a sink's ledger that loses a partition during delivery. Taking
-// the partition again does not begin a new ledger: nothing is delivered twice, the reason is
-// reported, and the other partition continues.
+// TestLedgerLostWhileItRuns removes a partition from the sink's ledger during delivery. The process
+// does not create a new ledger entry when it takes the partition again. Nothing is delivered twice,
+// the reason is reported, and the other partition continues.
 func TestLedgerLostWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -247,8 +247,8 @@ func (*ledgeredFake) Prune(context.Context, []string) error        { return nil 
 func (*ledgeredFake) Store(context.Context, []stream.Span) error   { return nil }
 func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil }
 
-// TestOneLedgerForTheRoute checks that a sink with a single-owner ledger is refused for partitions
-// that move between processes.
+// TestOneLedgerForTheRoute checks that partitions that move between processes are refused if the
+// sink has one ledger, with a single owner, for the whole route.
 func TestOneLedgerForTheRoute(t *testing.T) {
 	route := config.DefaultRoute("r0", "/state")
 	route.Sink = use(stream.SinkRole, &ledgeredFake{})

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// takingOf builds the request for an offered partition to the sink's ledger.
+// takingOf returns the request with which an offered partition is taken in the sink's ledger.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),
@@ -52,7 +52,7 @@ func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, be
 	return at, taken.Found && o.Origin == stream.FromCommit && o.Watermark.Compare(at.Watermark) > 0, nil
 }
 
-// checkOffers refuses offers that a source must not make.
+// checkOffers returns an error for offers that a source must not make.
 func checkOffers(offers []stream.PartitionOffer) error {
 	seen := make(map[string]bool, len(offers))
 	for i := range offers {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// assignments implements stream.Assignments for one route. The books hold the accounts; this type
-// waits, calls the sink and the broker, and reports. It is safe for concurrent use. Lock order: mu,
-// then the route's mu.
+// assignments implements stream.Assignments for one route. The route's books keep the accounts.
+// This type waits, calls the sink and the broker, and reports errors. It is safe for concurrent
+// use. Lock order: mu, then the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -60,7 +60,7 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 	return a, nil
 }
 
-// commits reports whether the reader stores positions. It does not if the sink stores them.
+// commits reports whether the reader stores positions. Otherwise the sink stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
 // keepBooks adds assignments to the books of the route.
@@ -373,7 +373,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled is called when batches have settled or were withdrawn: a revocation may wait for them.
+// settled is called when batches have settled or were withdrawn. It wakes a revocation that waits
+// for them.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -392,7 +393,8 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced handles a delivery that failed because another process has taken its partition.
+// fenced handles a delivery that failed because another process has taken the partition in the
+// ledger.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -418,10 +420,11 @@ func (a *assignments) fenced(err error) {
 	})
 }
 
-// renew takes a partition again if this process still owns it, because the other process took it
-// too late. Otherwise the partition is lost. Calls are retried with backoff while broker or sink
-// are unavailable. If the ledger no longer has the partition, renew ends the route. Its next start
-// decides where partitions resume.
+// renew handles a partition that another process has taken in the ledger. If the broker confirms
+// that this process still owns the partition, the other process was too late, and renew takes the
+// partition again. Otherwise the partition is lost. Calls are retried with backoff while broker or
+// sink are unavailable. If the ledger no longer has the partition, renew ends the route, and the
+// next start of the route decides where partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
 	current := func() bool {
@@ -453,8 +456,8 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	}
 }
 
-// takeAgain takes a partition between two checks that this process owns it. found reports whether
-// the ledger has the partition.
+// takeAgain takes a partition in the ledger. Before and after that, it checks that this process
+// owns the partition. found reports whether the ledger has the partition.
 func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (found bool, err error) {
 	if err := a.checkOwned(ctx, f.Part.ID); err != nil {
 		return false, err

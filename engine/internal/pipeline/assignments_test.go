@@ -40,7 +40,7 @@ type node struct {
 	engine *Engine
 	end    context.CancelCauseFunc
 	ended  chan error
-	hung   chan struct{} // deliveries wait while it is open, whatever their contexts say; nil: they do not
+	hung   chan struct{} // if open, deliveries wait until it is closed, ignoring their contexts
 
 	mu sync.Mutex // guards hung
 }
@@ -54,7 +54,8 @@ func newGroup(t *testing.T, partitions int, sink func(*node) any) *group {
 	return g
 }
 
-// start starts an engine as a member of that name, with the state that an earlier one has left.
+// start starts an engine as the member with the given name. fs has the state of an earlier engine,
+// if there was one.
 func (g *group) start(name string, fs *vfstest.Mem) *node {
 	n := &node{name: name, fs: fs, ended: make(chan error, 1)}
 	source := config.Use{Component: stream.Component{
@@ -78,7 +79,8 @@ func (g *group) start(name string, fs *vfstest.Mem) *node {
 	return n
 }
 
-// hang blocks the deliveries of a node until the test calls wake, as if the process were suspended.
+// hang blocks the deliveries of a node, as if its process were suspended, until the test calls
+// wake.
 func (n *node) hang() (wake func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,8 +99,8 @@ func (n *node) wait() {
 	}
 }
 
-// kill disconnects a node without stopping its goroutines. It starts another one on a copy of the
-// node's files as a crash would leave them.
+// kill disconnects a node without stopping its goroutines. It starts another node with a copy of
+// the files, in the state that a crash would leave.
 func (g *group) kill(n *node, seed uint64) *node {
 	g.broker.Cut(n.name)
 	clone := n.fs.Crash(vfstest.DataAll, vfstest.NamesAll, seed)
@@ -156,7 +158,8 @@ func (g *group) close() {
 	}
 }
 
-// counts returns how often each record is there, and reports those that are missing.
+// counts fails the test for each record that is not in rows. It returns the number of repeated
+// records.
 func (g *group) counts(rows []string) (repeated int) {
 	g.t.Helper()
 	seen := make(map[string]int)
@@ -191,7 +194,7 @@ func flakyOf(n *node, rnd func(int) int, calm func() bool) func(context.Context,
 		if rnd(10) == 0 {
 			return errors.New("connection reset")
 		}
-		return nil // also if ctx is done: a commit that was on its way
+		return nil // even if ctx is done: the commit was already sent
 	}
 }
 
@@ -206,9 +209,9 @@ func newRand(seed uint64) func(int) int {
 	}
 }
 
-// TestPartitionsMove runs two to four engines in one group through rebalances, ended sessions,
-// suspended processes, and kills that leave goroutines running. With a ledger in the sink each
-// record arrives exactly once; without one none is lost.
+// TestPartitionsMove runs two to four engines in one group through rebalances, expired sessions,
+// suspended processes, and kills that leave goroutines running. If the sink has a ledger, each
+// record arrives exactly once. Otherwise each record arrives at least once.
 func TestPartitionsMove(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
@@ -306,7 +309,7 @@ func (g *group) act(rnd func(int) int) (wakes []func()) {
 	return wakes
 }
 
-// lostAnswers returns a hook that loses the answer to a transaction now and then.
+// lostAnswers returns a hook that occasionally loses the response to a transaction.
 func lostAnswers(rnd func(int) int, calm func() bool) func(context.Context, stream.Attempt) error {
 	return func(context.Context, stream.Attempt) error {
 		if !calm() && rnd(10) == 0 {
@@ -334,8 +337,9 @@ func (s *sharedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	return s.fakeSink.Deliver(ctx, a)
 }
 
-// TestOrderlyRebalance checks that nothing is delivered twice, even without a ledger, if members
-// join and leave in order. Workers finish and commit their batches before a partition moves.
+// TestOrderlyRebalance checks that nothing is delivered twice if members join and leave in an
+// orderly way, even without a ledger. Before a partition moves, workers finish its batches and
+// commit them.
 func TestOrderlyRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := newRand(3)
@@ -368,9 +372,9 @@ func TestOrderlyRebalance(t *testing.T) {
 	})
 }
 
-// TestRangesSurvive checks that batches behind a stuck batch of a partition are delivered. After a
-// kill only the stuck batch is sent again, or at most the replay bound if the broker cannot store
-// all ranges.
+// TestRangesSurvive checks that batches after a stuck batch of the same partition are delivered.
+// After a kill only the stuck batch is sent again. If the broker cannot store all ranges, at most
+// the replay bound is sent again.
 func TestRangesSurvive(t *testing.T) {
 	const replay = 400
 	for _, c := range []struct {

@@ -7,8 +7,8 @@ import (
 )
 
 // barrier keeps routes from reading until every route of the source has opened its reader or ended.
-// A source that chooses partition ids at first sight must know the marks of all routes by then. A
-// route with a slow sink delays the others by at most openBound.
+// Some sources choose the id of a partition when they first find it. They must know the marks of
+// all routes before that. A route with a slow sink delays the others by at most openBound.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed by the last arrival

@@ -18,7 +18,8 @@ type books struct {
 	resume      func(id string) (stream.Mark, bool) // progress before this run
 	dirty       []*partition                        // settled since the last take, in the order of first settlement
 	unannounced []*partition                        // first seen since the last takeNew, without an earlier mark
-	// The source has no Finish: sealed and settled partitions are finished.
+	// ends is set if the source has no Finish. Sealed and settled partitions then count as
+	// finished.
 	ends   bool
 	places map[string]string // by lane, since the last take
 
@@ -32,8 +33,8 @@ type books struct {
 	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
 	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	// inherited counts records and bytes that an earlier route read and did not settle. This
-	// route reads them again.
+	// inherited counts records and bytes that an earlier run of the route read and did not settle.
+	// This route reads them again.
 	inherited counts
 }
 
@@ -59,18 +60,19 @@ type partition struct {
 	finished  bool // the source has finished it, or has no Finish
 	handedOut bool // a span of it was handed out in this run
 	dirty     bool
-	// while pending: time of the last watermark advance, or of the first read above it
+	// stood is set while the partition is pending: the time of the last watermark advance, or of
+	// the first read above the watermark.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
 }
 
-// saving is the content of one checkpoint entry.
+// saving holds the contents of one checkpoint entry.
 type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
-	bytes    int64              // to be released from the replay bound once the entry is written
-	finished []stream.Partition // sealed and wholly settled; the source must still finish them
+	bytes    int64              // subtracted from the replay bound after the entry was written
+	finished []stream.Partition // sealed and settled; the source must still finish them
 }
 
 func newBooks(resume func(string) (stream.Mark, bool)) *books {
@@ -80,15 +82,15 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// continueFrom makes these the books of a restarted route with the accounts c of its predecessor.
-// Records that the predecessor read and did not settle stay counted as read, and are not counted a
-// second time when they are read again.
+// continueFrom makes k the books of a restarted route, where c are the counts of the route before.
+// Records that were read and not settled still count as read. They are not counted again when they
+// are read again.
 func (k *books) continueFrom(c *counts) {
 	k.counts = *c
 	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropInherited is called at the end of the data: owed records that did not appear again no
+// dropInherited is called at the end of the data. Inherited records that were not read again no
 // longer exist, so they no longer count as read.
 func (k *books) dropInherited() {
 	k.counts.readRecords -= k.inherited.readRecords
@@ -96,7 +98,7 @@ func (k *books) dropInherited() {
 	k.inherited = counts{}
 }
 
-// open enters the spans of a batch that was read.
+// open records the spans of a batch that was read.
 func (k *books) open(b *stream.Batch) error {
 	if k.assigned != nil {
 		if err := k.accept(b); err != nil {
@@ -172,8 +174,9 @@ func (k *books) takeNew() []stream.Mark {
 	return marks
 }
 
-// nothingSettled reports whether nothing of b's partitions was settled before this run. After a kill a batch
-// may consist of its refused records alone, so such a batch does not show that the config is wrong.
+// nothingSettled reports whether no data of b's partitions was settled before this run. If some
+// was, a batch may consist only of records that were refused before a kill. Such a batch does not
+// show that the config is wrong.
 func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -184,8 +187,8 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove notes whether any range above b, the first batch of a run, was settled before. Then
-// b may be the unsettled rest of an earlier batch.
+// noteSettledAbove records whether a range above b, the first batch of a run, was settled before.
+// If so, b may be the unsettled rest of an earlier batch.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -194,8 +197,8 @@ func (k *books) noteSettledAbove(b *stream.Batch) {
 }
 
 // runError returns an error if a finite run delivered nothing and dead-lettered at least one
-// record. It returns nil for a run that resumed below settled ranges: only refused records may have
-// been left.
+// record. It returns nil for a run that resumed below settled ranges, because only refused records
+// may have been left to deliver.
 func (k *books) runError() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
@@ -229,7 +232,7 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 		}
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
-		if p == nil && span.From == span.To { // an empty span that only seals; the account was closed in the meantime
+		if p == nil && span.From == span.To { // it only seals; the account is closed
 			if _, known := k.resume(span.Part.ID); !known {
 				continue // it was forgotten
 			}
@@ -237,7 +240,7 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 				return 0, 0, 0, err
 			}
 		}
-		if p == nil && k.waiting != nil { // the batch waited, and its account was closed in the meantime
+		if p == nil && k.waiting != nil { // the account was closed while the batch waited
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
@@ -315,8 +318,8 @@ func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped
 	return delivered, dead, dropped
 }
 
-// takeUnsaved returns the progress that the checkpoint lacks, and marks it as saved. If it cannot
-// be written, the caller passes it to restore.
+// takeUnsaved returns the progress that is not in the checkpoint, and marks it as saved. If the
+// caller cannot write it, the caller passes it to restore.
 func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0
@@ -356,7 +359,8 @@ func (k *books) marks() []stream.Mark {
 	return marks
 }
 
-// restore undoes take after a failed write. Progress settled since then takes precedence.
+// restore undoes takeUnsaved after a failed write. Progress that was settled in the meantime takes
+// precedence.
 func (k *books) restore(s saving) {
 	if k.assigned != nil {
 		k.assigned.freed += s.bytes
@@ -389,7 +393,7 @@ func (k *books) mark(p *partition) stream.Mark {
 }
 
 // finish records that the source has finished a partition. It returns false if the partition has
-// grown since.
+// grown in the meantime.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -16,8 +16,8 @@ import (
 // its own account and number. A batch belongs to one assignment and does not affect a later
 // assignment's account.
 
-// errNotAssigned means that a batch belongs to an assignment that is ending or has ended; the next
-// owner reads it.
+// errNotAssigned means that a batch belongs to an assignment that is ending or has ended. The next
+// owner of the partition reads its records.
 var errNotAssigned = errors.New("the partition of the batch is no longer assigned")
 
 // assignment is the additional account of a partition that a broker assigns.
@@ -29,7 +29,8 @@ type assignment struct {
 	unstored []storedRange // settled ranges not known to be stored by the broker; used if the broker stores positions
 }
 
-// storedRange is a settled range with the number of bytes that a kill repeats until it is stored.
+// storedRange is a settled range that may not be stored yet. bytes is the number of bytes that a
+// kill would repeat until it is stored.
 type storedRange struct {
 	stream.Range
 	bytes int64
@@ -44,12 +45,13 @@ type endedAssignment struct {
 
 // assigned extends the books of routes with assigned partitions.
 type assigned struct {
-	stores bool  // the source stores positions: settled bytes count as saved once it has stored them
-	freed  int64 // bytes of batches that settled after their assignment ended; no save will cover them
+	stores bool  // the source stores positions; only then settled bytes count as saved
+	freed  int64 // bytes settled after their assignment ended; no save covers them
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment. unsaid reports that the source does not know m yet.
+// assign opens the account of an assignment that begins at m. unsaid means that m must still be
+// reported to the source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -67,7 +69,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	return nil
 }
 
-// startOf returns where the current assignment of a partition began.
+// startOf returns the progress with which the current assignment of a partition began.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
@@ -107,7 +109,7 @@ func (k *books) current(s *stream.Span) *partition {
 	return nil
 }
 
-// addSent counts b as handed to the sender; sign -1 counts it as returned.
+// addSent adds b to the batches that the sender has. With sign -1 it removes b from them.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -144,15 +146,16 @@ func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	return flow.StopSending
 }
 
-// withdraw removes a withdrawn batch from the accounts: the next owner reads it.
+// withdraw removes a withdrawn batch from the accounts. The next owner of the partition reads its
+// records.
 func (k *books) withdraw(b *stream.Batch) {
 	k.addSent(b, -1)
 	k.counts.readRecords -= int64(b.Origins)
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
 }
 
-// settleAssigned accounts for a settled batch of a source with assignments, except for its ranges.
-// late reports that the batch's assignment has ended.
+// settleAssigned updates the counts of assignments for a settled batch, but not its ranges. late
+// means that the batch's assignment has ended.
 func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
@@ -216,8 +219,8 @@ func (k *books) idle(id string, number uint32) bool {
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. out is the number of its positions that a worker may
-// still deliver. ok is false if the assignment had ended before.
+// end closes the account of an assignment. out is the number of positions that a worker may still
+// deliver. ok is false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {

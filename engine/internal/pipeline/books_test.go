@@ -39,7 +39,7 @@ func TestTallyCountsOrigins(t *testing.T) {
 	b.DeadLetter(1, errors.New("no"))
 	extra := oneMore(b, 2) // one origin, two records
 	extra.Off, extra.Len = 4, 1
-	b.Drop(2) // one of the two: the origin is still delivered
+	b.Drop(2) // one of its two records: the origin is still delivered
 	for _, c := range []struct {
 		deadLettered             bool
 		delivered, dead, dropped int64
@@ -98,9 +98,9 @@ func settleAs(t *testing.T, k *books, b *stream.Batch, end batchOutcome) {
 }
 
 // TestDroppedBytesAreNotSaved checks that bytes of batches that processors drop entirely do not
-// count as saved. The sender counts the bytes that it has sent and that have been saved, and never
-// gets such batches. Otherwise the replay bound would admit new data in place of bytes that no
-// checkpoint has.
+// count as saved. The sender never gets such batches, and subtracts saved bytes from the bytes that
+// it has sent. If dropped bytes counted as saved, the replay bound would admit new data although
+// earlier data is not in a checkpoint.
 func TestDroppedBytesAreNotSaved(t *testing.T) {
 	k := newBooks(unknown)
 	part := &stream.Partition{ID: "p"}

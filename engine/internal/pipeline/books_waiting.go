@@ -22,7 +22,8 @@ func (k *books) waits(id string) bool {
 	return ok
 }
 
-// handOver settles a waiting range in the ledger, once the store has made the wait durable.
+// handOver settles a waiting range in the ledger. It is called after the store has made the wait
+// durable.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
@@ -40,7 +41,7 @@ func (k *books) readAgain(records, bytes int64) {
 	k.counts.readBytes += bytes - again.readBytes
 }
 
-// abandon settles ranges without data and no longer counts their records as read.
+// abandon settles ranges whose data no longer exists. Their records no longer count as read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

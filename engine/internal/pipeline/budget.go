@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// budget bounds the memory of a route's batches. A batch is charged an estimate before it is read,
-// based on the sizes of recent batches. The charge is then corrected to the actual size without
-// waiting. So the holder of a share never waits for another share, and batches cannot deadlock. The
-// total is exceeded at most by the difference between a batch's size and its estimate, while the
-// batch lives.
+// budget bounds the memory of a route's batches. Before a batch is read, it is charged an estimate,
+// which is based on the sizes of recent batches. Afterwards the charge is corrected to the actual
+// size without waiting. A batch therefore waits only once, before it holds memory, and batches
+// cannot deadlock. The total may exceed its bound by the difference between the actual sizes and
+// the estimates.
 type budget struct {
 	total int64
 
@@ -22,15 +22,16 @@ type budget struct {
 	wanted chan struct{} // closed when memory was released; nil if no reader waits
 }
 
-// newBudget uses share as the estimate until batches have been measured.
+// newBudget returns a budget of total bytes. share is the estimate until batches have been
+// measured.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }
 
 const (
-	leastBatches  = 2        // always allowed, whatever their size: one can be read while another is sent
+	leastBatches  = 2        // always allowed: one can be read while another is sent
 	estimateDecay = 8        // a smaller batch lowers the estimate by an eighth of the difference
-	overhead      = 32 << 10 // overhead of a batch in flight: its request and the stacks of its goroutines
+	overhead      = 32 << 10 // of a batch in flight: its request and the stacks of its goroutines
 	usualArena    = 64 << 10
 )
 

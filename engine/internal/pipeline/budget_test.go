@@ -17,8 +17,8 @@ func of(bytes int) *stream.Batch {
 	return b
 }
 
-// TestBudgetCountsWhatBatchesTake checks that batches are charged their actual size, not their
-// limit.
+// TestBudgetCountsWhatBatchesTake checks that batches are charged their actual size, not the
+// maximum size of a batch.
 func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	const total, small = 32 << 20, 256 << 10
 	u := newBudget(total, 8<<20)
@@ -35,8 +35,8 @@ func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	}
 }
 
-// TestBudgetOfLargeBatches checks that two batches may always exist, however large they are, and
-// that the next one gets its place as soon as they are released.
+// TestBudgetOfLargeBatches checks that two batches may always exist, even if they are larger than
+// the budget. The next batch is admitted when they are released.
 func TestBudgetOfLargeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newBudget(1<<20, 256<<10)
@@ -97,7 +97,7 @@ func TestBudgetLearns(t *testing.T) {
 	if u.used > total+1<<20 {
 		t.Errorf("%d bytes charged of %d", u.used, total)
 	}
-	u.freed(of(1)) // one that was never charged: the reader gave up while it waited
+	u.freed(of(1)) // never charged: the reader stopped waiting before
 	if u.used < total/2 {
 		t.Errorf("%d bytes charged after a stranger was freed", u.used)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// positionStore stores the progress of routes. It is the bucket for a pipeline that a cluster
-// shares, and the checkpoint log in the state directory for any other.
+// positionStore stores the progress of routes. For a pipeline that a cluster shares it is the
+// cluster's bucket, otherwise the checkpoint log in the state directory.
 type positionStore interface {
 	Append(route string, marks []stream.Mark, places map[string]string) error
 	Forget(route string, partitionIDs []string) error
@@ -30,10 +30,10 @@ type positionStore interface {
 	Routes() []string
 }
 
-// sharing is a pipeline's state in a cluster. The zero value means that each process runs the
-// pipeline.
+// sharing is the state of a pipeline in a cluster. The zero value means that the pipeline is not
+// shared: every process runs it.
 type sharing struct {
-	on     bool            // the processes of the cluster run the pipeline in turn
+	on     bool            // one process of the cluster at a time runs the pipeline
 	bucket *cluster.Bucket // set before the pipeline runs
 	tenure atomic.Pointer[cluster.Tenure]
 }
@@ -50,8 +50,8 @@ func (p *pipe) checkSharing() error {
 	return nil
 }
 
-// checkShared returns an error if the pipeline is shared and the sink's output or store is on one
-// machine.
+// checkShared returns an error if the pipeline is shared but the sink's output or store exists on
+// one machine only.
 func (r *route) checkShared() error {
 	if !r.pipe.sharing.on {
 		return nil
@@ -72,7 +72,8 @@ func (r *route) checkShared() error {
 // isStandby reports whether another process may own the pipeline.
 func (p *pipe) isStandby() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
 
-// runShared runs the pipeline whenever this process owns it, until it has ended by itself.
+// runShared runs the pipeline whenever this process owns it. It returns when the pipeline ends by
+// itself.
 func (p *pipe) runShared(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -105,9 +106,10 @@ func (s *slot) lost() {
 	}
 }
 
-// confirm waits until the bucket confirms that this process owns the pipeline. It is called after
-// the sink's ledger was taken. A suspended process may have lost the pipeline and then taken the
-// ledger's epoch from the new owner. Without confirm it would deliver with that epoch.
+// confirm waits until the bucket confirms that this process owns the pipeline. It must be called
+// after this process has taken the sink's ledger. The process may have been suspended and lost the
+// pipeline before that. It would then have taken the ledger's epoch from the new owner, and without
+// confirm it would deliver with that epoch.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {
@@ -119,8 +121,8 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart returns err without supervise.ErrStop, if the pipeline is shared and err only means
-// that another process has taken over, or that this one was stopped.
+// canRestart returns err without supervise.ErrStop if the pipeline is shared, and err only means
+// that another process has taken over or that ctx has ended.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err
@@ -194,8 +196,9 @@ func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
 	return nil
 }
 
-// checkBucketFile returns an error if the bucket was replaced, and so lost its progress, since this
-// state directory was used with it. Otherwise it writes the bucket's identity to the file.
+// checkBucketFile returns an error if the bucket is not the one with which this state directory was
+// used before. The progress was in that one. Otherwise checkBucketFile writes the bucket's identity
+// to the file.
 func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	want := b.Name + " " + b.ID + "\n"
 	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)

@@ -76,8 +76,8 @@ func sharedEngine(t *testing.T, r *registers, node string, source stream.Source,
 		}})
 }
 
-// TestSharedPipeline checks that one of two engines runs a shared pipeline and the other stands by.
-// When the first one drains, the second one resumes from its progress.
+// TestSharedPipeline checks that one of two engines runs a shared pipeline while the other stands
+// by. When the first one drains, the second one resumes from the stored progress.
 func TestSharedPipeline(t *testing.T) {
 	r := &registers{keys: make(map[string]cluster.Stored)}
 	lines := numbered(100)
@@ -151,7 +151,7 @@ type appendFake struct{ fakeSink }
 func (s *appendFake) StartToken() string         { return "" }
 func (s *appendFake) Sync(context.Context) error { return nil }
 
-// slowToStop is a source that cannot be shared with its options.
+// slowToStop is a source that cannot be shared because of its options.
 type slowToStop struct{ fakeSource }
 
 // Shared implements stream.SharedSource.

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// slowCommits is a source. Its first Commit returns when the context ends.
+// slowCommits is a source whose first Commit blocks until the context ends.
 type slowCommits struct {
 	*fakeSource
 	commits, ended atomic.Int64
@@ -40,8 +40,8 @@ func (r slowCommitsReader) Commit(ctx context.Context, _ []stream.Mark) error {
 	return context.Cause(ctx)
 }
 
-// TestCommitAtTheEnd checks that a finite run that ends while the source commits does not fail,
-// since the last save commits again.
+// TestCommitAtTheEnd checks that a finite run does not fail if it ends during a Commit of the
+// source, because the last save commits again.
 func TestCommitAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &slowCommits{fakeSource: &fakeSource{lines: numbered(4), size: 1}}
@@ -66,8 +66,8 @@ func TestCommitAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestSaveEndsWithTheRun checks that a save that has not begun when the run ends does not fail the
-// run, since the last save follows.
+// TestSaveEndsWithTheRun checks that the end of a run before a save begins does not fail the run,
+// because the last save follows.
 func TestSaveEndsWithTheRun(t *testing.T) {
 	a := &assignments{saving: make(chan struct{}, 1)}
 	a.saving <- struct{}{} // a revocation saves

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig is a job with all of its files in a Mem. The config itself is read from a real
-// directory, and the Mem has the same paths.
+// crashConfig returns the config of a job whose files are all in a Mem. The config file itself is
+// in a real directory, and the Mem has the same paths.
 func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,9 +56,9 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
 }
 
 // TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose unsynced
-// data. It restarts from the state that a crash after each call could leave, and compares the
-// output with the input: every record exactly once, and no input file is renamed or deleted before
-// its records are in the output.
+// data. After each call it restarts the pipeline from the state that a crash could have left. Every
+// record is in the output exactly once. No input file is renamed or deleted before its records are
+// in the output.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
@@ -96,11 +96,11 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// maxCrashes bounds the crashes of one run, each of which is a run of its own.
+// maxCrashes bounds the crashes that are tried after one run. Each of them needs a run of its own.
 const maxCrashes = 2000
 
-// triedOf is the step from one tried crash to the next: 1, or 5, which visits all six kinds in
-// turn.
+// triedOf is the step from one tried crash to the next. It is 1 in long tests, otherwise 5, with
+// which all six kinds of crash are tried in turn.
 var triedOf = testsize.Of(5, 1)
 
 // tried returns the crashes that a test tries.
@@ -111,9 +111,9 @@ func tried(crashes []vfstest.Crash) (some []vfstest.Crash) {
 	return some
 }
 
-// collect runs a workload of many goroutines. After each call that may have changed something it
-// records the states that a crash could leave: after a kill, and with each kind of loss of unsynced
-// data and names.
+// collect runs a workload of many goroutines. After each call that may have changed a file, it
+// records the states that a crash could leave: after a kill, and after each kind of loss of
+// unsynced data and names.
 func collect(t *testing.T, m *vfstest.Mem, workload func() error, note func()) (crashes []vfstest.Crash) {
 	t.Helper()
 	kinds := []vfstest.Crash{
@@ -168,8 +168,8 @@ func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when str
 	}
 }
 
-// TestPowerLossLosesNothing does the same with a receiver that has no resume token, such as an HTTP
-// service: the data it accepted before the crash and after the restart is complete.
+// TestPowerLossLosesNothing is TestPowerLoss with a receiver that has no resume token, such as an
+// HTTP service. The records accepted before the crash and after the restart are complete together.
 func TestPowerLossLosesNothing(t *testing.T) {
 	f := crashConfig(t, "ack", "delete")
 	m := vfstest.New()

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// dashboardFrames calls use with a function that does the work per second for dashboards on a
-// running route with 1,000 workers: the status, the frame and its encoding, which it returns.
+// dashboardFrames runs a route with 1,000 workers and passes a function to use1000. The function
+// does the work that dashboards need each second: it takes the status, makes the frame, and returns
+// the encoded frame.
 func dashboardFrames(t testing.TB, use1000 func(frame func() []byte)) {
 	t.Helper()
 	r := config.DefaultRoute("r", "/state")
@@ -60,8 +61,8 @@ func BenchmarkDashboard1000(b *testing.B) {
 }
 
 // TestDashboardCost checks that a frame of 1,000 workers takes at most 1 % of a core. One frame is
-// made per second, regardless of the number of viewers. The quickest of many frames counts, since
-// other processes may run.
+// made per second, regardless of the number of viewers. The fastest of many frames is used, because
+// other processes may be running.
 func TestDashboardCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: the race detector multiplies the time")

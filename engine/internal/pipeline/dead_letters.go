@@ -50,11 +50,11 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 }
 
 // writeRefused writes the kept records of a refused batch as dead letters. It runs on a goroutine
-// of the sender. It returns when the letters are durable and their spans are stored in the sink's
-// ledger, if it has one; otherwise they would be repeated after a crash.
+// of the sender. It returns when the letters are durable and, if the sink has a ledger, their spans
+// are stored there. Without these spans, a crash would repeat the records.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
-	if ctx.Err() != nil { // the guard may have stopped the route: write no more letters
+	if ctx.Err() != nil { // the guard may have stopped the route
 		return context.Cause(ctx)
 	}
 	b := it.Value
@@ -101,7 +101,7 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 // storeBackoff paces the attempts to store the spans of dead letters in the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans calls store until it succeeds, or the spans belong to another owner.
+// storeSpans calls store until it succeeds, or until the spans belong to another owner.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,
@@ -122,8 +122,8 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	}, o)
 }
 
-// writeMarkedDead writes records that processors or the reader dead-lettered, before the batch is
-// sent.
+// writeMarkedDead writes records that were dead-lettered by processors or the reader. It is called
+// before the batch is sent.
 func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

@@ -19,7 +19,7 @@ import (
 
 // SettledLetters returns the dead letters that a replay or discard has settled. Its keys are
 // "PIPELINE/ROUTE PARTITION", with the partition of deadletter.PartitionOf. dir is the state
-// directory, and boot the id of this run of the operating system.
+// directory, and boot is the result of Boot.
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	out := map[string]bool{}
 	snap, _, err := checkpoint.Read(dir)

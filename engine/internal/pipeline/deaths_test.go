@@ -21,8 +21,8 @@ import (
 // poisoned is the text of a record that kills its worker.
 const poisoned = "poison"
 
-// killer returns a Deliver that takes perBatch. At a batch with poison it panics halfway through,
-// and adds one to deaths.
+// killer returns a Deliver function that takes perBatch for a batch. If the batch contains poison,
+// it panics after half of that time and adds one to deaths.
 func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, stream.Attempt) error {
 	return func(_ context.Context, a stream.Attempt) error {
 		time.Sleep(perBatch / 2)
@@ -35,7 +35,7 @@ func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, 
 	}
 }
 
-// oneEach is a fakeSink with workers that take one batch at a time.
+// oneEach is a fakeSink whose workers take one batch at a time.
 type oneEach struct{ fakeSink }
 
 func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
@@ -49,9 +49,9 @@ func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestPoison checks a run in which one record in 10,000 panics its worker. All others are delivered
-// once. Each poison record is a dead letter with the stack after it has killed 3 workers alone. The
-// run takes at most 1/0.8 of the time without poison.
+// TestPoison checks a run in which one record in 10,000 makes its worker panic. All other records
+// are delivered once. After a poison record alone has killed 3 workers, it becomes a dead letter
+// that contains the stack. The run takes at most 1/0.8 of the time without poison.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -97,8 +97,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutPanic checks that an error that a sink declares to be a death counts like a panic,
-// and so does runtime.Goexit. Other failures do not count, however often they occur.
+// TestDiedWithoutPanic checks that two other failures count like a panic: an error that the sink
+// declares to be a death, and runtime.Goexit. Any number of other failures does not count.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a Died": nil,

@@ -16,17 +16,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// waits holds the batches of a route that wait long for a retry. A store of its own keeps their
-// positions; their data is released, and the source reads it again when they are due. It implements
-// flow.WaitStore.
+// waits holds the batches of a route that wait a long time for a retry. It implements
+// flow.WaitStore. A store keeps the positions of the batches. Their data is released, and the
+// source reads it again when they are due.
 //
 // A range whose wait is durable in the store counts as settled in the ledger, so that the
-// checkpoint passes over it. The mark then has Waiting set. The source is told only the progress up
-// to the first waiting range, and does not finish the partition.
+// checkpoint can advance beyond it. The mark then has Waiting set. The source receives only the
+// progress up to the first waiting range, and does not finish the partition.
 //
-// Without a store every batch waits in memory. There is none for sinks that keep an order or have a
-// resume token in the checkpoint, for sources that cannot read ranges, and for pipelines that a
-// cluster shares.
+// Some routes have no store, and every batch waits in memory: those with sinks that keep an order
+// or have a resume token in the checkpoint, with sources that cannot read ranges, and in pipelines
+// that a cluster shares.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -44,13 +44,13 @@ type waits struct {
 	missing map[stream.Range]*missing
 }
 
-// missing is a range without data in the source.
+// missing is a range whose data the source no longer has.
 type missing struct {
 	since time.Time
 	state backoff.State
 }
 
-// open opens the store if the route's batches may wait there.
+// open opens the store, unless the route must keep waiting batches in memory.
 func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
@@ -102,7 +102,8 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if the checkpoint has passed over waiting batches and there is no store.
+// check returns an error if there is no store although the checkpoint has advanced beyond waiting
+// batches.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -118,7 +119,7 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled drops the ranges that are in a sink's ledger.
+// dropSettled removes ranges that the sink's ledger has as settled.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -174,7 +175,7 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	return m, known
 }
 
-// limit returns m without waiting ranges, for the source and the sink's ledger.
+// limit returns m up to its first waiting range, for the source and the sink's ledger.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -208,7 +209,7 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 		s := &b.Spans[i]
 		text := b.Data[off : off+s.Bytes]
 		if len(b.Records) > 0 {
-			text = nil // a piece has no bytes of its own
+			text = nil // a piece of a split batch has no bytes of its own
 		} else {
 			off += s.Bytes
 		}
@@ -285,7 +286,7 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// settled records that no range of b waits any more.
+// settled records that no part of b waits any more.
 func (w *waits) settled(b *stream.Batch) {
 	if w.store == nil {
 		return
@@ -310,7 +311,7 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes changes durable, and passes ranges that no longer wait to the ledger.
+// sync makes the changes durable, and passes ranges that are durable in the store to the ledger.
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil
@@ -334,7 +335,7 @@ func (w *waits) failed(err error) error {
 	return &laterError{fmt.Errorf("waiting batches: %w", err)}
 }
 
-// stop ends Next. Batches that still wait are left to the next start.
+// stop ends Next. Batches that still wait remain in the store for the next start.
 func (w *waits) stop() {
 	if w.store != nil {
 		w.store.Stop()
@@ -348,7 +349,8 @@ func (w *waits) close() error {
 	return errors.Join(w.store.Close(), w.dir.Close())
 }
 
-// Next implements flow.WaitStore: it reads the next batch that is due again and has it processed.
+// Next implements flow.WaitStore. It reads the next batch that is due from the source, and
+// processes it.
 func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History,
 	error) {
 	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
@@ -403,7 +405,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
-	// such as rows changed or deleted in the meantime
+	// The numbers differ, for example, if rows were changed or deleted in the meantime.
 	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other
@@ -426,7 +428,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	}
 	select {
 	case <-j.done:
-	case <-ctx.Done(): // a processor may still have it: leave it to the garbage collector
+	case <-ctx.Done(): // a processor may still use it, so it is not released
 		return context.Cause(ctx)
 	}
 	if j.err != nil {
@@ -437,8 +439,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is the time for which data must be missing, and the reader idle, before the data
-	// counts as deleted.
+	// missingFor is the time after which missing data counts as deleted. The reader must be idle
+	// for as long.
 	missingFor = 10 * time.Second
 	// missingMost bounds the missing ranges that are tracked.
 	missingMost = 1 << 16
@@ -446,7 +448,8 @@ const (
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// postpone delays ranges that could not be read, or gives them up.
+// postpone handles ranges that could not be read: it delays them or, if their data is deleted,
+// gives them up.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()

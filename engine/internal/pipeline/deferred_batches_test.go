@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// rangeSource is a fakeSource with a reader that can read ranges again.
+// rangeSource is a fakeSource whose reader can read ranges again.
 type rangeSource struct {
 	*fakeSource
 	mu     sync.Mutex // guards the fields below
@@ -72,7 +72,7 @@ func (r *rangeReader) ReadRanges(_ context.Context, b *stream.Batch, _ stream.Pa
 	return nil
 }
 
-// refusals are the attempts of the records that a sink fails, by record.
+// refusals records the attempts of the records that a sink refuses, by record.
 type refusals struct {
 	mu     sync.Mutex // guards the fields below
 	at     map[string][]time.Time
@@ -106,10 +106,10 @@ func retrying(wait time.Duration) config.Route {
 	return r
 }
 
-// TestWaitsHoldNoData checks that batches that wait long are read again when they are due.
+// TestWaitsHoldNoData checks that batches that wait a long time are read again when they are due.
 // Meanwhile reading continues, and the accounts always balance. A restart of the process neither
-// loses nor restarts a wait, and attempts keep counting. The source finishes the partition only
-// when no range of it waits.
+// loses a wait nor starts it over, and the count of attempts continues. The source finishes the
+// partition only after its last wait.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -134,7 +134,7 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	var got []string
 	boots := 0
 	run := func(d time.Duration, once bool) {
-		boots++ // otherwise due times refer to the real boot clock
+		boots++ // another boot; otherwise due times refer to the real boot clock
 		sink := &fakeSink{workers: 2, deliver: fails.deliver}
 		route.Sink = use(stream.SinkRole, sink)
 		o := Options{Once: once, Boot: fmt.Sprint("boot-", boots), Stall: 48 * time.Hour}
@@ -188,8 +188,8 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	fails.check(t, wait)
 }
 
-// check checks the times and the numbers of the attempts. The second one may come without a wait,
-// at another worker.
+// check checks the times and the numbers of the attempts. The second attempt may come without a
+// wait, because another worker makes it.
 func (f *refusals) check(t *testing.T, wait time.Duration) {
 	t.Helper()
 	for line, at := range f.at {
@@ -217,8 +217,8 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks the counts of a route. If exact, it also checks that the sender and the store
-// account for its unsettled records, except for up to 6 records just being read.
+// accounted checks that the counts of a route balance. If exact is set, it also checks that sender
+// and store together have all unsettled records, except for up to 6 that are being read.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()
@@ -232,7 +232,7 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 		return
 	}
 	status, _ := r.sender.sender.Status()
-	const ahead = 6 // records of a batch that is ready, and of one being read
+	const ahead = 6 // records of a batch that is ready, and of one that is being read
 	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting ||
 		n < s.InFlight+s.Waiting-ahead {
 		t.Errorf("the sender and the store account for %d records, the books for %d in flight "+
@@ -240,7 +240,7 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData checks that waiting records without data in the source are reported and
+// TestWaitsOfLostData deletes waiting records from the source. It checks that they are reported and
 // removed from the accounts, and that the route continues.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -308,8 +308,8 @@ func TestDrainLeavesWaits(t *testing.T) {
 	})
 }
 
-// TestWaitsAreGuarded checks that a checkpoint that has passed over waiting batches is refused if
-// the store of those batches is missing.
+// TestWaitsAreGuarded removes the store of waiting batches after the checkpoint has advanced beyond
+// them. The next start must fail.
 func TestWaitsAreGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
