@@ -1,8 +1,8 @@
 // Package pipeline assembles sources, processors and sinks into routes and runs them: source ->
 // processors -> workers, with ledger, checkpoint and dead letters. Package engine is its API.
 //
-// It owns the batches, goroutines and state of its routes. It decides nothing about flow (see
-// flow/control) and never reads a record's content.
+// It owns the batches, goroutines and state of its routes. Package flow/control makes all decisions
+// about flow. This package never reads a record's content.
 package pipeline
 
 import (
@@ -38,12 +38,13 @@ import (
 // Options of an Engine.
 type Options struct {
 	Once bool // end when all data present has settled
-	// with Once: give up if nothing settles for this long while data waits; 0 means 5 minutes
+	// Stall ends a run with Once if data waits but nothing settles for this long. Zero means 5
+	// minutes.
 	Stall    time.Duration
 	Log      *slog.Logger     // nil means slog.Default()
 	FS       vfs.FS           // nil means the real one
-	Manifest *manifest.Totals // records reads and settlements by partition; nil if disabled
-	// replaces the id of this run of the operating system in tests; "" means the real one
+	Manifest *manifest.Totals // reads and settlements by partition; nil if disabled
+	// Boot replaces the boot id of the operating system in tests. "" means the real one.
 	Boot string
 
 	Load func() (*config.Config, error) // loads the configuration for Reload; nil disables Reload
@@ -53,12 +54,12 @@ type Options struct {
 
 	taps      *tap.Registry // set by New
 	clustered bool          // set by New: the config has a cluster
-	// connect connects to a cluster; set by New unless a test has
+	// connect connects to a cluster. New sets it unless a test has set it.
 	connect    func(context.Context, *config.Cluster, *slog.Logger) (*cluster.Bucket, error)
 	latency    *prometheus.HistogramVec // set by New
 	roundTrips *prometheus.HistogramVec // set by New
 
-	telemetry *telemetry.Exporter // set by New; nil if nothing is pushed
+	telemetry *telemetry.Exporter // set by New; nil if telemetry is disabled
 	traces    float64             // set by New: share of the batches that get a span
 }
 
@@ -83,7 +84,7 @@ type Engine struct {
 	draining  bool
 	reloaded  *status.Reload  // copy on write
 	replaying *pipe           // the running replay; nil if there is none
-	replayed  *status.Replay  // the last replay's beginning or end; copy on write
+	replayed  *status.Replay  // the last start or end of a replay; copy on write
 	bucket    *cluster.Bucket // nil if there is no cluster, or Run has not connected
 }
 
@@ -124,12 +125,12 @@ func New(f *config.Config, o Options) (*Engine, error) {
 const defaultStall = 5 * time.Minute
 
 // Run runs every route until the data ends (Once), Drain has finished, or ctx is done. When ctx
-// ends, Run abandons in-flight batches and their checkpoint does not advance. Run locks the state
-// directory. It returns nil if all routes ended normally. It may be called once.
+// ends, Run abandons in-flight batches, and the checkpoint does not count them as settled. Run
+// locks the state directory. It returns nil if all routes ended normally. It may be called once.
 //
-// Failed parts restart with growing waits: a route from its checkpoint, a pipeline with a new
-// source, and the admin pages. With Once nothing restarts. A route that the guard has stopped stays
-// stopped.
+// Failed parts restart after growing waits: a route from its checkpoint, a pipeline with a new
+// source, and the admin pages. With Once nothing restarts. A route that the guard has stopped does
+// not restart.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -184,13 +185,13 @@ func (e *Engine) withRemedy(err error) error {
 // LockName is the file in the state directory whose lock excludes a second process.
 const LockName = "penstock.lock"
 
-// prepare gives every route its state. On an error it closes the state of all routes.
+// prepare opens the state of every route. After an error it closes the state of all routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
 		p.state, p.sharing.bucket = e.state, e.bucket
 		if p.sharing.on {
-			continue // the routes get their state when this process owns the pipeline
+			continue // its routes get their state when this process owns it
 		}
 		for _, s := range p.routes() {
 			if err := s.route.prepare(e.state, e.o.FS, e.o.Boot); err != nil {
@@ -306,8 +307,8 @@ func (e *Engine) endIfDone() {
 	end(errAllEnded)
 }
 
-// Drain stops every route from accepting more data and lets it finish its in-flight batches, within
-// its `drain:` bound. Run then returns.
+// Drain makes every route accept no more data and finish its in-flight batches, within its `drain:`
+// bound. Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true
@@ -321,7 +322,7 @@ func (e *Engine) Drain() {
 			s.drain()
 		}
 		if pool != nil && (p.waiting() || p.isStandby()) {
-			_ = pool.Restart(p.name) // its routes do not run again, since they are draining
+			_ = pool.Restart(p.name) // its routes are draining and will not run again
 		}
 	}
 }

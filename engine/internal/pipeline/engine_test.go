@@ -27,8 +27,8 @@ func conserved(t *testing.T, s status.Route) {
 }
 
 // TestRoutesAreIndependent checks that a route delivers everything although another route of the
-// same source fails to open. Its processors drop and dead-letter records, and every record is
-// accounted for. The source is not asked to finish partitions that the failed route never had.
+// same source fails. The processors drop and dead-letter records, and every record is accounted
+// for. The source is not asked to finish partitions, because the failed route has not settled them.
 func TestRoutesAreIndependent(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(1000), size: 7}
@@ -73,8 +73,8 @@ func TestRoutesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestResumeAndFinish checks that a run resumes at the position at which the last one stopped, and
-// that the source finishes the partition once.
+// TestResumeAndFinish checks that a run resumes at the position at which the previous run stopped,
+// and that the source finishes the partition once.
 func TestResumeAndFinish(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(500), size: 10}
@@ -189,8 +189,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 	})
 }
 
-// TestStallNamesTheProcessor checks that a processor that works on one batch for too long ends a
-// finite run, and that the error names the processor.
+// TestStallNamesTheProcessor checks that a finite run ends if a processor works on one batch for
+// too long, and that the error names the processor.
 func TestStallNamesTheProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{took: 10 * time.Minute, step: func(*stream.Batch, int) {}}
@@ -205,8 +205,8 @@ func TestStallNamesTheProcessor(t *testing.T) {
 	})
 }
 
-// TestRefusedRecordIsFound checks that a refused record is bisected out of its batch and
-// dead-lettered with the refusing worker's name, and that all others arrive.
+// TestRefusedRecordIsFound checks that a refused record is separated from its batch by bisection
+// and dead-lettered with the name of the refusing worker. All other records arrive.
 func TestRefusedRecordIsFound(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
@@ -250,8 +250,8 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardToleratesRefusedRest checks that the guard does not stop a route for a batch that, after
-// a kill, consists of a refused record alone.
+// TestGuardToleratesRefusedRest checks that the guard does not stop a route because of a batch that
+// consists of one refused record after a kill.
 func TestGuardToleratesRefusedRest(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
@@ -289,8 +289,8 @@ func TestSourceErrorComesLast(t *testing.T) {
 	}
 }
 
-// TestStateIsLocked checks that the error of a second process names the owner of the state
-// directory.
+// TestStateIsLocked checks that a second process gets an error that names the process that owns the
+// state directory.
 func TestStateIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

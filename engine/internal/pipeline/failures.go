@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures keeps the last failure of each worker and processor and logs it: a new text at once, a
-// repeated one at most every failureEvery, with the number of repetitions. A worker that fails fast
-// must not fill the log.
+// failures keeps the last failure of each worker and processor, and logs failures. A new text is
+// logged immediately. A repeated one is logged at most once per failureEvery, with the number of
+// repetitions, so that a worker that fails fast does not fill the log.
 type failures struct {
 	log *slog.Logger
 
@@ -37,9 +37,9 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of a worker or processor. due reports that it must be logged: the
-// text is new, or failureEvery has passed. times is the number of repetitions since the last log
-// line.
+// recordFailure records a failure of a worker or processor. due means that it must be logged,
+// because the text is new or failureEvery has passed. times is the number of repetitions since the
+// last log line.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -77,7 +77,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// countDeadLetters counts new dead letters and logs them, at most every failureEvery. reportDead
+// countDeadLetters counts new dead letters and logs them, at most once per failureEvery. reportDead
 // logs the remaining ones.
 func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
@@ -88,8 +88,8 @@ func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.reportDead(false)
 }
 
-// reportDead logs dead letters that were not logged yet if failureEvery has passed since the last
-// such line, or at the end of a route. The details are in the letters.
+// reportDead logs dead letters that were not logged yet. It does so if failureEvery has passed
+// since the last such line, or at the end of a route. Details are in the letters.
 func (f *failures) reportDead(atEnd bool) {
 	now := time.Now()
 	f.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// fakeSource hands out lines, in batches of size, as one partition. Without once it then waits for
-// further data, which never comes.
+// fakeSource returns lines, in batches of size, as one partition. Unless once is set, it then
+// blocks like a source that waits for more data.
 type fakeSource struct {
 	lines []string
 	size  int
@@ -114,7 +114,7 @@ func (r *fakeReader) Commit(context.Context, []stream.Mark) error { return nil }
 // Close implements stream.Reader.
 func (r *fakeReader) Close() error { return nil }
 
-// fakeSink keeps the delivered records. deliver, if set, first decides the outcome of each attempt.
+// fakeSink keeps the delivered records. If deliver is set, it decides the outcome of each attempt.
 type fakeSink struct {
 	deliver func(ctx context.Context, a stream.Attempt) error
 	workers int
@@ -152,7 +152,7 @@ func (s *fakeSink) Deliver(ctx context.Context, a stream.Attempt) (flow.Report, 
 	return flow.Report{}, nil
 }
 
-// fakeProcessor is a processor that calls the function for each batch.
+// fakeProcessor is a processor that calls itself, a function, for each batch.
 type fakeProcessor func(b *stream.Batch)
 
 // Process implements stream.Processor.
@@ -171,7 +171,7 @@ func use(role stream.Role, what any) config.Use {
 	}}
 }
 
-// job assembles a pipeline from fakes on a file system in memory.
+// fakeJob assembles a pipeline from fakes on a file system in memory.
 func fakeJob(t *testing.T, m *vfstest.Mem, o Options, source *fakeSource, routes ...config.Route) *Engine {
 	t.Helper()
 	return jobOf(t, m, o, use(stream.SourceRole, source), routes...)

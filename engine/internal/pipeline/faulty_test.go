@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// faults are injected at the listed calls of one kind, counted from 1.
+// faults lists the calls of one kind that fail, counted from 1.
 type faults struct {
 	site string
 	at   []int
@@ -40,7 +40,7 @@ func (f *faults) strike(site string) error {
 }
 
 // faulty is a source and a sink that fail at the calls that a test selects. Its Commit checks that
-// nothing counts as settled that has not arrived.
+// all records that count as settled have arrived.
 type faulty struct {
 	*fakeSource
 	sink   *fakeSink

@@ -18,7 +18,7 @@ type finishing struct {
 	told  bool
 }
 
-// slotPipe is the view that a slot's saver has of its pipeline.
+// slotPipe implements finishingPipe for the saver of a slot's route.
 type slotPipe struct{ *slot }
 
 // present implements finishingPipe.
@@ -82,7 +82,7 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions whose Finish may be called now, and claims them for the caller.
+// due returns the partitions that the source may finish now, and claims them for the caller.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,8 @@ func (p *pipe) due(now time.Time) []*finishing {
 	return out
 }
 
-// finishClaim keeps the other routes from a partition while one of them calls Finish.
+// finishClaim is the time for which a route that calls Finish has claimed a partition. Other routes
+// leave the partition alone for that time.
 const finishClaim = time.Minute
 
 var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()

@@ -14,9 +14,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// windowOf returns the window of a route's workers. auto means queue. But ordered lanes with their
-// own limit, such as a file, use that limit from the start: they combine their in-flight batches in
-// one fsync, so their round trip grows with the window and carries no signal.
+// windowOf returns the window algorithm for a route's workers. auto means queue, with one
+// exception: ordered lanes with their own limit, such as a file, always use that limit. They
+// combine in-flight batches in one fsync. Their round trip grows with the window, and therefore
+// does not indicate a queue.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -65,7 +66,7 @@ func poisonOf(f config.Flow) control.Poison {
 	return control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"}
 }
 
-// endOf returns the bounds after which a failing batch is given up.
+// endOf returns the bounds after which a failing batch is no longer retried.
 func endOf(r config.Retry) control.End {
 	if r.Exhausted != "dead_letter" {
 		return control.End{}
@@ -102,7 +103,8 @@ func durationOrAuto(s string) (time.Duration, error) {
 	return d, err
 }
 
-// controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
+// controlConfig converts the sections flow:, retry: and checkpoint: of a route to the config of the
+// flow machine.
 func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) {
 	w, err := windowOf(c.Flow, lanes)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// failingLedger fails to fold its span rows once, and keeps the watermark up to which it has
-// folded them.
+// failingLedger is a sink with a ledger that once fails to fold its span rows. It records the
+// watermark up to which it has folded them.
 type failingLedger struct {
 	ledgerSink
 	failed bool
@@ -32,8 +32,8 @@ func (s *failingLedger) Compact(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// TestFoldingIsTriedAgain checks that the next save folds the span rows that a sink could not fold,
-// even if nothing more has settled.
+// TestFoldingIsTriedAgain checks that the next save retries a failed folding of span rows, even if
+// nothing more has settled.
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20

@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// guardPauses are the minimum waits before a route that the guard has stopped restarts. They grow
-// with each stop, so that a wrong config turns few records of a growing log into dead letters.
+// guardPauses are the minimum waits before the restart of a route that the guard has stopped. They
+// grow with each stop. A wrong config therefore dead-letters only few records of a growing log.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time after which a route's pauses start from the first again.
+// guardForgets is the running time after which the pauses of a route start over.
 const guardForgets = time.Hour
 
-// inputPoll is the interval at which the input is compared after the pause.
+// inputPoll is the interval at which the input is checked for changes after the pause.
 const inputPoll = 2 * time.Second
 
 // inputChanges waits until the input of r has changed since the guard stopped r with err. It

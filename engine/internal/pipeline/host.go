@@ -17,7 +17,7 @@ type host struct {
 	counter *metrics.Set
 	faults  *faultLog
 	group   atomic.Pointer[supervise.Group]
-	cause   atomic.Pointer[error] // first argument of stop; nil if stop was not called
+	cause   atomic.Pointer[error] // first argument of stop; nil before
 }
 
 // Log implements stream.Host.
@@ -46,8 +46,8 @@ func (h *host) Go(name string, run func(context.Context) error) {
 		"in Open or Process, not in New")
 }
 
-// stop ends the route with err. The error is part of the route's result even if its goroutines end
-// by themselves first.
+// stop ends the route with err. The route's result contains err, even if all its goroutines end
+// without an error first.
 func (h *host) stop(err error) {
 	h.cause.CompareAndSwap(nil, &err)
 	if g := h.group.Load(); g != nil {
@@ -63,8 +63,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped returns the same host for one of several instances of a component. Goroutines started
-// through it end with that instance.
+// scoped returns the same host for one of several instances of a component. Goroutines that the
+// instance starts through it end with the instance.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

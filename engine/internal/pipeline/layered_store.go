@@ -34,9 +34,9 @@ type layeredStore struct {
 
 // newMemory returns the layered store of a route. It has one layer if boot is "" (unknown).
 //
-// An earlier instance that ended before its sink had synced leaves progress in the upper layer
-// only. This instance copies it to the lower layer after its first sync. Otherwise the lower layer
-// would never get the progress of partitions without new data.
+// If an earlier instance ended before its sink had synced, its last progress is in the upper layer
+// only. This instance copies that progress to the lower layer after its first sync. Otherwise the
+// lower layer would never get the progress of partitions that have no new data.
 func newMemory(store positionStore, key string, lazy bool, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if lazy && boot != "" {
@@ -48,7 +48,7 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *layered
 	return m
 }
 
-// queueMissing schedules progress of the upper layer for the lower one, if the lower one lacks it.
+// queueMissing schedules progress that is only in the upper layer to be copied to the lower one.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -110,7 +110,7 @@ func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error
 	return m.store.Append(m.upper, marks, places)
 }
 
-// synced makes all saved progress safe against a power loss. The sink has synced before.
+// synced makes all saved progress safe against a power loss. The caller has synced the sink before.
 func (m *layeredStore) synced() error {
 	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))
@@ -154,8 +154,8 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// unknownRoutes returns the lanes with other names that have a resume token in either layer, each with the
-// token that removes it.
+// unknownRoutes returns the lanes, other than name, that have a resume token in either layer. Each
+// has the token that removes it.
 func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
@@ -168,8 +168,8 @@ func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	return strays
 }
 
-// resumeTokens returns the resume tokens of the upper layer, if it has any: the lower layer may still
-// have tokens that the upper one has dropped.
+// resumeTokens returns the resume tokens of the upper layer if that exists. The lower layer may
+// still have tokens that were removed from the upper one.
 func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

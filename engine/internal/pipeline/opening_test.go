@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// blockingSink opens when its context ends, as if its database did not respond.
+// blockingSink is a sink whose Open blocks until its context ends, like one with an unresponsive
+// database.
 type blockingSink struct{ fakeSink }
 
 // Open implements stream.Sink.
@@ -22,8 +23,8 @@ func (s *blockingSink) Open(ctx context.Context, _ stream.SinkOptions) error {
 	return fmt.Errorf("dial: %w", ctx.Err())
 }
 
-// TestDrainWhileOpening checks that a drain ends a route that is still opening, and the routes that
-// wait for it, at once: nothing is in flight.
+// TestDrainWhileOpening checks that a drain immediately ends a route that is still opening, and
+// routes that wait for it, because nothing is in flight.
 func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -42,8 +43,8 @@ func TestDrainWhileOpening(t *testing.T) {
 	}
 }
 
-// TestStallWhileOpening checks that a finite run gives up on a receiver that does not respond, and
-// that the other routes deliver.
+// TestStallWhileOpening checks that a finite run ends if a receiver does not respond while its
+// route opens. The other routes deliver.
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}
@@ -63,8 +64,8 @@ func TestStallWhileOpening(t *testing.T) {
 	})
 }
 
-// TestNotReadyWhileOpening checks that a route that has not opened within a minute is not ready,
-// and that the status has the time since it began to open.
+// TestNotReadyWhileOpening checks that a route that has not opened within a minute is not ready.
+// The status has the time since it began to open.
 func TestNotReadyWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},

@@ -10,12 +10,12 @@ const (
 	outageTick  = 250 * time.Millisecond
 	drainGrace  = time.Second
 	drainStreak = 3               // failures in a row that count as failing every attempt
-	onceGrace   = 5 * time.Second // allows several probes of a worker with new credentials
+	onceGrace   = 5 * time.Second // time for several probes of a worker with new credentials
 )
 
-// outageDetector detects that no worker of a route has been able to deliver for at least grace.
+// outageDetector reports when no worker of a route has been able to deliver for at least grace.
 type outageDetector struct {
-	refusing bool // workers that fail every attempt count too, besides misconfigured ones
+	refusing bool // also count workers that fail every attempt, not only misconfigured ones
 	grace    time.Duration
 	since    time.Time // zero if a worker can deliver
 }
@@ -43,8 +43,8 @@ func (h *outageDetector) reached(r *route) bool {
 	return false
 }
 
-// unable reports whether a worker is misconfigured, or, if refusing is set, fails every attempt.
-// suspected reports that all workers do.
+// unable reports whether a worker is misconfigured or, if refusing is set, fails every attempt.
+// suspected means that all workers do.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

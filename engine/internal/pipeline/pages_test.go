@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// TestAdminStartsAgain checks that admin pages that lose their listener are served again at the
-// same address.
+// TestAdminStartsAgain closes the listener of the admin pages, and checks that they are served
+// again at the same address.
 func TestAdminStartsAgain(t *testing.T) {
 	p := &pages{o: admin.Options{
 		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase is the state of a parking sink's store when the slot's first route opened it.
+// parkedBase is the state of a parking sink's store at the time when the first route of the slot
+// opened it.
 type parkedBase struct {
 	mu    sync.Mutex // guards the fields below
 	known bool
@@ -51,8 +52,8 @@ func (p *parkedCounts) store() stream.DeliveryStore {
 	return p.sink.Deliveries()
 }
 
-// show replaces the count of records that the sink has taken by those it has delivered, cancelled,
-// dead-lettered or still keeps.
+// show replaces the count of records that the sink has accepted. The status then has separate
+// counts of records that the sink delivered, cancelled, dead-lettered or still keeps.
 func (p *parkedCounts) show(s *status.Route) {
 	p.mu.Lock()
 	open := p.open
@@ -66,8 +67,9 @@ func (p *parkedCounts) show(s *status.Route) {
 	addParked(s, base, p.sink.Parked())
 }
 
-// addParked distributes the records that the store had at first and those it received since. The
-// store may be ahead of the route's accounts for a moment; the sum is exact at every moment.
+// addParked adds the records that the store had at first, and those it received since, to the
+// outcomes of s. The store may briefly be ahead of the route's accounts. The outcomes still add up
+// to the records read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting
@@ -82,7 +84,7 @@ func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.Delivered = rest
 }
 
-// append writes records that a parking sink has given up as dead letters.
+// append writes dead letters for records that a parking sink has given up.
 func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) error {
 	letters := make([]deadletter.Letter, len(given))
 	for i, l := range given {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// addMetadata asks the reader for the metadata to store with each mark. Metadata that is too long
-// is left out: it only saves work or detects a mistake.
+// addMetadata adds the reader's metadata to each mark. Metadata that is too long is omitted. This
+// is harmless, because metadata only saves work or detects mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -23,8 +23,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 	}
 }
 
-// forget drops the state of partitions that the source reports as deleted. Partitions with
-// unsettled or unsaved data are dropped by a later call.
+// forget removes the state of partitions that the source reports as deleted. Partitions with
+// unsettled or unsaved data are removed by a later call.
 func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -54,14 +54,16 @@ func (r *saver) forget() error {
 // a forgotten partition. Databases end the sessions of vanished clients after a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a partition that the local state has dropped.
+// prunedPartition is a partition that was removed from the local state, but not yet from the sink's
+// ledger.
 type prunedPartition struct {
 	id string
 	at time.Time
 }
 
-// pruneLate records the partitions in drop that were handed out in this run. It returns those
-// recorded more than lateTransaction ago: no transaction with their data can be open any more.
+// pruneLate records the partitions in drop that were handed out in this run. It returns those that
+// were recorded more than lateTransaction ago, because no transaction with their data can still be
+// open.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -80,14 +82,16 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished bounds the marks that a route keeps of deleted partitions because the sink's
-// ledger still holds them. The oldest are dropped first.
+// maxKeptFinished bounds the marks that a route keeps of deleted partitions while the sink's ledger
+// still has them. The oldest are removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns the partitions in now with marks that can be dropped. The sink's ledger
-// drops a partition of this run only after lateTransaction or in a later run. Until then the local
-// mark tells the source that the partition is finished. Without it the source would read the
-// partition again for a route without a ledger that has dropped its own mark.
+// keepFinished returns the partitions in now whose marks can be removed.
+//
+// The sink's ledger removes a partition of this run only after lateTransaction or in a later run.
+// Until then the local mark tells the source that the partition is finished. Otherwise the source
+// would read the partition again for a route without a ledger that has already removed its own
+// mark.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -107,16 +111,16 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	return drop
 }
 
-// pruneAtOnce bounds the partitions that a sink drops in one transaction.
+// pruneAtOnce bounds the partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a transactional sink drop its rows of partitions whose deletion from the checkpoint
-// is durable; in the opposite order the ledger could hold less than the local state.
+// prune makes a transactional sink remove its rows of partitions whose deletion from the checkpoint
+// is durable. In the opposite order, the ledger could have less than the local state.
 //
-// prune drops only partitions that Load returned and that this run has not handed out. Load has
-// fenced off every earlier transaction of such a partition, so no late transaction can repeat its
-// data unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a
-// kill the next run loads them, finds them deleted and drops them.
+// prune removes only partitions that Load returned and that this run has not handed out. Load has
+// fenced off every earlier transaction with their data, so no late transaction can repeat it
+// unnoticed. Other partitions are removed after lateTransaction or in a later run. If the process
+// is killed, the next run loads them, finds them deleted and removes them.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // it was put back in the meantime
@@ -136,8 +140,8 @@ func (r *saver) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll prunes all remaining partitions at the end of a run. A short run may never reach prune
-// otherwise.
+// pruneAll prunes all remaining partitions at the end of a run. A short run may end without any
+// other call of prune.
 func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
@@ -145,14 +149,14 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	if err := r.memory.synced(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	for len(r.prunable) > 0 && r.prune(ctx) == nil { // a later run drops the rest after a failure
+	for len(r.prunable) > 0 && r.prune(ctx) == nil { // after a failure, a later run prunes the rest
 		continue
 	}
 	return nil
 }
 
-// forget drops partitions without unsettled or unsaved data and returns them as now, and the others
-// as later. idle are the partitions in now that were not handed out in this run.
+// forget removes the partitions without unsettled or unsaved data, and returns them as now. It
+// returns the others as later. idle are the partitions in now that were not handed out in this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -176,8 +180,9 @@ func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts
 // maxIdleAccounts bounds the open accounts of partitions without unsettled data.
 const maxIdleAccounts = 1024
 
-// closeIdle closes the accounts of partitions without unsettled or unsaved data, so that a hundred
-// thousand files do not need as many ledgers. An account is reopened at its mark when needed.
+// closeIdle closes the accounts of partitions without unsettled or unsaved data. A hundred thousand
+// files therefore do not need as many ledgers. An account is opened again, at its mark, when it is
+// needed.
 func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= maxIdleAccounts {

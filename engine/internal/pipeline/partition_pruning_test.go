@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestForget checks that a deleted partition is forgotten once it has no unsettled and no unsaved
-// data. A later seal of a forgotten partition settles without an error.
+// TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
+// data. If it is sealed later, that settles without an error.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
@@ -55,9 +55,9 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// TestAccountsRest checks that, if there are many accounts, saved ones are closed and reopened at
-// their marks, without losing progress. Accounts with unsettled data, or sealed and not yet
-// finished, stay open.
+// TestAccountsRest checks that, if there are many accounts, idle ones are closed and later opened
+// again at their marks, without losing progress. Accounts stay open if they have unsettled data, or
+// are sealed and not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
@@ -87,8 +87,8 @@ func TestAccountsRest(t *testing.T) {
 	}
 }
 
-// TestPruneLate checks that the sink drops a partition of this run only after no transaction with
-// its data can be open, and an idle one never by this path.
+// TestPruneLate checks that the sink removes a partition of this run only when no transaction with
+// its data can be open. pruneLate never returns partitions that this run has not handed out.
 func TestPruneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k resumed

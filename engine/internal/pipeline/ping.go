@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Ping checks that every route handles its events: see engine.Engine.Ping.
+// Ping checks that the event loop of every route responds. See engine.Engine.Ping.
 func (e *Engine) Ping(ctx context.Context) error {
 	type ping struct {
 		route string
@@ -39,8 +39,8 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ping returns a channel that is closed when the route's sender has handled its events, or nil if
-// the route does not run.
+// ping returns a channel that is closed when the event loop of the route's sender responds. It
+// returns nil if the route does not run.
 func (s *slot) ping() <-chan struct{} {
 	s.mu.Lock()
 	r, running := s.route, s.running

@@ -35,7 +35,7 @@ type pipe struct {
 	starts   int
 	sharing  sharing
 
-	mu        sync.Mutex // guards the fields below; not held during Finish
+	mu        sync.Mutex // guards the fields below; not held while Finish is called
 	slots     []*slot    // copy on write
 	opening   *barrier
 	tree      *supervise.Supervisor   // of the routes; nil while the pipeline does not run
@@ -52,11 +52,11 @@ type pipe struct {
 // Causes for ending the contexts of an engine's parts.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce, as a supervisor's Shutdown, stops the children concurrently.
+// atOnce, as a supervisor's Shutdown, makes it stop its children concurrently.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. The source's goroutines start before the
-// first route and stop after the last. A failure of one of them stops the routes.
+// first route and stop after the last one. If one of these goroutines fails, the routes stop.
 func (p *pipe) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.waits = false
@@ -188,7 +188,7 @@ func (p *pipe) wake(route string) {
 	tree := p.tree
 	p.mu.Unlock()
 	if tree != nil {
-		_ = tree.Restart(route) // an error means that the route is stopping or has ended
+		_ = tree.Restart(route) // an error means: the route is stopping or has ended
 	}
 }
 

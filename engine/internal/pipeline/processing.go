@@ -25,7 +25,7 @@ type processors struct {
 	encoder stream.Encoder // nil if the sink sends the batch's own bytes
 	make    []func(stream.Host) (stream.Processor, error)
 
-	steps [maxProcessors]atomic.Pointer[step] // by goroutine: the step in progress; nil if idle
+	steps [maxProcessors]atomic.Pointer[step] // step in progress, by goroutine; nil if idle
 }
 
 // needed reports whether there is anything to process.
@@ -48,12 +48,12 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 const maxProcessors = 64
 
 // jobsAtOnce bounds the jobs that are not processed yet: those in the two channels, those held by
-// the processors, the reader and the producer, and two that were read again. So a send to again
-// never blocks.
+// the processors, the reader and the producer, and two that were read again. With this bound a send
+// to the channel again never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// Run runs the processors under supervision. A processor that dies is recreated with new instances
-// of every step; the goroutines and children of the old instances are stopped.
+// Run runs the processors under supervision. A processor that dies is replaced by one with new
+// instances of every step. The goroutines and child processes of the old instances are stopped.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -72,9 +72,9 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// processorRestarts is the restart policy of a processor. A processor most likely dies of its
-// input, and the input that kills it is narrowed down by restarts. So up to freeDeaths deaths
-// without a finished record restart at once; further ones wait, with exponential backoff.
+// processorRestarts is the restart policy of processors. A processor most likely dies because of
+// its input, and restarts narrow down the input that kills it. Up to freeDeaths deaths without a
+// finished record therefore restart immediately. Further restarts wait, with exponential backoff.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -104,9 +104,9 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 func (r *processors) process(ctx context.Context, name string, idle *processorRestarts,
 	current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
-	defer func() { // also on a panic: stop goroutines that its instances have started
+	defer func() { // also after a panic: stop the goroutines of its instances
 		scope.Stop(nil)
-		_ = scope.Wait() // a failure in it has already ended the scope's context, and with it the call that used it
+		_ = scope.Wait() // a failure has already ended the scope's context
 	}()
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
@@ -129,7 +129,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns a batch whose processor has died, else a new batch, or nil if there are no more.
+// nextJob returns a batch whose processor has died or, if there is none, a new batch. It returns
+// nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -141,7 +142,7 @@ func (r *processors) nextJob(ctx context.Context) *job {
 		return j
 	case j := <-r.line.late:
 		return j
-	case j := <-r.line.work: // nil if closed: other processors return the jobs that they hold
+	case j := <-r.line.work: // nil if closed: others may return the jobs that they hold
 		return j
 	case <-ctx.Done():
 		return nil
@@ -160,7 +161,7 @@ type processor struct {
 	current *atomic.Pointer[step] // holds nil between batches
 }
 
-// step is a processor of a route's chain at work on a batch.
+// step describes a processor of a route's chain that is working on a batch.
 type step struct {
 	name  string // such as "processor 2, exec"
 	began time.Time
@@ -177,7 +178,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If that kills the processor, work puts j back and returns the cause.
+// work processes j. If that kills the processor, work makes j available to another processor and
+// returns the cause.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
@@ -203,7 +205,8 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	return nil
 }
 
-// steps runs every step on the batch, encodes it and writes the records that were dead-lettered.
+// steps runs every step on the batch, encodes it, and writes the dead letters of records that the
+// steps dead-lettered.
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
@@ -254,9 +257,9 @@ func (p *processor) encode(b *stream.Batch) error {
 	return nil
 }
 
-// hide makes b appear to have only the records of s. It returns the states of all records.
+// hide hides all records of b outside s. It returns the states of all records.
 func hide(b *stream.Batch, s recordRange) []stream.State {
-	b.Parsed() // its raw bytes contain more than these records
+	b.Parsed() // its raw bytes contain more than the records of s
 	states := make([]stream.State, len(b.Records))
 	for i := range b.Records {
 		states[i] = b.Records[i].State
@@ -267,7 +270,7 @@ func hide(b *stream.Batch, s recordRange) []stream.State {
 	return states
 }
 
-// show undoes hide. Records may have been added to s in the meantime.
+// show undoes hide. The steps may have added records to s in the meantime.
 func show(b *stream.Batch, s recordRange, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {

@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// steps are processors that call step for each kept record. Each is created again after a failure.
+// steps are processors that call step for each kept record. A processor that failed is created
+// again.
 type steps struct {
 	made atomic.Int64
 	took time.Duration // of each record
@@ -53,10 +54,11 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// TestPoisonedProcessors checks a run in which one record in 10,000 panics its processor, or ends
-// its goroutine, after part of the batch was changed. After killing three processors alone, the
-// record is a dead letter with the stack. All other records are processed exactly once, including
-// added, dropped and dead-lettered ones. The run takes at most 1/0.8 of the time without poison.
+// TestPoisonedProcessors checks a run in which one record in 10,000 makes its processor panic, or
+// ends its goroutine, after a part of the batch was changed. After the record alone has killed
+// three processors, it becomes a dead letter that contains the stack. All other records are
+// processed exactly once, including added, dropped and dead-lettered ones. The run takes at most
+// 1/0.8 of the time without poison.
 func TestPoisonedProcessors(t *testing.T) {
 	const records, each = 60_000, 10_000
 	for name, die := range map[string]func(){"panic": func() { panic("poisoned") }, "Goexit": runtime.Goexit} {
@@ -171,8 +173,8 @@ func TestProcessorAlwaysPanics(t *testing.T) {
 	})
 }
 
-// TestEncoderPanics checks that a record that panics the sink's encoder is found like a record that
-// kills a processor.
+// TestEncoderPanics checks that a record that makes the sink's encoder panic is found in the same
+// way as a record that kills a processor.
 func TestEncoderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &picky{fakeSink: &fakeSink{}}
@@ -204,8 +206,8 @@ func (*picky) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// TestProcessorFails checks that a processor's error is not a death: the route ends, restarts and
-// delivers once the processor works again.
+// TestProcessorFails checks that an error returned by a processor does not count as a death. The
+// route ends, restarts, and delivers once the processor works again.
 func TestProcessorFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

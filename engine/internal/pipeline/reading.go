@@ -25,12 +25,12 @@ type reader struct {
 	budget    *budget
 	reads     scope
 	left      atomic.Int64 // last known unread bytes of a source without estimator; -1 if unknown
-	reading   atomic.Int64 // start of the running Read, in nanoseconds since started; 0 if none runs
+	reading   atomic.Int64 // start of the running Read, in ns since started; 0 if none
 
 	reader stream.Reader // set before Run
-	// estimator is reader between its opening and its end; nil if it cannot estimate.
+	// estimator is the reader while it is open, or nil if the reader cannot estimate.
 	estimator atomic.Pointer[stream.Estimator]
-	ahead     error // error returned together with the last batch; the next call returns it
+	ahead     error // error that came with the last batch; the next call returns it
 }
 
 // open sets the reader of the source.
@@ -41,7 +41,7 @@ func (r *reader) open(source stream.Reader) {
 	}
 }
 
-// end keeps the last estimate, before the reader is closed.
+// end keeps the last estimate. It is called before the reader is closed.
 func (r *reader) end() {
 	r.left.Store(r.leftBytes())
 	r.estimator.Store(nil)
@@ -65,13 +65,13 @@ type announcer interface {
 type line struct {
 	jobs  chan *job // to the sender, in read order
 	work  chan *job // to the processors
-	again chan *job // back to the processors after one has died
-	late  chan *job // to the processors: batches that waited and were read again
+	again chan *job // to the processors: batches whose processor has died
+	late  chan *job // to the processors: waiting batches that were read again
 	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }
 
-// job is a batch on its way from the reader through the processors to the sender. line.jobs has the
-// read order, in whatever order the processors finish.
+// job is a batch on its way from the reader through the processors to the sender. line.jobs keeps
+// the read order, although processors may finish in another order.
 type job struct {
 	batch *stream.Batch
 	keys  []string
@@ -82,16 +82,16 @@ type job struct {
 	saved *stream.Savepoint // the batch as its current processor received it; nil before the first
 }
 
-// scope is the context in which a route reads. It ends with its parent, or earlier, when the route
-// stops accepting data. It is safe for concurrent use.
+// scope is the context for reading. It ends with its parent, or earlier, when the route stops
+// accepting data. It is safe for concurrent use.
 type scope struct {
 	mu     sync.Mutex // guards the fields below
 	ctx    context.Context
 	cancel context.CancelCauseFunc // nil before it has begun
-	cause  error                   // why it ended; nil if it has not been ended
+	cause  error                   // why it ended; nil if end was not called
 }
 
-// in begins the scope as a child of ctx. Later calls return the same context.
+// in starts the scope as a child of ctx. Later calls return the same context.
 func (s *scope) in(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,8 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends the scope, even before it has begun. The first cause counts.
+// end ends the scope. If it is called before in, the scope ends as soon as it starts. Only the
+// first cause counts.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,11 +118,12 @@ func (s *scope) end(cause error) {
 }
 
 // Run fills batches for the processors until the data ends or the route drains, and then closes the
-// line. Its error reaches the sender after the last batch, so batches read before the error are
-// still delivered. If ctx ends, batches that were read are left to the garbage collector.
+// line. Its error reaches the sender after the last batch, so that batches read before the error
+// are still delivered. If ctx ends, batches that were read are not released but left to the garbage
+// collector.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	// With a store the processors stop with the route, since batches that waited may still arrive.
+	// With a store, waiting batches may still arrive, so the processors stop with the route.
 	if r.waits.store == nil {
 		defer close(r.line.work)
 	}
@@ -158,8 +160,8 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 }
 
 // readOne reads one batch and opens its spans. It returns io.EOF if the data has ended or the route
-// accepts no more. A batch that was read and not sent stays open and unsettled, and will be read
-// again.
+// accepts no more. If a batch was read but cannot be sent, its spans stay unsettled, and a later
+// run reads it again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
@@ -193,11 +195,11 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey orders all items on a single ordered lane. Without it a batch of a thousand small files
-// would need all their ids.
+// oneKey is the order key of all items if there is one ordered lane. With their own keys, a batch
+// of a thousand small files would need the ids of all of them.
 var oneKey = []string{"all"}
 
-// opened opens the spans of a batch that was read, in the books.
+// opened opens the spans of a batch that was read in the books, and returns its job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {

@@ -41,8 +41,8 @@ func (r *crashingReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// TestReadIsDelivered checks that batches read before the reader waits or dies are delivered in
-// order without further input, however few batches fit into memory.
+// TestReadIsDelivered checks that batches are delivered in order when the reader then waits or
+// dies. They do not wait for further input, even if only few batches fit into memory.
 func TestReadIsDelivered(t *testing.T) {
 	for _, lines := range []int{0, 1, 2, 3, 17} {
 		for _, dies := range []bool{false, true} {
@@ -84,7 +84,7 @@ func readIsDelivered(t *testing.T, lines int, dies bool, memory stream.Size, pro
 	}
 }
 
-// promptSink is a fakeSink with an inline lane if prompt is set.
+// promptSink is a fakeSink. Its lane is inline if prompt is set.
 type promptSink struct {
 	fakeSink
 	prompt bool

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// receiver is a receiver of notifications that may ask for its own deliveries.
+// receiver is a receiver of notifications that may request its own deliveries.
 type receiver struct {
 	Token string   `json:"token"`
 	Hosts []string `json:"hosts"`
@@ -50,7 +50,8 @@ func openReceivers(path string) (*receivers, error) {
 	return r, nil
 }
 
-// of returns the receiver of a token. It compares all tokens, so that its duration reveals nothing.
+// of returns the receiver of a token. It compares the token with all tokens, so that the time it
+// takes reveals nothing.
 func (r *receivers) of(token string) (owner stream.DeliveryOwner, ok bool) {
 	if len(token) < leastToken {
 		return owner, false

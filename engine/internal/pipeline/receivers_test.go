@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReceivers checks that a token in the file identifies its receiver. An unusable file is an
-// error at the start. Later it leaves the earlier receivers in effect.
+// TestReceivers checks that a token in the file identifies its receiver. If the file is unusable at
+// the start, that is an error. If it becomes unusable later, the previous receivers stay in effect.
 func TestReceivers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	now := time.Now()

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is the output of a sink that asks to be opened again. Its instances share it.
+// replaced is the output of a sink whose instances ask to be opened again. All instances share it.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1
@@ -69,8 +69,8 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 	return report, err
 }
 
-// TestReopen checks that a sink is reopened at once at the resume token that it asks for. The route
-// does not count as failed.
+// TestReopen checks that a sink that asks to be opened again is opened immediately with the resume
+// token that it names. The route does not count as failed.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
 	runReplaced(t, s, time.Second)
@@ -79,8 +79,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestReopenFails checks that the requested resume token is kept if the sink cannot be reopened
-// there at once. The checkpoint's token belongs to the replaced output and might be refused
+// TestReopenFails checks that the requested resume token is kept if the sink cannot be opened with
+// it immediately. The token in the checkpoint belongs to the replaced output, and might be refused
 // forever.
 func TestReopenFails(t *testing.T) {
 	s := &replaced{open: func(n int) error {
@@ -95,8 +95,8 @@ func TestReopenFails(t *testing.T) {
 	}
 }
 
-// TestReopenWhileOpening checks that a route backs off if its sink asks to be reopened while
-// opening.
+// TestReopenWhileOpening checks that a route backs off if its sink asks to be opened again while it
+// is opening.
 func TestReopenWhileOpening(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n >= 2 && n < 8 {
