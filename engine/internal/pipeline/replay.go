@@ -13,9 +13,9 @@ import (
 const replaySource = "dead_letters"
 
 // ReplayConfig returns a config with one route of c whose source is the dead letters that match the
-// filter, each once. They pass through the route's own processors and sink, on its own checkpoint,
-// which records each letter as settled. A letter that is refused again becomes a new letter. Run it
-// with Options.Once, while no other process uses the state directory.
+// filter, each once. They pass through the route's own processors and sink. The route's own
+// checkpoint records each letter as settled. A letter that is refused again becomes a new letter.
+// Run the config with Options.Once, while no other process uses the state directory.
 func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {
@@ -29,7 +29,7 @@ func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadle
 	return config.Config{}, fmt.Errorf("the config has no route %s/%s", pipelineName, routeName)
 }
 
-// replayOf returns a pipeline with one route of p whose source is dead letters of that route.
+// replayOf returns a pipeline with one route of p. Its source is the dead letters of that route.
 func replayOf(
 	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
 ) config.Pipeline {
@@ -49,5 +49,5 @@ func LettersPath(p config.Pipeline, r config.Route) string {
 	return filepath.Join(r.DeadLetters.Dir, deadletter.FileName(p.Name, r.Name))
 }
 
-// Boot identifies this run of the operating system; it returns "" if unknown.
+// Boot returns the boot id of the operating system, or "" if unknown.
 func Boot() string { return bootID() }

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// replayStall ends a replay that delivers nothing for this long, since its route is paused
-// meanwhile.
+// replayStall is the time without deliveries after which a replay is ended, because the route is
+// paused during the replay.
 const replayStall = time.Minute
 
 // ReplayLetters delivers the dead letters of a route that match the filter, each once, through the
 // route's processors and sink. With discard it settles them without a delivery.
 //
-// The route drains first and restarts afterwards, since the replay uses its checkpoint; other
-// routes continue. ReplayLetters returns when the route has restarted. Like Apply, it is refused if
-// the engine is not running, is draining, or runs with Once.
+// The route drains before the replay and restarts after it, because the replay uses the route's
+// checkpoint. Other routes continue. ReplayLetters returns when the route has restarted. Like
+// Apply, it returns an error if the engine is not running, is draining, or runs with Once.
 func (e *Engine) ReplayLetters(
 	ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool,
 ) (result status.Replay, err error) {
@@ -100,21 +100,22 @@ func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if stuck := removeChild(ctx, pool, name); stuck != nil { // it may not have left the pool yet
+	if stuck := removeChild(ctx, pool, name); stuck != nil { // it may still be in the pool
 		e.stuck = stuck
 		return stuck
 	}
 	return err
 }
 
-// resume restarts a route that was paused for a replay. Its accounts continue.
+// resume restarts a route that was stopped for a replay. The new route continues the accounts of
+// the old one.
 func (e *Engine) resume(p *pipe, old *slot) error {
 	fresh := newSlot(p, old.cfg, e.o)
 	fresh.counter, fresh.met, fresh.failures = old.counter, old.met, old.failures
 	old.mu.Lock()
 	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
 	old.mu.Unlock()
-	if fresh.starts == 0 { // the old one never ran and is closed
+	if fresh.starts == 0 { // the old route never ran and is closed
 		if err := fresh.renew(); err != nil {
 			return err
 		}
@@ -169,7 +170,8 @@ func counted(p *pipe, r *status.Replay) {
 	r.Letters, r.Delivered, r.Dead, r.Dropped = s.ReadRecords, s.Delivered, s.Dead, s.Dropped
 }
 
-// lastReplay returns the running or the last replay, or nil if there was none.
+// lastReplay returns the status of the running replay or, if none runs, of the last one. It returns
+// nil if there was none.
 func (e *Engine) lastReplay() *status.Replay {
 	e.mu.Lock()
 	p, last := e.replaying, e.replayed

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replayFixture is a running engine. Its first route has dead letters, and may refuse more.
+// replayFixture is a running engine whose first route has dead letters, and may refuse records
+// again.
 type replayFixture struct {
 	t       *testing.T
 	e       *Engine
@@ -65,7 +66,7 @@ func (a *replayFixture) letters(q admin.LetterQuery) admin.LetterPage {
 	return page
 }
 
-// replay returns how many letters were read, delivered, refused and dropped.
+// replay returns the numbers of letters that were read, delivered, refused and dropped.
 func (a *replayFixture) replay(f deadletter.Filter, discard bool) string {
 	a.t.Helper()
 	r, err := a.e.ReplayLetters(a.t.Context(), "p", "one", f, discard)
@@ -133,8 +134,8 @@ func TestReplayWhileRunning(t *testing.T) {
 	})
 }
 
-// TestReplayKeepsAccounts checks that a route keeps its accounts across a replay, and that no route
-// counts a restart.
+// TestReplayKeepsAccounts checks that a route keeps its accounts across a replay, and that the
+// replay does not count as a restart of any route.
 func TestReplayKeepsAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startReplayed(t)
@@ -168,8 +169,8 @@ func TestReplayKeepsAccounts(t *testing.T) {
 	})
 }
 
-// TestReplayEnds checks that a replay with a failing sink ends when its context ends or the engine
-// drains, and that the route then restarts or ends.
+// TestReplayEnds checks that a replay into a failing sink ends when its context ends or the engine
+// drains. The route then restarts or ends.
 func TestReplayEnds(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -25,9 +25,9 @@ import (
 )
 
 // TestRestarts makes each part of a route or its source panic, end its goroutine or return an
-// error, in its first calls or later. The engine recovers by itself and everything arrives. Nothing
-// counts as settled before it is, and the accounts balance at every moment. The next run finds
-// nothing left to do.
+// error, in its first calls or in later ones. The engine recovers by itself and everything arrives.
+// No record counts as settled before it is settled, and the accounts balance at every moment. The
+// next run finds nothing to deliver.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -103,8 +103,8 @@ func struck(t *testing.T, f *faults) {
 	}
 }
 
-// TestRestartIsSeen checks that the health, the reason and the tree show that a route waits for its
-// restart. A route that drains during the wait is not restarted.
+// TestRestartIsSeen checks that health, reason and tree show that a route waits for its restart. A
+// route that drains during the wait is not restarted.
 func TestRestartIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
@@ -154,8 +154,8 @@ func TestRestartIsSeen(t *testing.T) {
 	})
 }
 
-// TestDrainWhileWaiting checks that a drain at once ends a route that waits for its restart, with
-// the error of its last run.
+// TestDrainWhileWaiting checks that a drain immediately ends a route that waits for its restart.
+// The route's error is that of its last run.
 func TestDrainWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "source goroutine", at: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, calls: make(map[string]int),
@@ -177,8 +177,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, panics
-// included. The guard's stop is also final in a run without an end.
+// TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, including
+// a panic. A stop by the guard is final in other runs, too.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {
@@ -208,10 +208,10 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails checks that a checkpoint that cannot be written for a while is written later.
-// The route neither stops nor delivers anything twice, and the replay bound holds. After a failed
-// sync, the restarted route reopens the checkpoint. In both cases the next run finds nothing left
-// to do.
+// TestCheckpointFails checks what happens when the checkpoint cannot be written for some time. The
+// route neither stops nor delivers anything twice, the replay bound holds, and the checkpoint is
+// written later. After a failed sync, the restarted route opens the checkpoint again. In both cases
+// the next run finds nothing to deliver.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) {
@@ -268,8 +268,8 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	}
 }
 
-// TestFencedRouteStaysStopped checks that a route does not take its ledger back from another
-// process.
+// TestFencedRouteStaysStopped checks that a route that has lost its ledger to another process does
+// not take it back.
 func TestFencedRouteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int), how: func() error {

@@ -14,9 +14,9 @@ import (
 )
 
 // load asks a sink with a ledger for its progress. The ledger is authoritative even if it is behind
-// the local state, since the database may have been restored from a backup. An empty ledger beside
-// local progress is an error. Names and metadata, which ledgers do not store, come from the local
-// state.
+// the local state, because the database may have been restored from a backup. If the ledger is
+// empty although there is local progress, load returns an error. Ledgers do not store names and
+// metadata; these come from the local state.
 func (r *saver) load(ctx context.Context) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -59,7 +59,7 @@ type amount struct {
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds a mark of the source; marks of replayed dead letters do not count.
+// add adds the amount of data in a mark of the source. Marks of replayed dead letters do not count.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return
@@ -71,7 +71,7 @@ func (a *amount) add(m stream.Mark) {
 	}
 }
 
-// emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
+// emptyLedger returns the error for an empty ledger when there is local progress.
 func (r *saver) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
 		"progress in %d partitions; up to %d bytes "+
@@ -79,7 +79,7 @@ func (r *saver) emptyLedger(lost amount) error {
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }
 
-// resumed holds the marks with which a route began, if its sink keeps a ledger. It is safe for
+// resumed holds the progress with which a route began if its sink keeps a ledger. It is safe for
 // concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks; forgotten partitions are removed from it
@@ -103,8 +103,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget drops the marks of ids and returns those ids in idle that had one. idle is a subset of
-// ids.
+// forget removes the marks of ids. It returns the members of idle that had a mark. idle is a subset
+// of ids.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 	return r.waits.resume(m, known)
 }
 
-// stateDir opens the directory for reader state that does not fit into marks.
+// stateDir opens the directory for state of the reader that does not fit into marks.
 func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
@@ -149,7 +149,7 @@ func (r *saver) known() iter.Seq[stream.Mark] {
 			return
 		}
 		for m := range marks {
-			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // marks of replayed dead letters are not the source's
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // not the source's mark
 				return
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashOut is crashConfig with the output under another name.
+// crashOut returns the config of crashConfig with another name for the output file.
 func crashOut(t *testing.T, fsync, name string) *config.Config {
 	t.Helper()
 	f := crashConfig(t, fsync, "rename")
@@ -28,8 +28,8 @@ func crashOut(t *testing.T, fsync, name string) *config.Config {
 	return f
 }
 
-// TestRenamedOutput checks that an output file that is renamed, together with its config, resumes
-// at its offset at every later start. The resume token of the old name does not come back.
+// TestRenamedOutput renames an output file and its name in the config. Every later start must
+// resume at the file's offset, and the resume token of the old name must not come back.
 func TestRenamedOutput(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRenamedOutput(t *testing.T) {
 }
 
 // TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers, even if a kill has left it in only one.
+// layers, even if a kill has already removed it from one of them.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -97,8 +97,8 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer checks that progress that an instance saved without a sync is in both
-// layers after the next instance's first sync, although none of it is delivered again.
+// TestOwedToTheLowerLayer checks progress that an instance saved without a sync. After the first
+// sync of the next instance it must be in both layers, although no data of it is delivered again.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -138,9 +138,9 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 	}
 }
 
-// TestOutputThatNeverWas checks a first run that delivers nothing, for example because of a wrong
-// path, and leaves an empty file. Without that file, or under another name, the next run starts
-// from the beginning.
+// TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path, and
+// leaves an empty output file. If that file is then missing or the config names another one, the
+// next run starts from the beginning.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
@@ -219,8 +219,8 @@ func (d *countDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestPrepareLeavesNothingOpen checks that, if one route cannot be prepared, the others close
-// everything they opened.
+// TestPrepareLeavesNothingOpen checks that, if one route cannot be prepared, all other routes close
+// what they have opened.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

@@ -16,7 +16,7 @@ type timedWorker struct {
 	roundTrips prometheus.Observer
 }
 
-// Deliver implements stream.Worker. A panic is measured, too.
+// Deliver implements stream.Worker. It also measures attempts that panic.
 func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	begun := time.Now()
 	defer func() { w.roundTrips.Observe(time.Since(begun).Seconds()) }()

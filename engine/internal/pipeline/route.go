@@ -14,14 +14,14 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// ErrDraining is the cause with which a reader's context ends when its route drains.
+// ErrDraining is the cause of the end of a reader's context when its route drains.
 var ErrDraining = errors.New("pipeline: draining")
 
 // route is a path from a source through processors to a sink, with everything that it owns while it
 // runs. It runs once; after a failure its slot creates a new route.
 //
-// A reader, processors, a sender and a saver do the work, each in goroutines of its own.
-// They share a core.
+// A reader, processors, a sender and a saver do the work, each in goroutines of their own. They
+// share a core.
 type route struct {
 	*core
 	pipe  *pipe
@@ -81,7 +81,7 @@ func (r *route) runAll(ctx context.Context) error {
 	r.host.group.Store(group)
 	var sent error
 	group.Go("sender", func(ctx context.Context) error {
-		defer r.slot.enterBarrier() // also if the route fails before it arrives by itself
+		defer r.slot.enterBarrier() // also if the route fails before begin has done so
 		sent = r.send(ctx, group)
 		group.Stop(sent)
 		return nil
@@ -97,8 +97,8 @@ func (r *route) runAll(ctx context.Context) error {
 	return err
 }
 
-// send opens everything, starts the other goroutines and delivers until the data ends or a failure
-// stops it.
+// send opens everything, starts the other goroutines, and delivers until the data ends or an error
+// occurs.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	ready, err := r.begin(ctx, group)
 	if !ready {
@@ -141,8 +141,8 @@ func joined(errs ...error) error {
 	return errors.Join(out...)
 }
 
-// open opens the sink, dead letters and reader, in this order, so that records that are read have a
-// destination.
+// open opens the sink, the dead letters and the reader in this order. When the first record is
+// read, all of its possible destinations are therefore open.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
@@ -197,7 +197,7 @@ func (r *route) open(ctx context.Context) error {
 	return r.waits.begin(source)
 }
 
-// drain stops the route from accepting more data.
+// drain makes the route accept no more data.
 func (r *route) drain() {
 	r.drainOnce.Do(func() {
 		r.mu.Lock()
@@ -247,7 +247,7 @@ func (r *route) watchDrain(ctx context.Context) error {
 	}
 }
 
-// watchStall stops a finite run in which nothing settles although data waits.
+// watchStall stops a finite run if nothing settles for too long although data waits.
 func (r *route) watchStall(ctx context.Context) error {
 	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), outageTick))
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// core is shared by the parts of a route: its configuration, host and accounts.
+// core is shared by the parts of a route. It has the configuration, the host and the accounts.
 type core struct {
 	key      string // "pipeline/route"
 	source   string // the component
@@ -26,7 +26,7 @@ type core struct {
 	assigned *assignments // nil unless a broker assigns the source's partitions
 
 	started  time.Time    // set under mu, before the route's goroutines start
-	progress atomic.Int64 // time of the last settlement, in nanoseconds since started
+	progress atomic.Int64 // time of the last settlement, in ns since started
 
 	mu    sync.Mutex // guards the fields below; never held during calls to other components
 	books *books
@@ -53,7 +53,8 @@ func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	}
 }
 
-// sent measures the latency of a batch that was just delivered or dead-lettered.
+// sent measures the latency of a batch that was just delivered or dead-lettered. Dropped batches
+// are not measured.
 func (o *observers) sent(b *stream.Batch) {
 	if o != nil && o.latency != nil && !b.Time.IsZero() {
 		o.latency.Observe(time.Since(b.Time).Seconds())
@@ -73,7 +74,7 @@ type ordering uint8
 const (
 	unordered   ordering = iota // none
 	byPartition                 // the ids of their partitions
-	inOneLane                   // one common key: there is one lane, an ordered one
+	inOneLane                   // all batches have one key, because the only lane is ordered
 )
 
 // now returns the time since the route started.

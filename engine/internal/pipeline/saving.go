@@ -30,17 +30,18 @@ type saver struct {
 	reader  stream.Reader // set before Run
 	resumed *resumed      // of a TransactionalSink: takes precedence over the store; nil for other sinks
 
-	// signals Run to write now: a quarter of the replay bound has settled, or many partitions are
-	// new
+	// quarter wakes Run to write immediately, because a quarter of the replay bound has settled or
+	// many partitions are new.
 	quarter chan struct{}
 
 	syncedAt atomic.Int64 // beginning of the last sync that succeeded, in ns since 1970; 0: none yet
 
-	some chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
+	some chan struct{} // wakes Run to write soon; nil if Run must not write early
 
-	deleted  []string // partitions to forget; only the checkpoint's goroutine uses these fields
-	prunable []string // partitions that the sink may drop once the checkpoint has durably forgotten them
-	// By partition: progress saved since the source and the sink were last told; nil if none.
+	deleted  []string // partitions to forget, for the checkpoint's goroutine only
+	prunable []string // for the sink to remove, once deleted from the checkpoint
+	// unreported has, by partition, progress that was saved since the last report to source and
+	// sink. It is nil if there is none.
 	unreported map[string]stream.Mark
 
 	finisher []stream.Partition // settled partitions for the source to finish; core.mu guards it
@@ -54,7 +55,7 @@ func (r *saver) synced() time.Time {
 	return time.Time{}
 }
 
-// finishingPipe is the pipeline as its savers use it.
+// finishingPipe is the part of the pipeline that its savers use.
 type finishingPipe interface {
 	// present returns an error if the state directory has been deleted or replaced.
 	present() error
@@ -67,13 +68,14 @@ type finishingPipe interface {
 }
 
 // Run writes the checkpoint whenever a quarter of the replay bound has settled. If a write is only
-// an append, Run also writes, with pauses, as soon as anything has settled. At every interval it
-// syncs the checkpoint and finishes partitions. It ends with its context; lastSave does the rest.
+// an append, Run also writes soon after anything has settled, with pauses between the writes. At
+// every interval it syncs the checkpoint and finishes partitions. It ends with its context;
+// lastSave does the rest.
 //
-// Writes that can be made later (the disk is full, a broker does not respond) are retried with
-// growing waits. No data is lost meanwhile, and the replay bound stops deliveries. Any other
-// failure ends the route, which restarts from the checkpoint: after a failed sync, neither the sink
-// nor the log can be trusted.
+// Writes that may succeed later, for example after a full disk, are retried with growing waits. No
+// data is lost meanwhile, and the replay bound stops deliveries. Any other failure ends the route,
+// which restarts from the checkpoint. The reason is that after a failed sync neither the sink nor
+// the log can be trusted.
 func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
@@ -139,27 +141,28 @@ func (r *saver) Run(ctx context.Context) error {
 	}
 }
 
-// writePause is the pause after a write of less than a quarter of the replay bound. Apart from
-// in-flight batches, a kill repeats no more than the batches that settle during the pause. The cost
-// of 200 appends a second does not show in a profile.
+// writePause is the pause after a write of less than a quarter of the replay bound. A kill repeats
+// in-flight batches, and those that settle during the pause. The cost of 200 appends a second is
+// negligible.
 const writePause = 5 * time.Millisecond
 
-// bucketPause is the pause after a write to the bucket of a cluster, which is a request.
+// bucketPause is the pause after a write to the bucket of a cluster. It is longer than writePause,
+// because such a write is a request to a server.
 const bucketPause = 100 * time.Millisecond
 
-// writesSoon reports whether a kill repeats unwritten progress, and a write is only an append to
-// the log.
+// writesSoon reports whether the route writes soon after a settlement. This is so if a kill would
+// repeat the unwritten progress, and if a write only appends to the log.
 func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
-// saveBackoff paces the retries until the checkpoint is saved and source and sink are told. A
-// successful write does not reset it: the failure may be the broker's.
+// saveBackoff paces the retries until the checkpoint is saved and source and sink have the
+// progress. A successful write does not reset it, because the failure may be the broker's.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause lengthens the pause for each mark written. A mark costs some microseconds and up to 200
-// bytes of the log. With a thousand growing files, pauses of writePause alone would cost 25 % of a
-// core and 15 MB/s. With markPause the cost is 1 % and 1 MB/s.
+// markPause is added to the pause for each mark written, because a mark costs some microseconds and
+// up to 200 bytes of the log. For example, pauses of writePause alone would cost 25 % of a core and
+// 15 MB/s with a thousand growing files. With markPause it is 1 % and 1 MB/s.
 const markPause = 200 * time.Microsecond
 
 // A laterError is a failure to save that changed nothing and can be retried.
@@ -171,11 +174,11 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is how long a reader must have found no data before unsettled records of an earlier
-// route count as deleted.
+// writeOffAfter is the time for which a reader must have found no data before unsettled records of
+// an earlier route count as deleted.
 const writeOffAfter = 10 * time.Second
 
-// take takes the progress that the checkpoint lacks from the books.
+// take takes the progress that is not in the checkpoint from the books.
 func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +190,7 @@ func (r *saver) take() saving {
 	return s
 }
 
-// restore puts progress back after a failed save.
+// restore returns progress to the books after a failed save.
 func (r *saver) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,9 +202,8 @@ func (r *saver) restore(s saving, err error) error {
 	return &laterError{err}
 }
 
-// lastSave writes the progress made since the checkpoint's goroutine ended. It also runs when the
-// route stops with an error, so that delivered data is not delivered again. Nothing settles while
-// it runs.
+// lastSave writes the progress since the end of Run. It also runs when the route stops with an
+// error, so that delivered data is not delivered again. Nothing settles while it runs.
 func (r *saver) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
@@ -267,8 +269,8 @@ func (r *saver) syncSink(ctx context.Context) error {
 	return nil
 }
 
-// sync makes settled progress safe against a power loss: it syncs the sink's data, then the
-// checkpoint, and then tells the source.
+// sync makes settled progress safe against a power loss. It syncs the sink's data and then the
+// checkpoint, and reports the progress to the source.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -311,8 +313,8 @@ func (r *saver) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// report reports durable progress to the source and the sink: everything saved since the last
-// report, including by write.
+// report reports all progress saved since the last report, including that saved by write, to the
+// source and the sink. The progress must be durable.
 func (r *saver) report(ctx context.Context) error {
 	if len(r.unreported) == 0 {
 		return nil
@@ -361,10 +363,12 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 }
 
 // manyParts is the number of new partitions after which the checkpoint is synced early. In a folder
-// of small files, each file takes some kilobytes of memory until the source knows that it is saved.
+// of small files, the source uses some kilobytes of memory for each file until it learns that the
+// file is saved.
 const manyParts = 4096
 
-// wake wakes Run when bytes have settled, or new partitions were opened, that are not saved.
+// wake wakes Run if enough bytes have settled, or enough new partitions were opened, since the last
+// save.
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.quarter)
@@ -391,10 +395,10 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves the first marks of new partitions before the sink gets their data. A kill may come
-// between the sink's commit and the first save of the checkpoint. The sink then knows the progress
-// in a file, but only the checkpoint knows which file that was. If saving fails here, the
-// checkpoint's goroutine retries or reports it.
+// announce saves the first marks of new partitions before the sink gets their data. A kill may
+// occur after the sink's commit and before the first save of the checkpoint. The sink then has the
+// progress of a partition, but only the checkpoint records which file the partition is. If saving
+// fails here, the checkpoint's goroutine retries it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -414,10 +418,10 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	_ = r.memory.save(met, nil)
 }
 
-// saveToken makes the start of the sink's ordered lane durable before the lane gets data. saved
-// holds the resume tokens in the checkpoint. Resume tokens of lanes with other names are removed,
-// since the output file and its config may have been renamed. A later start under the old name
-// would otherwise truncate the file to the old offset.
+// saveToken makes the start of the sink's ordered lane durable before the lane gets data. saved has
+// the resume tokens in the checkpoint. Tokens of lanes with other names are removed, because the
+// output file and its name in the config may have been changed. Otherwise a later start with the
+// old name would truncate the file to the old offset.
 func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

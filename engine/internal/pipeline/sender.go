@@ -20,14 +20,15 @@ type sender struct {
 	letters *letterWriter
 	waits   *waits
 	next    func(ctx context.Context) (*job, error) // the next batch, in read order
-	unsaved func(bytes int64, parts int)            // called after each settlement with what is not saved
-	all     bool                                    // also send batches without records: the sink stores their spans
+	unsaved func(bytes int64, parts int)            // called after each settlement
+	all     bool                                    // also send empty batches, to store spans
 
 	trace *trace.File // nil if tracing is disabled
-	// makes the spans of a sender that starts then; nil if telemetry.traces is 0
+	// tracer makes the spans of a sender with the given start time. It is nil if telemetry.traces
+	// is 0.
 	tracer func(started time.Time) *telemetry.Tracer
 
-	laneOrder sync.Mutex // serializes changes of laneSet and reports of them to the sender; taken before core.mu
+	laneOrder sync.Mutex // serializes changes of laneSet; taken before core.mu
 	// core.mu guards the fields below.
 	sender  *flow.Sender[*stream.Batch]
 	laneSet []stream.Lane
@@ -37,14 +38,14 @@ type sender struct {
 // Run delivers until the data ends.
 func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
 
-// open creates the sender with the sink's lanes.
+// open creates the sender for the sink's lanes.
 func (r *sender) open() error {
 	lanes := r.lanes()
 	c, err := controlConfig(r.cfg, lanes)
 	if err != nil {
 		return err
 	}
-	c.Defer = r.waits.options() != nil // as flow.New does; the trace's header needs it
+	c.Defer = r.waits.options() != nil // as in flow.New; the header of the trace needs it
 	traced, err := r.observe(c)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (r *sender) open() error {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
 	r.mu.Lock()
-	lanes = r.laneSet // the sink may have changed them in the meantime
+	lanes = r.laneSet // the sink may have changed its lanes in the meantime
 	r.sender = sender
 	r.window = c.Window.Name()
 	if r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes) {
@@ -83,7 +84,7 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved reports the number of bytes saved to the sender.
+// saved tells the sender how many bytes were saved.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
 // lanes returns the sink's workers.
@@ -93,8 +94,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes is called by a sink to change its workers. Before the sender exists they are stored for
-// it.
+// setLanes is called by a sink to change its workers. If the sender does not exist yet, it will
+// start with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -124,7 +125,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 		deadLettered: s.DeadLettered})
 }
 
-// settleUnsent settles a batch without records to send.
+// settleUnsent settles a batch that has no records to send.
 func (r *sender) settleUnsent(b *stream.Batch) {
 	r.recordSettled(b, batchOutcome{unsent: true})
 	b.Release()
@@ -183,7 +184,7 @@ func (r *sender) released(it flow.Item[*stream.Batch]) {
 	it.Value.Release()
 }
 
-// bisect halves a refused batch for the sender's loop.
+// bisect splits a refused batch into halves. The sender's loop calls it.
 func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*stream.Batch] {
 	b := it.Value
 	m := b.Middle()
@@ -193,9 +194,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer hands batches to the sender in read order. Without processing it reads them itself: a
-// batch passes from the source to a worker, or through an inline sink, without waking another
-// goroutine.
+// producer passes batches to the sender in read order. If there is nothing to process, it also
+// reads them. A batch then passes from the source to a worker, or through an inline sink, without
+// waking another goroutine.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// slot is the place of a route in its pipeline. It creates a new route from the checkpoint at each
-// start, so that nothing of a failed route remains. It keeps the state that outlives a route:
-// accounts, counters and the last error.
+// slot is the place of a route in its pipeline. For each start it creates a new route from the
+// checkpoint, so that no state of a failed route remains. The slot itself keeps accounts, counters
+// and the last error across these starts.
 type slot struct {
 	key     string // "pipeline/route"
 	pipe    *pipe
@@ -37,11 +37,11 @@ type slot struct {
 	left       chan struct{} // closed when the route has ended after drain
 	leftOnce   sync.Once
 
-	// reopen holds the resume token for the sink's next Open, until one succeeds. Nil means the
-	// checkpoint's token.
+	// reopen has the resume token for the next Open of the sink, and is kept until an Open
+	// succeeds. Nil means that the checkpoint's token is used.
 	reopen atomic.Pointer[stream.ReopenError]
 
-	mu       sync.Mutex // guards the fields below; the mu of a route or of the pipeline may be taken while it is held
+	mu       sync.Mutex // guards the fields below; taken before the mu of a route or pipeline
 	route    *route     // the latest one created
 	starts   int
 	paused   bool // it was stopped for a replay, so its next start is not a restart
@@ -74,8 +74,8 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError ends a route that must not restart: the guard stopped it, its drain took too long,
-// or the run is finite.
+// A finalError ends a route that must not restart, because the guard stopped it, its drain took too
+// long, or the run is finite.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }
@@ -86,11 +86,12 @@ func (e *finalError) Error() string { return e.err.Error() }
 // Unwrap returns the cause and supervise.ErrStop, which prevents a restart.
 func (e *finalError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// routeWaits are the waits before a route restarts. A pipeline uses the same ones for all of its
-// routes together.
+// routeWaits are the waits before a route restarts. A pipeline uses the same waits when all of its
+// routes restart together.
 var routeWaits = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// child returns the supervisor's specification of the route. In a finite run it starts once.
+// child returns the specification with which the supervisor runs the route. In a finite run the
+// route starts once.
 func (s *slot) child() supervise.Child {
 	return supervise.Child{
 		Name: s.cfg.Name, Run: s.run, Restart: supervise.Transient, Backoff: waitsOf(s.o.Once), Shutdown: routeShutdown,
@@ -101,7 +102,7 @@ func (s *slot) child() supervise.Child {
 // last save.
 const routeShutdown = lastSaveBound + 30*time.Second
 
-// waitsOf returns no backoff if a failure ends the run.
+// waitsOf returns the waits before restarts. With once, the first failure is final.
 func waitsOf(once bool) backoff.Policy {
 	if once {
 		return backoff.Limit(routeWaits, 1)
@@ -109,7 +110,7 @@ func waitsOf(once bool) backoff.Policy {
 	return routeWaits
 }
 
-// run runs one route from its start to its end.
+// run runs one route from start to end.
 func (s *slot) run(ctx context.Context) error {
 	defer s.enterBarrier()
 	r, err := s.begin()
@@ -128,7 +129,7 @@ func (s *slot) run(ctx context.Context) error {
 		s.final = ctx.Err() == nil // otherwise it was stopped, and may restart with its pipeline
 	case s.o.Once, errors.Is(err, supervise.ErrStop):
 		s.final = true
-		if !s.o.Once && ctx.Err() == nil { // report the error now: other routes may keep Run from returning for weeks
+		if !s.o.Once && ctx.Err() == nil { // log now, because other routes may keep Run running
 			s.log.Error("route stopped", "error", err)
 		}
 		return noRestart(err)
@@ -136,9 +137,9 @@ func (s *slot) run(ctx context.Context) error {
 	return err
 }
 
-// runReopening runs r, and a new route each time its sink asks to be reopened, or its input changes
-// after the guard has stopped it. If the sink asks before the route is open, the route fails
-// instead, so that the supervisor waits before it restarts it.
+// runReopening runs r. It runs a new route each time the sink asks to be opened again, and when the
+// input has changed after a stop by the guard. If the sink asks before the route is open, the route
+// fails instead, so that the supervisor waits before it restarts the route.
 func (s *slot) runReopening(ctx context.Context, r *route) error {
 	var pause backoff.State
 	for {
@@ -170,8 +171,8 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 	}
 }
 
-// reopenOf returns the ReopenError in err. ok is false if err contains none, or contains another
-// failure too.
+// reopenOf returns the ReopenError in err. ok is false if err contains none, or also contains
+// another failure.
 func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	switch e := err.(type) {
 	case *stream.ReopenError:
@@ -188,7 +189,7 @@ func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	return reopen, ok
 }
 
-// begin returns the route to run, or nil with the reason if it must not run.
+// begin returns the route to run. If the route must not run, it returns nil and the reason.
 func (s *slot) begin() (*route, error) {
 	s.mu.Lock()
 	first := s.starts == 0
@@ -225,7 +226,7 @@ func (s *slot) begin() (*route, error) {
 	return s.route, nil
 }
 
-// nextRoute creates the next route and passes on the accounts of the old one.
+// nextRoute creates the next route, which continues the accounts of the old one.
 func (s *slot) nextRoute(old *route) error {
 	r, err := newRoute(s)
 	if err != nil {

@@ -84,7 +84,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	return s, err
 }
 
-// addPast adds the counts of the slot's earlier routes that books do not carry over.
+// addPast adds those counts of the slot's earlier routes that the books do not carry over.
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

@@ -20,7 +20,7 @@ import (
 type sourceHost struct {
 	*host
 	pipe  *pipe
-	watch *supervise.Group // tells the routes of a failure; set by start
+	watch *supervise.Group // passes a failure to the routes; set by start
 
 	mu       sync.Mutex // guards the fields below
 	phase    hostPhase

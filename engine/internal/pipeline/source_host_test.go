@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source that starts the goroutine fake/watch in New. It records the starts and ends of
-// its instances.
+// hosted is a source whose New starts the goroutine fake/watch. It records when its instances start
+// and end.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx
@@ -83,7 +83,7 @@ func (r *hostedReader) Close() error {
 	return r.Reader.Close()
 }
 
-// flaky returns the use of a sink that fails to open while failing is true.
+// flaky returns the config of a sink that fails to open while failing is true.
 func flaky(failing *atomic.Bool, sink *fakeSink) config.Use {
 	f := &faults{site: "sink open", calls: make(map[string]int)}
 	for n := range 1000 {
@@ -207,7 +207,7 @@ func TestSourceFailsWhileDraining(t *testing.T) {
 	})
 }
 
-// closings notes when a directory beneath sources/ is closed.
+// closings records when a directory in sources/ is closed.
 type closings struct {
 	vfs.FS
 	note func(string)
@@ -244,7 +244,7 @@ func (d *closingDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestSourceStopsAfterRoutes covers both ways of stopping, with a directory that is in use to the
+// TestSourceStopsAfterRoutes covers both ways of stopping. The source's directory is in use to the
 // end.
 func TestSourceStopsAfterRoutes(t *testing.T) {
 	for _, way := range []string{"drain", "stop"} {
@@ -328,8 +328,8 @@ func countStarts(h stream.SourceHost) (n int, err error) {
 	return len(text) + 1, errors.Join(f.Sync(), f.Close(), dir.Sync())
 }
 
-// TestSourceStateSurvives runs a pipeline that restarts three times, and restarts from each state
-// that a crash may have left: the state that the source had synced is there.
+// TestSourceStateSurvives runs a pipeline that restarts three times. Then it runs the pipeline from
+// each state that a crash may have left. The state that the source had synced must always be there.
 func TestSourceStateSurvives(t *testing.T) {
 	type cut struct {
 		fs   *vfstest.Mem
@@ -447,7 +447,8 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// TestSourceStaysWhileRoutesChange adds, removes and replaces routes, all of them in the end.
+// TestSourceStaysWhileRoutesChange adds, removes and replaces routes, at last all of them. The
+// source must keep running.
 func TestSourceStaysWhileRoutesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hosted{fakeSource: &fakeSource{lines: numbered(10), size: 5}}

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// spreadSource hands out a line of each of its partitions every 20 ms, without end. It is its own
+// spreadSource returns one line of each of its partitions every 20 ms, without end. It is its own
 // reader.
 type spreadSource struct {
 	parts  []*stream.Partition
 	at     int64
 	refuse error // of Commit
 
-	noted, commits atomic.Int64 // written marks, for which metadata was requested; calls of Commit
+	noted, commits atomic.Int64 // marks for which metadata was requested; calls of Commit
 }
 
 func spread(n int) *spreadSource {
@@ -75,10 +75,10 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely checks that early writes for many growing partitions cost no
-// more than for a few. The backlog of unreported progress does not grow either, whether there is no
-// sync for an hour or the source refuses reports. A refusing source is asked at growing intervals,
-// although writes succeed.
+// TestManyPartitionsAreWrittenRarely checks that early writes cost no more for many growing
+// partitions than for a few. The amount of unreported progress does not grow, even if there is no
+// sync for an hour or the source refuses reports. A source that refuses is asked at growing
+// intervals, although writes succeed.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // a second, at most
 	for name, test := range map[string]struct {
@@ -121,8 +121,8 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	}
 }
 
-// TestNewPartitionsAreToldEarly checks that the source learns of many new partitions before the
-// next sync is due, and that partitions that only grow cause no further syncs.
+// TestNewPartitionsAreToldEarly checks that many new partitions are reported to the source before
+// the next sync is due. Partitions that only grow cause no additional syncs.
 func TestNewPartitionsAreToldEarly(t *testing.T) {
 	for _, test := range []struct {
 		parts   int

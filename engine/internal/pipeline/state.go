@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. After a permanent failure, such as a failed sync, the log
-// is reopened when the next route starts. As after a crash, only its content on disk then counts.
+// state is the engine's checkpoint log. If it has failed permanently, for example because of a
+// failed sync, it is opened again when the next route starts. Only its contents on disk then count,
+// as after a crash.
 type state struct {
 	dir  vfs.Dir
 	name string // path of the directory, for messages
@@ -28,7 +29,7 @@ type state struct {
 	lost error // the first error of present
 }
 
-// store returns the log for a route that starts.
+// store returns the log for a route that is starting.
 func (s *state) store() (*checkpoint.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,7 @@ func (s *state) store() (*checkpoint.Store, error) {
 			return s.open, nil
 		}
 		s.log.Warn("the checkpoint is reopened", "because", failed)
-		_ = s.open.Close() // an error repeats the failure that is already known
+		_ = s.open.Close() // an error would only repeat the known failure
 		s.open = nil
 	}
 	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) {
@@ -124,8 +125,8 @@ func fileName(name string) string {
 }
 
 // present returns an error if the directory, or the checkpoint in it, has been deleted or replaced
-// since it was opened: later writes would be lost with the process. The error is final, since only
-// a restart of the process creates a new checkpoint.
+// since it was opened. Later writes would be lost when the process ends. The error is final,
+// because only a restart of the process creates a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *state) present(files vfs.FS) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(err)
 	} else if err != nil {
-		return nil // such as too many open files: the checkpoint does not report those
+		return nil // such as too many open files, which do not concern the checkpoint
 	}
 	defer func() { _ = now.Close() }() // nothing was written through it
 	a, errA := s.dir.Stat(".")

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Version is this build's version; "devel" for one from a checkout.
+// Version returns the version of this build, or "devel" for a build from a checkout.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
@@ -49,7 +49,8 @@ func (e *Engine) statusWithoutTree() status.Status {
 	return s
 }
 
-// heldFiles describes the deleted files that the source still holds, or is nil without a stream.Holder.
+// heldFiles describes the deleted files that the source keeps open. It returns nil if the source
+// does not implement stream.Holder.
 func (p *pipe) heldFiles() *status.Held {
 	holder := p.holder.Load()
 	if holder == nil {
@@ -60,7 +61,7 @@ func (p *pipe) heldFiles() *status.Held {
 }
 
 // pages runs the admin pages as a supervised child. The port is opened before anything else, so
-// that a bad address is reported at once. After a failure it is opened again.
+// that a bad address is reported immediately. After a failure the port is opened again.
 type pages struct {
 	o      admin.Options
 	server *admin.Server // the open port; nil if it must be opened
@@ -94,7 +95,7 @@ func (e *Engine) openAdmin() (*pages, error) {
 		return nil, err
 	}
 	e.o.Log.Info("metrics, health and status are served", "address", p.server.Addr())
-	p.o.Address = p.server.Addr() // keep the address after a restart, even if the system chose the port
+	p.o.Address = p.server.Addr() // keep the address for a restart, even if the system chose it
 	return p, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tapSource offers a batch that was just read to the route's tap. Only the caller uses the batch.
+// tapSource passes a batch that was just read to the route's tap. Only the caller uses the batch.
 func (c *core) tapSource(b *stream.Batch) {
 	if !c.observed.tapped() {
 		return
@@ -21,7 +21,7 @@ func (c *core) tapSource(b *stream.Batch) {
 	c.observed.tap.Offer(tap.Stage{}, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "read") })
 }
 
-// tapProcessor offers the tap a batch that the processor with the given index has processed.
+// tapProcessor passes a batch to the tap after the processor with the given index has processed it.
 func (c *core) tapProcessor(b *stream.Batch, i int) {
 	if !c.observed.tapped() {
 		return
@@ -31,7 +31,7 @@ func (c *core) tapProcessor(b *stream.Batch, i int) {
 	c.observed.tap.Offer(stage, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "kept") })
 }
 
-// tapFailed offers the tap a batch after a failed attempt.
+// tapFailed passes a batch to the tap after a failed attempt.
 func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	if !c.observed.tapped() {
 		return
@@ -44,7 +44,7 @@ func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	})
 }
 
-// tapSettled offers the tap a batch that was delivered or dead-lettered.
+// tapSettled passes a batch to the tap after it was delivered or dead-lettered.
 func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if !c.observed.tapped() {
 		return
@@ -57,9 +57,9 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	})
 }
 
-// tapSink offers the records of a batch that was sent. Workers may still be reading the batch, so
-// it is not split. A batch that was read before the subscription has no records yet and is left
-// out.
+// tapSink passes the records of a sent batch to the tap. Workers may still be reading the batch, so
+// it is not split. A batch that was read before the subscription has no records yet, and is
+// omitted.
 func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
 		s := sampleOf(b, i, "")

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestTap checks that a tap shows a record at each stage by its id, with its outcome, and that a
-// route is not sampled after its tap has ended.
+// TestTap checks that a tap shows a record at each stage, with its id and its outcome. After the
+// end of the tap, the route is not sampled.
 func TestTap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := false
@@ -94,7 +94,8 @@ func TestTap(t *testing.T) {
 	})
 }
 
-// outcomesOf receives from s until nothing came for 5 s, and returns stages and outcomes by text.
+// outcomesOf receives samples until none has arrived for 5 s. It returns their stages and outcomes
+// by text.
 func outcomesOf(t *testing.T, s *tap.Subscription) map[string][]string {
 	t.Helper()
 	seen, ids := map[string][]string{}, map[string]string{}

@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. Before and after a run the tree lacks
-// them, so fill creates their nodes.
+// fill adds the routes of p and their workers to the tree. The supervisors know them only during a
+// run, so fill creates their nodes at other times.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {
@@ -57,7 +57,7 @@ func childOf(s *supervise.Status, name string) *supervise.Status {
 	return nil
 }
 
-// fill adds the state of the slot that its supervisor does not know to a route's node.
+// fill adds the part of a slot's state that its supervisor does not know to the route's node.
 func (s *slot) fill(node *supervise.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeStatus returns the tree for the admin pages. Workers appear in it with their state and reason from
-// routes.
+// treeStatus returns the tree for the admin pages. Its workers have the state and the reason that
+// they have in routes.
 func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
 	root := childStatus(e.Tree(), now)
 	for i := range routes {

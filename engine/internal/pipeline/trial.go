@@ -8,16 +8,16 @@ import "github.com/penstock-io/penstock/stream"
 // origin alone may kill before it is dead-lettered.
 const maxDeaths = 3
 
-// trial records the deaths of processors on a batch. At first the next processor gets the whole
-// batch again. After maxDeaths deaths the batch is a suspect. It is then processed range by
-// range, from back to front, so that added records do not move later ranges. A range that
-// kills is halved until a single origin is left. After maxDeaths deaths on that origin alone it is
-// dead-lettered.
+// trial records how many processors a batch has killed. At first the next processor gets the whole
+// batch again. After maxDeaths deaths the batch is a suspect, and is processed range by range. This
+// goes from back to front, so that added records do not move the remaining ranges. A range that
+// kills is halved until it is a single origin. After maxDeaths deaths on that origin alone, the
+// origin is dead-lettered.
 type trial struct {
 	deaths  int           // of processors that had the whole batch
 	suspect bool          // from then on todo lists the rest
-	todo    []recordRange // the last range is next; it lies behind the others
-	late    int           // deaths when only finishing the batch was left
+	todo    []recordRange // ranges to process, the last one first
+	late    int           // deaths after all ranges were processed
 }
 
 // recordRange holds the records from to to-1 of a batch.
@@ -31,12 +31,13 @@ func (t *trial) next() (recordRange, bool) {
 	return t.todo[len(t.todo)-1], true
 }
 
-// pop removes the range that next has returned.
+// pop removes the range that next returned last.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died records the death of a processor that had b; b has been restored. deadLetter reports that
-// the records of next must be dead-lettered, since they alone have killed maxDeaths processors.
-// giveUp reports that even finishing the batch kills.
+// died records the death of a processor that was processing b. The caller has restored b.
+// deadLetter means that the records of next must be dead-lettered, because they alone have killed
+// maxDeaths processors. giveUp means that the batch kills processors even when only its end is left
+// to process.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {
@@ -61,7 +62,8 @@ func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	return s.deaths >= maxDeaths, false
 }
 
-// middleOf returns the index between two origins at which s can be cut, or 0 if s is one origin.
+// middleOf returns the index at which s is split, which is between two origins. It returns 0 if s
+// is a single origin.
 func middleOf(b *stream.Batch, s recordRange) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {

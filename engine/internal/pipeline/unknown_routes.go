@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportUnknownState logs state of routes that are not in the config. It also logs each route that starts
-// from the beginning beside such state, because it may have been renamed. A replay, whose config
-// has a single route, reports nothing.
+// reportUnknownState logs state of routes that are not in the config. If there is such state, it
+// also logs each route that starts from the beginning, because this may be a renamed route. A
+// replay, whose config has a single route, reports nothing.
 func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {

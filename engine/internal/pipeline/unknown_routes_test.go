@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestStrays checks that a start reports the state of routes that the config lacks, and the routes
-// that start from the beginning beside that state.
+// TestStrays checks that a start reports state of routes that are not in the config. It must also
+// report routes that start from the beginning while there is such state.
 func TestStrays(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

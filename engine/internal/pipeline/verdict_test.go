@@ -37,8 +37,8 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
 // TestEveryRecordDead checks that a finite run that dead-letters every record ends with an error.
-// It covers every kind of sink and several numbers of records. It makes many runs, because
-// goroutines end in varying order.
+// It covers every kind of sink and several numbers of records. It makes many runs, because the
+// order in which goroutines end varies.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },
@@ -63,8 +63,8 @@ func TestEveryRecordDead(t *testing.T) {
 	}
 }
 
-// TestStopCauseIsKept checks that the cause of a stop is the route's result even if all its
-// goroutines end without an error.
+// TestStopCauseIsKept checks that the result of a stopped route is the cause of the stop, even if
+// all its goroutines end without an error.
 func TestStopCauseIsKept(t *testing.T) {
 	for n := range 200 {
 		sink := &fakeSink{}
