@@ -19,8 +19,8 @@ import (
 )
 
 // agreement returns the number by which a scenario's times are divided. It is 4 in the full form,
-// whose results are published, and larger in CI. A larger divisor makes results less exact: with
-// 20, random service times alone move goodput between 0.97 and 1.02.
+// which gives the published figures, and larger in CI. A larger divisor makes results less exact:
+// with 20, random service times alone move goodput between 0.97 and 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {

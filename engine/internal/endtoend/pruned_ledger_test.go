@@ -38,7 +38,7 @@ pipelines:
 
 func (f *prunedLedger) file(name string) string { return filepath.Join(f.dir, "in", name) }
 
-// write creates a file of 100 lines, each of which begins with the word what.
+// write creates a file of 100 lines, each of which begins with the given word.
 func (f *prunedLedger) write(name, what string) {
 	f.t.Helper()
 	var text strings.Builder

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
-// TestSourceLag checks the reported backlog of two routes. It is 0 for a drained route. It grows
-// with the file for a route whose receiver is down, although that route does not read.
+// TestSourceLag checks the reported backlog of two routes. It is 0 for a drained route. If a
+// receiver is down, the backlog of its route grows with the file, although that route does not
+// read.
 func TestSourceLag(t *testing.T) {
 	t.Parallel()
 	bin, err := program()
