@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine whose config changes. A sink is identified by its pipeline, its route
-// and a version, which represents its options.
+// applied is a running engine with a changing config. A sink is identified by its pipeline, its
+// route and a version, which represents its options.
 type applied struct {
 	t       *testing.T
 	e       *Engine

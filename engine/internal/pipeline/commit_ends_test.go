@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// slowCommits is a source whose first Commit blocks until the context ends.
+// slowCommits is a source. Its first Commit blocks until the context ends.
 type slowCommits struct {
 	*fakeSource
 	commits, ended atomic.Int64

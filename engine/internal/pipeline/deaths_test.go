@@ -35,7 +35,7 @@ func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, 
 	}
 }
 
-// oneEach is a fakeSink whose workers take one batch at a time.
+// oneEach is a fakeSink with workers that take one batch at a time.
 type oneEach struct{ fakeSink }
 
 func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {

@@ -44,7 +44,7 @@ type waits struct {
 	missing map[stream.Range]*missing
 }
 
-// missing is a range whose data the source no longer has.
+// missing is a range that the source no longer has data for.
 type missing struct {
 	since time.Time
 	state backoff.State

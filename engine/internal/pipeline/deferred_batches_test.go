@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// rangeSource is a fakeSource whose reader can read ranges again.
+// rangeSource is a fakeSource with a reader that can read ranges again.
 type rangeSource struct {
 	*fakeSource
 	mu     sync.Mutex // guards the fields below

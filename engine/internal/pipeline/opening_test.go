@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// blockingSink is a sink whose Open blocks until its context ends, like one with an unresponsive
-// database.
+// blockingSink is a sink that cannot be opened: its Open blocks until the context ends, as with an
+// unresponsive database.
 type blockingSink struct{ fakeSink }
 
 // Open implements stream.Sink.

@@ -129,8 +129,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns a batch whose processor has died or, if there is none, a new batch. It returns
-// nil if there are no more batches.
+// nextJob returns the batch of a processor that has died or, if there is none, a new batch. It
+// returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:

@@ -65,7 +65,7 @@ type announcer interface {
 type line struct {
 	jobs  chan *job // to the sender, in read order
 	work  chan *job // to the processors
-	again chan *job // to the processors: batches whose processor has died
+	again chan *job // to the processors, after one has died
 	late  chan *job // to the processors: waiting batches that were read again
 	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }

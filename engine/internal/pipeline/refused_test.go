@@ -80,7 +80,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	})
 }
 
-// kindError is a reason whose text differs from record to record.
+// kindError is a reason with a different text for each record.
 type kindError struct{ at int }
 
 func (e *kindError) Error() string { return fmt.Sprintf("byte %d: bad", e.at) }
@@ -115,9 +115,9 @@ func TestReasonsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestPartialAnswersHaveAState checks that a worker whose responses are all partial is in state
-// NORMAL. Time is virtual, because real round trips of microseconds vary so much that they resemble
-// a queue.
+// TestPartialAnswersHaveAState checks that a worker with only partial responses is in state NORMAL.
+// Time is virtual, because real round trips of microseconds vary so much that they resemble a
+// queue.
 func TestPartialAnswersHaveAState(t *testing.T) { synctest.Test(t, partialAnswers) }
 
 func partialAnswers(t *testing.T) {

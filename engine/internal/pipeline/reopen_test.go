@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is the output of a sink whose instances ask to be opened again. All instances share it.
+// replaced is the output of a sink with instances that ask to be opened again. All instances share
+// it.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replayFixture is a running engine whose first route has dead letters, and may refuse records
+// replayFixture is a running engine. Its first route has dead letters, and may refuse records
 // again.
 type replayFixture struct {
 	t       *testing.T

@@ -208,10 +208,10 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails checks what happens when the checkpoint cannot be written for some time. The
-// route neither stops nor delivers anything twice, the replay bound holds, and the checkpoint is
-// written later. After a failed sync, the restarted route opens the checkpoint again. In both cases
-// the next run finds nothing to deliver.
+// TestCheckpointFails makes the checkpoint unwritable for some time. The route neither stops nor
+// delivers anything twice, the replay bound holds, and the checkpoint is written later. After a
+// failed sync, the restarted route opens the checkpoint again. In both cases the next run finds
+// nothing to deliver.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) {

@@ -220,7 +220,7 @@ func (d *countDir) Close() error {
 }
 
 // TestPrepareLeavesNothingOpen checks that, if one route cannot be prepared, all other routes close
-// what they have opened.
+// everything that they have opened.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

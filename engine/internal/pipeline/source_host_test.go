@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source whose New starts the goroutine fake/watch. It records when its instances start
-// and end.
+// hosted is a source that starts the goroutine fake/watch in New. It records when its instances
+// start and end.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx

@@ -9,7 +9,7 @@ import (
 
 // reportUnknownState logs state of routes that are not in the config. If there is such state, it
 // also logs each route that starts from the beginning, because this may be a renamed route. A
-// replay, whose config has a single route, reports nothing.
+// replay reports nothing, because its config has a single route.
 func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {
