@@ -88,7 +88,7 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(reconnectWait),
-		natsgo.ReconnectBufSize(-1), // do not send a renewal late
+		natsgo.ReconnectBufSize(-1), // a buffered renewal would be sent late
 		natsgo.PingInterval(pingInterval), natsgo.MaxPingsOutstanding(2),
 		natsgo.IgnoreAuthErrorAbort(), natsgo.NoCallbacksAfterClientClose(),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
@@ -262,7 +262,7 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 		return Stored{}, fmt.Errorf("key %q: the response of the server has no message", r.key)
 	}
 	h, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
-	if err == nil && h.Get("KV-Operation") != "" { // it was deleted
+	if err == nil && h.Get("KV-Operation") != "" { // the key was deleted
 		return r.missing(ctx, stream)
 	}
 	return Stored{Found: true, Revision: answer.Message.Seq, Data: answer.Message.Data}, nil

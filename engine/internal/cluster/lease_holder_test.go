@@ -79,7 +79,7 @@ func (o *owners) owner() string {
 	return ""
 }
 
-// quick are the times of the tests.
+// quick are short periods for tests.
 var quick = Times{Renew: 250 * time.Millisecond, Expire: 4 * time.Second, Stop: 3 * time.Second}
 
 func (b *bucket) start(name string, o *owners) *process {

@@ -34,7 +34,7 @@ type peer struct {
 	clock             float64 // speed
 	dead              bool
 	suspended         time.Duration // until
-	cut               time.Duration // until then no request arrives
+	cut               time.Duration // no request arrives before this time
 	busy              bool
 	command           Command
 	effect, answer    time.Duration
@@ -256,7 +256,7 @@ func TestLeaseRelease(t *testing.T) {
 	w.checkEpochs()
 }
 
-// TestLeaseTable are single steps.
+// TestLeaseTable checks single steps of a Lease.
 func TestLeaseTable(t *testing.T) {
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	other := Entry{Found: true, Revision: 7, Value: Value{Owner: "b", Epoch: 3, Count: 9}}
