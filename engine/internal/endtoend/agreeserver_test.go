@@ -114,7 +114,7 @@ func (w *testbed) serve(a http.ResponseWriter, r *http.Request, n int) {
 	v.free = v.free.Add(time.Duration(v.rnd.ExpFloat64() * mean * float64(time.Second)))
 	served := v.free
 	w.mu.Unlock()
-	if w.holds(served.Sub(w.start), n, scenario.Hang) != nil { // lost in the hang
+	if w.holds(served.Sub(w.start), n, scenario.Hang) != nil { // hangs by then
 		w.hang(r)
 		return
 	}

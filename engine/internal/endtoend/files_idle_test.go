@@ -33,7 +33,7 @@ func TestIdleFiles(t *testing.T) {
 			undisturbed(t, func(t *testing.T) string {
 				f := bounded{t: t, about: fmt.Sprintf("%s, %d files that nobody writes to",
 					source.name, s.files)}
-				// the start is included in both
+				// Both times include the start of the program.
 				short, long := usedIn(t, config, least), usedIn(t, config, least+longer)
 				f.most("processor time while idle", 100*(long-short).Seconds()/longer.Seconds(), 15,
 					"% of one processor")

@@ -409,7 +409,7 @@ func (m *member) start() {
 	m.t.Cleanup(m.kill)
 }
 
-// kill is kill -9.
+// kill ends the member with SIGKILL.
 func (m *member) kill() {
 	if m.cmd == nil {
 		return

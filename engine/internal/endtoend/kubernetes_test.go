@@ -114,7 +114,7 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 		n.log("default", "web-1", "nginx", "2026-11-24T04:00:03Z stdout F before the rotation")
-		if strings.Contains(config, "symlinks: follow") { // it does not find rotated files later
+		if strings.Contains(config, "symlinks: follow") { // rotated files are not found later
 			received()
 		}
 		if err := os.Rename(log, log+".20261124-040003"); err != nil {

@@ -58,7 +58,7 @@ type routeResult struct {
 	Attempts, Redelivered    int64
 }
 
-// runResult is that line.
+// runResult is the last line of `run --once --json`.
 type runResult struct {
 	OK        bool
 	Error     string

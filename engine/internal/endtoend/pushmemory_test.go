@@ -56,7 +56,7 @@ func pushMemory(t *testing.T, options string, client func(net.Conn) net.Conn, id
 		defer conn.Close()
 		all[i] = client(conn)
 	}
-	<-time.After(time.Second) // the last are accepted
+	<-time.After(time.Second) // until the last connections are accepted
 	before := residentOf(t, m.cmd.Process.Pid)
 	reply := make([]byte, 4096)
 	const request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhello\n"

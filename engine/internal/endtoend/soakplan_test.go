@@ -55,7 +55,7 @@ type soakAction struct {
 	most  int
 }
 
-// soakActions returns the habits of a participant.
+// soakActions returns the kinds of action of a participant.
 func soakActions(who int) []soakAction {
 	switch {
 	case who == receiversActor: // down for longer than several rotations

@@ -42,7 +42,7 @@ pipelines:
 		produce: func() *producer { return produceKafka(t, client) },
 		victim:  func() string { return r.anyNode() },
 	})
-	<-time.After(5 * time.Second) // the last members join
+	<-time.After(5 * time.Second) // until the last members have joined
 	r.checkQuiet()
 	r.measure(n, 10*time.Second, 15*time.Second)
 }
@@ -210,7 +210,7 @@ func (n *natsProcesses) run(t *testing.T, i int) {
 	n.running[i] = cmd
 }
 
-// kill is kill -9.
+// kill ends a server with SIGKILL.
 func (n *natsProcesses) kill(i int) {
 	if cmd := n.running[i]; cmd != nil {
 		_ = cmd.Process.Kill()

@@ -33,7 +33,7 @@ func length(t *testing.T, full, short time.Duration) time.Duration {
 	return 0
 }
 
-// fleet is twelve servers with one board.
+// fleet is a set of twelve servers with one board.
 type fleet struct {
 	*board
 	servers []*slowServer
