@@ -58,7 +58,7 @@ type delivery struct {
 	receiver   func(r *rig, when schedule) *receiver
 	when       schedule
 	prepare    func(r *rig)             // before the first run
-	during     func(r *rig, p *process) // beside the first run
+	during     func(r *rig, p *process) // during the first run, concurrently
 	heal       func(r *rig)             // removes the fault, besides healing the receiver
 	exits      []int                    // of the run under the fault; nil: 0
 	says       string                   // part of the summary's error or of the log of that run

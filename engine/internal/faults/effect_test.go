@@ -22,7 +22,7 @@ type effect int
 const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
-	decides               // either, but truthfully
+	decides               // either outcome, if it is reported truthfully
 	// pauses is like blocks, but a single such reply pauses the worker for seconds.
 	pauses
 	poisons // workers die: records become dead letters one by one

@@ -18,7 +18,7 @@ type wireFault struct {
 	end      ending
 	garbage  string        // sent to the client before the end
 	drip     time.Duration // afterwards a pause before each kilobyte, without closing
-	halfOnly bool          // close only the direction that was counted
+	halfOnly bool          // close only the direction with the counted bytes
 }
 
 // proxy forwards TCP connections to a server, and breaks those that the schedule names.

@@ -33,7 +33,7 @@ type reply struct {
 	part    int64  // bytes of the body to read; 0: all, -1: none
 	discard bool   // the records are not stored, although they were read
 	wait    time.Duration
-	answer  string        // sent as it stands
+	answer  string        // sent unchanged
 	drip    time.Duration // between the bytes of the answer
 	repeat  int           // how often the answer is sent again
 	end     ending
@@ -170,7 +170,7 @@ func (s *receiver) serve(raw net.Conn) {
 	for {
 		req, err := http.ReadRequest(in)
 		if err != nil {
-			// as servers do
+			// respond to a bad request as real servers do
 			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 			return
 		}

@@ -33,7 +33,7 @@ func cases() []faultCase {
 	return slices.Concat(
 		httpCases(),     // receivers that break the protocol
 		postgresCases(), // connections, servers and tables of PostgreSQL
-		signalCases(),   // signals at bad moments
+		signalCases(),   // signals at critical moments
 		daemonCases(),   // /readyz and the status of a running process
 		stateCases(),    // a state directory that is damaged, hidden or shared
 		configCases(),   // configs that must be refused
@@ -41,7 +41,7 @@ func cases() []faultCase {
 		limitCases(),    // few descriptors, small files, full disks
 		stderrCases(),   // outputs that block, are closed or full
 		fileCases(),     // files that are damaged, unreadable, or change while they are read
-		childCases(),    // the same with protocol ndjson
+		childCases(),    // faulty children with protocol ndjson
 		execCases(),     // workers and filters that misbehave
 	)
 }
