@@ -130,7 +130,7 @@ func newRoute(s *slot) (*route, error) {
 				return construct[stream.Processor](use, h)
 			})
 	}
-	for _, make := range r.processors.make { // reports invalid options before anything starts
+	for _, make := range r.processors.make { // this reports invalid options before anything starts
 		if _, err := make(r.host); err != nil {
 			return nil, err
 		}

@@ -287,7 +287,7 @@ func TestStuckPartitionOfOthers(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		g.start("b", vfstest.New())
-		time.Sleep(time.Second) // it has joined
+		time.Sleep(time.Second) // until it has joined
 		g.broker.Expire("a")
 		time.Sleep(time.Second)
 		if n := canceled.Load(); n == 0 {

@@ -283,7 +283,7 @@ func partitionsMove(t *testing.T, ledger bool, seed uint64) {
 		len(g.written), g.starts, g.broker.Moves(), store.Fenced(), store.Repeated(), repeated)
 }
 
-// act lets one thing happen.
+// act performs one random action on the group.
 func (g *group) act(rnd func(int) int) (wakes []func()) {
 	n := g.live[rnd(len(g.live))]
 	switch rnd(14) {

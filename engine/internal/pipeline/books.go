@@ -234,7 +234,7 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 		p := k.parts[span.Part.ID]
 		if p == nil && span.From == span.To { // it only seals; the account is closed
 			if _, known := k.resume(span.Part.ID); !known {
-				continue // it was forgotten
+				continue // the partition was forgotten
 			}
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err

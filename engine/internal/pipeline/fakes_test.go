@@ -21,7 +21,7 @@ import (
 type fakeSource struct {
 	lines []string
 	size  int
-	err   error // behind the lines
+	err   error // returned after the lines
 
 	mu       sync.Mutex
 	opened   int

@@ -114,7 +114,7 @@ func (r *faultyReader) Commit(_ context.Context, marks []stream.Mark) error {
 // Close implements stream.Reader.
 func (r *faultyReader) Close() error { return r.f.faults.strike("reader close") }
 
-// faultySink is the sink's side.
+// faultySink is the sink of a faulty.
 type faultySink struct {
 	*fakeSink
 	faults *faults

@@ -72,7 +72,7 @@ func TestNotReadyWhileOpening(t *testing.T) {
 			config.Route{Sink: use(stream.SinkRole, &blockingSink{})})
 		ended := make(chan error)
 		go func() { ended <- e.Run(t.Context()) }()
-		ready := func() (bool, string) { // the disk is the machine's
+		ready := func() (bool, string) { // ignores the free disk space of the machine
 			s := e.Status()
 			s.Free = -1
 			s.Judge()

@@ -17,7 +17,7 @@ const (
 type outageDetector struct {
 	refusing bool // also count workers that fail every attempt, not only misconfigured ones
 	grace    time.Duration
-	since    time.Time // zero if a worker can deliver
+	since    time.Time // start of the outage; zero if a worker can deliver
 }
 
 // reached reports whether no worker of r has been able to deliver for at least grace, and no

@@ -138,7 +138,7 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 		return
 	}
 	p.mu.Lock()
-	p.over[slots[i]] = !e.Restart // before the slot is told: see leave
+	p.over[slots[i]] = !e.Restart // set before the slot learns of it: see leave
 	p.mu.Unlock()
 	slots[i].ended(e)
 	p.mu.Lock()

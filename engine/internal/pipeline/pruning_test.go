@@ -72,7 +72,7 @@ func (r *deletedReader) Deleted() []string {
 // prunedSink is a ledgerSink that drops partitions.
 type prunedSink struct {
 	*ledgerSink
-	prune   func(ids []string) error // before it does
+	prune   func(ids []string) error // called before partitions are dropped
 	dropped []string
 	most    int // at once
 }

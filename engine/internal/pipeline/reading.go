@@ -210,7 +210,7 @@ func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 
 func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark,
 	err error) {
-	if r.line == nil { // otherwise the processors' goroutines do it
+	if r.line == nil { // otherwise the processors' goroutines write them
 		if err := r.letters.writeMarkedDead(ctx, b); err != nil {
 			b.Release()
 			return nil, nil, err
@@ -225,7 +225,7 @@ func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met [
 		}
 		r.books.noteSettledAbove(b)
 	}
-	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
+	if r.books.counts.unsettled() == 0 { // the route was idle, not stalled
 		r.progress.Store(int64(r.now()))
 	}
 	r.books.now = r.now()

@@ -19,10 +19,10 @@ import (
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1
-	places []string          // that Open got
+	places []string          // resume tokens that were passed to Open
 }
 
-// replacedSink is one instance.
+// replacedSink is one instance of a sink with the output replaced.
 type replacedSink struct {
 	*replaced
 	host  stream.Host

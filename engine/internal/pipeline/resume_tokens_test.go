@@ -189,7 +189,7 @@ func TestNoState(t *testing.T) {
 type countFS struct {
 	vfs.FS
 	open atomic.Int64
-	fail string // of this path
+	fail string // creating this directory fails
 }
 
 type countDir struct {

@@ -30,7 +30,7 @@ func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
 	}
 	lanes = slices.Clone(lanes)
 	for i := range lanes {
-		if lanes[i].Worker != nil { // nil is the sender's error to report
+		if lanes[i].Worker != nil { // the sender reports a nil worker as an error
 			lanes[i].Worker = &timedWorker{lanes[i].Worker, o.roundTrips}
 		}
 	}

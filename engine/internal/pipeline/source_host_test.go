@@ -180,7 +180,7 @@ func TestSourceGoroutineFails(t *testing.T) {
 				}
 				once := "new, started, "
 				end := "reader closed, stopped"
-				// a failure ends both at once
+				// a failure ends watch and reader at the same time, in either order
 				got := strings.ReplaceAll(s.recorded(), "stopped, reader closed", end)
 				if want := once + end + ", " + once + end + ", " + once + end; got != want {
 					t.Errorf("diary: %s\nwant:  %s", got, want)

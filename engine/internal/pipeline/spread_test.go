@@ -80,7 +80,7 @@ func (s *spreadSource) Close() error { return nil }
 // sync for an hour or the source refuses reports. A source that refuses is asked at growing
 // intervals, although writes succeed.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
-	const parts, seconds, marks = 200, 20, 5200 // a second, at most
+	const parts, seconds, marks = 200, 20, 5200 // marks: the limit per second
 	for name, test := range map[string]struct {
 		sync    time.Duration
 		refuse  error

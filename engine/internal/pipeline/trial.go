@@ -15,7 +15,7 @@ const maxDeaths = 3
 // origin is dead-lettered.
 type trial struct {
 	deaths  int           // of processors that had the whole batch
-	suspect bool          // from then on todo lists the rest
+	suspect bool          // todo holds the ranges that are left to process
 	todo    []recordRange // ranges to process, the last one first
 	late    int           // deaths after all ranges were processed
 }
