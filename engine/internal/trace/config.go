@@ -25,7 +25,7 @@ type header struct {
 	Arch    string `json:"arch,omitempty"`
 	Seed    uint64 `json:"seed"`
 	Window  string `json:"window,omitempty"`
-	// the fields of the algorithm's Go struct
+	// Options holds the fields of the algorithm's Go struct.
 	Options  json.RawMessage `json:"window_options,omitempty"`
 	Dispatch string          `json:"dispatch,omitempty"`
 	TieBand  float64         `json:"dispatch_tie_band,omitempty"`
