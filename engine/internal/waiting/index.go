@@ -11,14 +11,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// phase is the location of a range.
+// phase is the state of a range: whether the sender has it, or only the store.
 type phase uint8
 
 const (
 	isFree  phase = iota
-	isNoted       // the sender holds it
-	isHeld        // only the store holds it
-	isOut         // the sender has it back
+	isNoted       // the sender has the batch in memory
+	isHeld        // only the store has the range
+	isOut         // Next has returned the range to the sender
 )
 
 // entry is one waiting range of one partition. Its size is only 84 bytes, because there may be a

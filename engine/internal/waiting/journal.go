@@ -99,7 +99,7 @@ func (j *journal) write(frame []byte) error {
 	if cut := j.f.Truncate(j.size); cut != nil {
 		j.failed = fmt.Errorf("%w; and its partial entry could not be removed: %w", err, cut)
 	}
-	j.numbers, j.boot = nil, "" // the frame may have named some
+	j.numbers, j.boot = nil, "" // the failed frame may have contained names
 	if j.failed == nil {
 		j.size = segmentSize // the next write begins another segment
 		j.sizes[len(j.sizes)-1] = segmentSize

@@ -321,7 +321,7 @@ func TestFilesStayInProportion(t *testing.T) {
 		attempts++
 		for n := range int64(ranges) {
 			if n < 500 && attempts > 1 {
-				continue // these wait since the beginning
+				continue // these have waited since the beginning
 			}
 			s.Hold([]Range{{Part: part(int(n % 7)), Range: span(n, n+1), Records: 1, Bytes: 1}},
 				wait(time.Hour, attempts))
