@@ -96,7 +96,7 @@ func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 // readAll reads r, which is the body or its decompressed content.
 func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	most, reserved := int64(b.o.MaxBody), b.initial()
-	data := make([]byte, 0, reserved)
+	data := intake.Buffer(reserved)
 	for {
 		if len(data) == cap(data) {
 			grown := min(2*reserved, most+2)
