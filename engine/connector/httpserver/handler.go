@@ -217,7 +217,6 @@ func (s *Server) deliver(
 			return reply{}, failure(422, "the Idempotency-Key was used for another body; use a key of its own for each")
 		}
 		s.host.Count("requests_repeated", 1)
-		room.Release()
 		sub, err := entry.wait(ctx)
 		if err != nil {
 			return reply{}, s.unknown(err)
@@ -231,11 +230,8 @@ func (s *Server) deliver(
 				return reply{}, s.unknown(err)
 			}
 		}
-		// the previous request failed and nothing was accepted: this one takes its place
-		if room, err = s.Reserve(ctx, int64(d.records.Size())); err != nil {
-			return reply{}, s.untaken(err)
-		}
-		defer room.Release()
+		// The previous request failed and nothing was accepted: this one takes its place.
+		s.keys.failed(entry)
 	}
 }
 
