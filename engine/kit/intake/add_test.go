@@ -2,6 +2,7 @@ package intake_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,4 +154,23 @@ func TestLostAtStop(t *testing.T) {
 			t.Errorf("%d records are counted as lost, want 101", lost)
 		}
 	})
+}
+
+// TestExpandIsBounded checks that the records of one reservation never exceed what Submit accepts,
+// so that a sender is told at once that its data is too large.
+func TestExpandIsBounded(t *testing.T) {
+	in := newIntake(t, intake.Options{}, quiet())
+	const body = 128 << 20
+	r, err := in.Reserve(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	err = r.Expand(t.Context(), body, intake.MaxSubmission+1)
+	if !errors.Is(err, intake.ErrTooLarge) {
+		t.Errorf("Expand = %v, want ErrTooLarge", err)
+	}
+	if err := r.Expand(t.Context(), body, intake.MaxSubmission); err != nil {
+		t.Error(err)
+	}
 }
