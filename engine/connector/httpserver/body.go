@@ -205,7 +205,8 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 			return nil, nil, err
 		}
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
+			zstd.WithDecoderMaxWindow(window),
+			zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
 		if err != nil {
 			return nil, nil, b.failed(err)
 		}

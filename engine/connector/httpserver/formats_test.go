@@ -115,7 +115,8 @@ func TestBulkIndex(t *testing.T) {
 	s.want(a, 200, `{"index":{"_index":"x\"y","_id":"1"`, want...)
 	a = s.post("/x%22y/_bulk", strings.NewReader(body), "Idempotency-Key: k")
 	s.want(a, 200, `"errors":false`, want...)
-	s.want(s.post("/z/_bulk", strings.NewReader(body), "Idempotency-Key: k"), 422, "another body", want...)
+	a = s.post("/z/_bulk", strings.NewReader(body), "Idempotency-Key: k")
+	s.want(a, 422, "another body", want...)
 	s.want(s.post("/"+strings.Repeat("x", 256)+"/_bulk", strings.NewReader(body)), 400,
 		"the index has 256 bytes, at most 255", want...)
 }

@@ -131,7 +131,8 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	index, decode := r.PathValue("index"), s.decode
 	switch {
 	case len(index) > maxIndex:
-		return d, hash, nil, failure(400, "the index has %d bytes, at most %d", len(index), maxIndex)
+		return d, hash, nil,
+			failure(400, "the index has %d bytes, at most %d", len(index), maxIndex)
 	case index != "":
 		decode = bulkInto(index)
 	}

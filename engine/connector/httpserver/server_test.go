@@ -317,7 +317,8 @@ func TestDuplicatesCount(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for s.server.Held() < (1+repeats)*size {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for %d requests of %d bytes", s.server.Held(), 1+repeats, size)
+			t.Fatalf("%d bytes are held for %d requests of %d bytes", s.server.Held(), 1+repeats,
+				size)
 		}
 		<-time.After(time.Millisecond)
 	}

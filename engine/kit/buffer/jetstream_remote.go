@@ -67,7 +67,9 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 }
 
 // largestEnvelope returns the maximum size of an envelope.
-func (o *Options) largestEnvelope() stream.Size { return envelopeBytes + o.maxRecord + envelopeSlack }
+func (o *Options) largestEnvelope() stream.Size {
+	return envelopeBytes + o.maxRecord + envelopeSlack
+}
 
 // checkStream returns an error if the stream is not suitable for a buffer, for example because it
 // deletes messages by itself, or because the buffer could not delete settled ones.

@@ -195,8 +195,8 @@ type corruptError struct {
 // Error names the envelopes and the remedy.
 func (e *corruptError) Error() string {
 	if e.last > e.number {
-		const text = "%s: the buffer has lost envelopes %d-%[3]d, which the route has not settled; " +
-			"restore them from a backup, or stop the run and give their records up with " +
+		const text = "%s: the buffer has lost envelopes %d-%[3]d, which the route has not " +
+			"settled; restore them from a backup, or stop the run and give their records up with " +
 			"`penstock buffer skip CONFIG %[2]d-%[3]d`"
 		return fmt.Sprintf(text, e.name, e.number, e.last)
 	}
