@@ -63,8 +63,8 @@ func (h *host) State() (vfs.Dir, error) {
 // Routes implements stream.SourceHost.
 func (h *host) Routes() []string { return []string{h.route} }
 
-// start starts the goroutines and returns their context, and a function that ends them and returns
-// their errors and the faults.
+// start starts the goroutines and returns their context. The returned function ends the goroutines,
+// and returns their errors and the reported faults.
 func (h *host) start(ctx context.Context) (context.Context, func() error) {
 	group := supervise.NewGroup(ctx)
 	h.mu.Lock()
