@@ -160,9 +160,9 @@ func (h *history) run(s *memBucket, name string) *engine {
 	return e
 }
 
-// TestTakeover checks that an owner without a connection to the bucket stops within 6 s of its last
-// successful renewal. Another process works within 9 s of it, and never before the owner has
-// stopped.
+// TestTakeover cuts an owner's connection to the bucket. The owner must stop within 6 s of its last
+// successful renewal. Another process must work within 9 s of that renewal, and never before the
+// owner has stopped.
 func TestTakeover(t *testing.T) {
 	for i := range 20 {
 		synctest.Test(t, func(t *testing.T) {
