@@ -42,8 +42,8 @@ type Guard struct {
 // kill. The rest of a batch that was interrupted by the kill may consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
-// Observe counts settled records; dropped records are not counted. An error, a *GuardError that
-// repeats from then on, stops the route.
+// Observe counts settled records, but not dropped ones. It returns a *GuardError if the route must
+// stop; later calls return the same error.
 func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	if g.stopped != nil || g.Off {
 		return g.stopped
