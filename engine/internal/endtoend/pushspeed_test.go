@@ -182,8 +182,9 @@ func BenchmarkPushSyslog(b *testing.B) {
 		func() time.Duration { return send(bare) }, func() time.Duration { return send(ours) })
 }
 
-// TestPushDatagrams sends datagrams to a bare reader at rising rates until it loses some. It checks
-// that the source syslog loses none at the highest rate without a loss.
+// TestPushDatagrams sends datagrams to a bare reader at rising rates until the reader loses some.
+// It checks that the source syslog loses none at the highest rate at which the bare reader lost
+// none.
 func TestPushDatagrams(t *testing.T) {
 	if os.Getenv("PENSTOCK_PUSH") == "" {
 		t.Skip("run by make push-bench")
