@@ -150,7 +150,8 @@ func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	}, nil
 }
 
-// History returns the history of a route, or of one of its workers if worker is not empty.
+// History returns the history of a route. If worker is not empty, it returns that of the route's
+// worker.
 func (h *Hub) History(route, worker string) Series {
 	h.mu.Lock()
 	defer h.mu.Unlock()
