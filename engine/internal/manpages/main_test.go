@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/command"
 )
 
-// TestPages checks that every command has a page with its flags, which man can show.
+// TestPages checks that every command has a man page that contains its flags and that man can
+// display.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {
