@@ -98,8 +98,8 @@ func (s *slot) child() supervise.Child {
 	}
 }
 
-// routeShutdown bounds the time that a stopped route may take for its attempts to return and its
-// last save.
+// routeShutdown bounds the time in which a stopped route must end its attempts and finish its last
+// save.
 const routeShutdown = lastSaveBound + 30*time.Second
 
 // waitsOf returns the waits before restarts. With once, the first failure is final.

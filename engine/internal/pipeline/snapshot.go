@@ -17,8 +17,8 @@ func (e *Engine) elapsed() time.Duration {
 	return 0
 }
 
-// snapshot returns a consistent state of r, without the counts of its predecessors, and the error
-// that it stopped with.
+// snapshot returns a consistent state of r and the error with which it stopped. The state does not
+// include the counts of earlier routes of the slot.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,
