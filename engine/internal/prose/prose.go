@@ -88,8 +88,8 @@ func proseOf(group *ast.CommentGroup) string {
 	return b.String()
 }
 
-// Page returns the counts of a Markdown page without its code. Tables count as words, not as
-// sentences.
+// Page returns the counts of a Markdown page without its code. Words in tables count, but tables
+// have no sentences.
 func Page(source []byte) Counts {
 	body := fenced.ReplaceAllString(string(source), "")
 	c := text(table.ReplaceAllString(body, ""))
