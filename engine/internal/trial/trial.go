@@ -179,7 +179,7 @@ func Lines(text []byte) [][]byte {
 	return bytes.Split(text, []byte("\n"))
 }
 
-// host is the host of the processors. Its group is that of the current run.
+// host is the stream.Host of the processors. group is the group of the current run.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
