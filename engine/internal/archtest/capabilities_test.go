@@ -39,7 +39,7 @@ func streamInterfaces(files []*file) map[string][]string {
 }
 
 // asserted returns the interfaces of package stream that the engine finds by type assertion, or by
-// a generic function such as errors.AsType, with the file of one assertion.
+// a generic function such as errors.AsType. The value is a file that contains such an assertion.
 func asserted(files []*file, interfaces map[string][]string) map[string]string {
 	out := make(map[string]string)
 	for _, f := range files {
