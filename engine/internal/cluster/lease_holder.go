@@ -222,8 +222,8 @@ func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func()
 	return errors.Join(err, group.Wait())
 }
 
-// untilLoss returns the time until the lease is lost without a renewal. It returns a long time if
-// the lease is not owned.
+// untilLoss returns the time until the lease is lost unless it is renewed. It returns a long time
+// if this process does not own the lease.
 func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()
