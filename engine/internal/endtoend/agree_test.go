@@ -87,8 +87,8 @@ func agree(t *testing.T, name string, algorithms ...string) {
 	}
 }
 
-// scaled returns a scenario of docs/scenarios with the times of the run and of its events divided.
-// The speed of workers and network is unchanged.
+// scaled returns a scenario of docs/scenarios, with its duration and the times of its events
+// divided by divisor. The speeds of workers and network are unchanged.
 func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))

@@ -200,8 +200,8 @@ func TestKillKafkaGroup(t *testing.T) {
 	t.Logf("%d kills of 3 programs: 0 of %d records lost, %d repeated", kills(t), g.ids, repeated)
 }
 
-// copies are programs that copy the topic "in" of a real broker in one group, for example to the
-// topic "out".
+// copies is a set of programs of one group that copy the topic "in" of a real broker, for example
+// to the topic "out".
 type copies struct {
 	t       *testing.T
 	rnd     *rand.Rand

@@ -22,8 +22,8 @@ type ledgerServer struct {
 	records map[string][]byte // by id, as received first
 	last    map[string]int    // the generation that last received the id
 	bytes   int64             // of distinct records
-	// repeated has the bytes received a second time from a later generation, by the generation that
-	// sent them first and was killed before it saved their delivery.
+	// repeated counts, for each generation, the bytes that it had received and that a later
+	// generation received again. The generation was killed before it saved their delivery.
 	repeated []int64
 	// twice is the number of bytes received twice from the same generation, because of a timeout.
 	// Kills do not bound it.

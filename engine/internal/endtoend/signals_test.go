@@ -73,7 +73,8 @@ func (d *process) exit(within time.Duration) int {
 	}
 }
 
-// spoolJob writes a job from a spool directory with one file to a sink, and returns its config.
+// spoolJob writes the config of a job that delivers a spool directory to a sink, and one file into
+// that directory. It returns the path of the config.
 func spoolJob(t *testing.T, dir, sink, more string) string {
 	t.Helper()
 	write(t, filepath.Join(dir, "spool", "a.log"), strings.Repeat("a line\n", 5000))

@@ -14,7 +14,7 @@ import (
 )
 
 // slowServer is a real HTTP server on loopback that serves one batch at a time, in order of
-// arrival, with exponentially distributed times.
+// arrival. Service times are exponentially distributed.
 type slowServer struct {
 	t     *testing.T
 	rate  float64 // batches per second

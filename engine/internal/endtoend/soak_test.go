@@ -378,8 +378,8 @@ const stuck = 30 * time.Second
 // earlier drain would postpone them to the next start.
 const quiet = 5 * time.Second
 
-// finish waits until all receivers have everything, drains the program, and runs it once more,
-// which must deliver nothing.
+// finish waits until all receivers have everything, and drains the program. Then it runs the
+// program once more; that run must deliver nothing.
 func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
 		all := true

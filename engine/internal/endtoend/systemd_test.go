@@ -96,8 +96,8 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// TestServiceUnit checks the unit of the Debian package, and that the program ends by a signal when
-// the watchdog stops it: systemd does not restart it after exit code 2.
+// TestServiceUnit checks the unit of the Debian package. When the watchdog stops the program, it
+// must end by the signal, because systemd does not restart it after exit code 2.
 func TestServiceUnit(t *testing.T) {
 	t.Parallel()
 	bin, err := program()
