@@ -68,8 +68,8 @@ func (r *rig) twoRoutes(from source, sink string) {
 
 const secret = "hunter2hunter2"
 
-// secretCases put a secret where a config may have one, and look for it in everything that the
-// program prints.
+// secretCases put a secret into each part of a config that may have one, and check that the program
+// never prints it.
 func secretCases() (table []faultCase) {
 	for _, x := range []struct{ name, sink string }{
 		{name: "bearer", sink: `http: { endpoints: ["http://127.0.0.1:1/in"], bearer: SECRET }`},
