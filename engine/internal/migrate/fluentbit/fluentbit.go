@@ -171,8 +171,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether a filter or output gets records with the tag. A star in the tag itself
-// stands for a file's path.
+// matches reports whether a filter or output gets the records with the given tag. A star in the tag
+// represents the path of a file.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
