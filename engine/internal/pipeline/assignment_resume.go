@@ -20,17 +20,18 @@ func markOfOffer(o *stream.PartitionOffer) stream.Mark {
 	return stream.Mark{Part: o.Part, Watermark: o.Watermark, Above: o.Above}
 }
 
-// resumeAt decides where a partition resumes.
+// resumeAt decides where a partition resumes. A position in the source is ours if this software has
+// committed it.
 //
-//	ledger            position in the source        resume at
-//	none              any                           the source's
-//	holds it          below the ledger's, not ours  nowhere: somebody has reset it
-//	holds it          any other                     the ledger's
-//	does not hold it  ours                          nowhere: the ledger was lost
-//	does not hold it  not ours, or none             the source's
+//	the sink's ledger     position in the source        resume at
+//	does not exist        any                           the source's position
+//	has the partition     below the ledger's, not ours  nowhere: somebody has reset it
+//	has the partition     any other                     the ledger's position
+//	lacks the partition   ours                          nowhere: the ledger was lost
+//	lacks the partition   not ours, or none             the source's position
 //
-// behind reports that the ledger holds less than this software once committed, as after a restore
-// from a backup.
+// behind means that the ledger has less than this software once committed. This happens after the
+// ledger was restored from a backup.
 func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
 	if taken == nil {
 		return markOfOffer(o), false, nil

@@ -20,8 +20,8 @@ type outageDetector struct {
 	since    time.Time // start of the outage; zero if a worker can deliver
 }
 
-// reached reports whether no worker of r has been able to deliver for at least grace, and no
-// attempt that may still succeed is in flight.
+// reached reports whether no worker of r has been able to deliver for at least grace. It returns
+// false while an attempt that may still succeed is in flight.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()

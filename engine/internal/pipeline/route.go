@@ -74,8 +74,8 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and its helpers as one group: a failure in the group ends all of it, and
-// the route.
+// runAll runs the sender and its helpers as one group. If one of them fails, all of them end, and
+// so does the route.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
