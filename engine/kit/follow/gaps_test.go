@@ -1,8 +1,10 @@
 package follow_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -252,19 +254,51 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 }
 
 // TestOnceReportsUnreadDeleted checks that a run with Once does not end before it has reported a file
-// that was deleted after it was listed and before it was opened.
+// that was deleted after it was listed and before it was opened, however long copy_wait is.
 func TestOnceReportsUnreadDeleted(t *testing.T) {
+	for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute} {
+		t.Run(wait.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				d.then = func() { d.delete(t, "a.log") }
+				r := d.set(follow.Growing{CopyWait: wait}).Open(stream.OpenOptions{Once: true})
+				defer r.Close()
+				if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
+					t.Errorf("Read: %v, want EOF", err)
+				}
+				if log := d.log.String(); !strings.Contains(log, "is gone before anything of it was read, 20 bytes are lost") {
+					t.Errorf("the loss is not reported; the log:\n%s", log)
+				}
+			})
+		})
+	}
+}
+
+// TestOnceEndsWhileFilesAreReplaced checks that a run with Once ends with an error while the name of a file
+// is given to new files again and again, and each is deleted before it is read.
+func TestOnceEndsWhileFilesAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
+		next := time.Now()
+		d.pace = func() {
+			if time.Now().After(next) {
+				next = time.Now().Add(4 * time.Second)
+				d.put(t, "a.log", three)
+			}
+		}
 		d.put(t, "a.log", three)
-		d.then = func() { d.delete(t, "a.log") }
+		d.shut = func(string) error {
+			d.remove(t, "a.log")
+			return fs.ErrNotExist
+		}
 		r := d.set(follow.Growing{}).Open(stream.OpenOptions{Once: true})
 		defer r.Close()
-		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
-			t.Errorf("Read: %v, want EOF", err)
-		}
-		if log := d.log.String(); !strings.Contains(log, "is gone before anything of it was read, 20 bytes are lost") {
-			t.Errorf("the loss is not reported; the log:\n%s", log)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		err := r.Read(ctx, stream.NewBatch(stream.BatchLimits{}))
+		if err == nil || !strings.Contains(err.Error(), "were deleted or rewritten before they were read") {
+			t.Errorf("Read: %v, want an error about deleted files; the log:\n%s", err, &d.log)
 		}
 	})
 }
