@@ -118,7 +118,7 @@ func (g *growing) keepBudget() {
 	case all.bytes > most/2:
 		use = budgetHalf
 	}
-	g.use, c.over = use, nil
+	g.use = use
 	switch {
 	case use == budgetFree:
 	case use == budgetHalf, g.o.DeletedBeyond == KeepDeleted:

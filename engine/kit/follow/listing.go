@@ -90,7 +90,7 @@ func (l *lister) list(now time.Duration, once bool) {
 		l.failed(err, now, once)
 		return
 	}
-	l.begun, l.at = true, now
+	l.begun, l.at, c.over = true, now, nil
 	delete(l.refused, ".")
 	for _, r := range c.readers {
 		if r.first == 0 {

@@ -157,6 +157,11 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 		}
 	}
 	if w := unread; w != nil {
+		for _, o := range same { // f has none of their data
+			if o.entry != nil {
+				c.ids.displace(o.entry)
+			}
+		}
 		t.unwait(w)
 		w.state = w.state.on(copied)
 		f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.partName()
