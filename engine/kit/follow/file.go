@@ -234,15 +234,12 @@ func (f *file) attachView() error {
 
 // dropView closes the file's decompressors and forgets that it is compressed.
 func (f *file) dropView() {
+	for _, cur := range f.cursors {
+		cur.dropView()
+	}
 	if f.view != nil {
 		f.view.Close()
 		f.view = nil
-	}
-	for _, cur := range f.cursors {
-		if cur.own != nil {
-			cur.own.Close()
-			cur.own = nil
-		}
 	}
 }
 
