@@ -45,6 +45,7 @@ type file struct {
 
 	foundEmpty    bool // it was empty when it was met
 	counted       bool // deleted: it was added to the counters of unread files
+	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file
 }
 

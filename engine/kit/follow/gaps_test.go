@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -90,6 +91,41 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 				d.put(t, "a.log.x", "9\n")
 				turns(t, 10, time.Second, a, b)
 				wantLines(t, d, a, b, append(want, "9")...)
+			})
+		})
+	}
+}
+
+// TestClosedFilesAreRecordedOnce checks that files that are closed again and again, because few may
+// be open, are not recorded each time while a route saves nothing.
+func TestClosedFilesAreRecordedOnce(t *testing.T) {
+	for _, growing := range []*follow.Growing{{}, nil} {
+		t.Run(fmt.Sprint("growing ", growing != nil), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const files = 5
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				s := follow.New(d, follow.Options{
+					Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second,
+					OpenFiles: 1, Settle: time.Second, Growing: growing,
+				}, d, d.Log())
+				r := s.Open(stream.OpenOptions{})
+				defer r.Close()
+				for range 20 {
+					for i := range files {
+						d.put(t, fmt.Sprint(i, ".log"), "a line\n")
+					}
+					b := stream.NewBatch(stream.BatchLimits{})
+					if err := r.Read(t.Context(), b); err != nil || len(b.Data) == 0 {
+						t.Fatalf("Read: %q, %v", b.Data, err)
+					}
+				}
+				want := files
+				if growing == nil {
+					want = 0
+				}
+				if got := s.ClosedForRoom(); got > want {
+					t.Errorf("%d files are recorded, want at most %d", got, want)
+				}
 			})
 		})
 	}

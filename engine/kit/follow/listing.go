@@ -362,7 +362,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 		firstScan: f.firstScan,
 		handle:    f.handle, used: f.used,
 		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
-		queues: f.queues, foundEmpty: true,
+		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
 	if old.extras != nil && old.extras.listed != "" {
 		f.ensureExtras().listed = old.extras.listed
