@@ -35,11 +35,12 @@ type rotation struct {
 }
 
 // tried is the state of an unlisted file that continues no waiting file. An unchanged one is not
-// looked at again.
+// looked at again, unless it could not be read.
 type tried struct {
-	size int64
-	time time.Time
-	all  int // number of awaiting files then
+	size    int64
+	time    time.Time
+	all     int      // number of awaiting files then
+	trouble *trouble // nil: it could be read
 }
 
 func newRotation(c *Catalogue) rotation {

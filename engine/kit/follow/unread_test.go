@@ -257,6 +257,31 @@ func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
 	}
 }
 
+// TestUnlistedFileCannotBeOpenedAtFirst checks that a file with an unlisted name that cannot be opened
+// at first is read on when it can be, and that this is logged once.
+func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
+	for _, off := range []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.hidden = "old"
+				d.put(t, "a.log", "4 four\n")
+				d.rename(t, "a.log", "a.old")
+				d.shut = func(name string) error { return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES} }
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 1, off/2, a2, b2)
+				d.shut = nil
+				turns(t, 20, time.Second, a2, b2)
+				wantLines(t, d, a2, b2, "4 four")
+				d.wantNoLoss(t)
+				if log := d.log.String(); strings.Count(log, "a file cannot be read") != 1 {
+					t.Errorf("the log does not have it once:\n%s", log)
+				}
+			})
+		})
+	}
+}
+
 // TestRewrittenAndRenamedAfterItWasListed checks a file of an earlier run that was rewritten while
 // nothing ran, and is renamed out of the listing before it is looked at. Its new content is read
 // once, and nothing is reported as lost.
