@@ -64,8 +64,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestOnceWithUnreadableFinished checks that a run with Once fails if a finished file has grown since
-// the last run, and cannot be read.
+// TestOnceWithUnreadableFinished checks that a run with Once fails if a finished file has grown
+// since the last run, and cannot be read.
 func TestOnceWithUnreadableFinished(t *testing.T) {
 	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 		plant(t, m, "/spool/a.log", "a\n")
@@ -73,9 +73,12 @@ func TestOnceWithUnreadableFinished(t *testing.T) {
 			t.Fatal(err)
 		}
 		plant(t, m, "/spool/a.log.done", "a\nmore\n")
-		m.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "a.log.done", Lasting: true, Err: syscall.EIO})
+		m.Fail(vfstest.Fault{
+			Op: vfstest.OpOpen, Path: "a.log.done", Lasting: true, Err: syscall.EIO,
+		})
 		w.src = w.host.source(options(w.dir, nil))
-		if err := w.once(); err == nil || !strings.Contains(err.Error(), `1 files could not be read, the first is "a.log.done"`) {
+		const want = `1 files could not be read, the first is "a.log.done"`
+		if err := w.once(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the run ended with %v", err)
 		}
 	})
@@ -93,7 +96,8 @@ func TestListingFailsForLong(t *testing.T) {
 		m.Fail(vfstest.Fault{Op: vfstest.OpList, Path: "spool", Lasting: true, Err: syscall.EIO})
 		for err := error(nil); err == nil; {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if err = w.step(ctx); err != nil && !strings.Contains(err.Error(), "list the directory") {
+			err = w.step(ctx)
+			if err != nil && !strings.Contains(err.Error(), "list the directory") {
 				t.Fatalf("Read: %v, want an error of the directory", err)
 			}
 			cancel()

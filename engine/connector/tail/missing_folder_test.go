@@ -263,15 +263,18 @@ func (d unlistableDir) Entries(name string) ([]vfs.Entry, error) {
 	return d.Dir.Entries(name)
 }
 
-// TestFolderCannotBeRead checks that the files of a folder that cannot be read for long do not count
-// as deleted. When it can be read again, data already read is not read again.
+// TestFolderCannotBeRead checks that the files of a folder that cannot be read for long do not
+// count as deleted. When it can be read again, data already read is not read again.
 func TestFolderCannotBeRead(t *testing.T) {
 	for _, open := range []int{1, 100} { // how many of the files are held open
 		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, p *fixture) {
 				disk := &unlistable{FS: connectortest.FS()}
-				p.host = streamtest.NewQuiet(disk, nil, func(name string) bool { return name != "tail/notify" })
-				p.change = func(o *tail.Options) { o.Include, o.OpenFiles = []string{"*/*.log"}, open }
+				p.host = streamtest.NewQuiet(disk, nil,
+					func(name string) bool { return name != "tail/notify" })
+				p.change = func(o *tail.Options) {
+					o.Include, o.OpenFiles = []string{"*/*.log"}, open
+				}
 				w := newWriter(t, p.dir, time.Now())
 				w.mkdir("sub")
 				w.append("sub/a.log", 2)

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -131,7 +132,9 @@ func (g *growing) keepBudget() {
 		}
 	default:
 		slices.SortFunc(all.files, byLabel)
-		slices.SortStableFunc(all.files, func(a, b *file) int { return int(b.info.Size - a.info.Size) })
+		slices.SortStableFunc(all.files, func(a, b *file) int {
+			return cmp.Compare(b.info.Size, a.info.Size)
+		})
 		for _, f := range all.files {
 			if all.bytes <= g.o.DeletedMax {
 				return

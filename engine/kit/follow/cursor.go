@@ -154,8 +154,8 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// left returns roughly how many bytes are unread, at least 1 if any are. For a compressed file these
-// are compressed bytes.
+// left returns roughly how many bytes are unread, at least 1 if any are. For a compressed file
+// these are compressed bytes.
 func (cur *cursor) left() int64 {
 	size, read, v := cur.f.info.Size, cur.pos.Next, cur.view()
 	switch {

@@ -98,14 +98,6 @@ type trouble struct {
 	last    error
 }
 
-// failed returns the last failure, nil once the file was read again.
-func (f *file) failed() error {
-	if f.trouble == nil {
-		return nil
-	}
-	return f.trouble.last
-}
-
 // update records a new stat of the file.
 func (f *file) update(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
@@ -113,7 +105,6 @@ func (f *file) update(i stat, now time.Duration) {
 	}
 	if i.Size < f.info.Size {
 		f.ensureExtras().shrunk = max(f.ensureExtras().shrunk, f.info.Size)
-		f.state = f.state.on(truncated)
 	}
 	f.info = i
 	if f.entry == nil && f.unread == 0 {

@@ -96,8 +96,8 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 	}
 }
 
-// TestClosedFilesAreRecordedOnce checks that files that are closed again and again, because few may
-// be open, are not recorded each time while a route saves nothing.
+// TestClosedFilesAreRecordedOnce checks files that are closed again and again, because few may be
+// open. They are not recorded each time while a route saves nothing.
 func TestClosedFilesAreRecordedOnce(t *testing.T) {
 	for _, growing := range []*follow.Growing{{}, nil} {
 		t.Run(fmt.Sprint("growing ", growing != nil), func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestClosedFilesAreRecordedOnce(t *testing.T) {
 				const files = 5
 				d, _, _ := twoRoutes(t, follow.Growing{})
 				s := follow.New(d, follow.Options{
-					Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second,
-					OpenFiles: 1, Settle: time.Second, Growing: growing,
+					Rules: lines.Rules{MaxRecord: 1 << 10}, OpenFiles: 1, Growing: growing,
+					PollMin: 100 * time.Millisecond, PollMax: time.Second, Settle: time.Second,
 				}, d, d.Log())
 				r := s.Open(stream.OpenOptions{})
 				defer r.Close()
@@ -252,8 +252,8 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 	}
 }
 
-// TestRenamedAwayWithHardLink checks that a file with unread lines is read once to its end if it has
-// got two names outside the listing while nothing ran.
+// TestRenamedAwayWithHardLink checks that a file with unread lines is read once to its end if it
+// has got two names outside the listing while nothing ran.
 func TestRenamedAwayWithHardLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -289,8 +289,8 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	})
 }
 
-// TestOnceReportsUnreadDeleted checks that a run with Once does not end before it has reported a file
-// that was deleted after it was listed and before it was opened, however long copy_wait is.
+// TestOnceReportsUnreadDeleted checks a file that was deleted after it was listed and before it was
+// opened. A run with Once does not end before it has reported the file, however long copy_wait is.
 func TestOnceReportsUnreadDeleted(t *testing.T) {
 	for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -300,19 +300,21 @@ func TestOnceReportsUnreadDeleted(t *testing.T) {
 				d.then = func() { d.delete(t, "a.log") }
 				r := d.set(follow.Growing{CopyWait: wait}).Open(stream.OpenOptions{Once: true})
 				defer r.Close()
-				if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
+				err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{}))
+				if err != io.EOF {
 					t.Errorf("Read: %v, want EOF", err)
 				}
-				if log := d.log.String(); !strings.Contains(log, "is gone before anything of it was read, 20 bytes are lost") {
-					t.Errorf("the loss is not reported; the log:\n%s", log)
+				const want = "is gone before anything of it was read, 20 bytes are lost"
+				if !strings.Contains(d.log.String(), want) {
+					t.Errorf("the loss is not reported; the log:\n%s", &d.log)
 				}
 			})
 		})
 	}
 }
 
-// TestOnceEndsWhileFilesAreReplaced checks that a run with Once ends with an error while the name of a file
-// is given to new files again and again, and each is deleted before it is read.
+// TestOnceEndsWhileFilesAreReplaced checks a run with Once while a name is given to new files again
+// and again. Each is deleted before it is read. The run ends with an error.
 func TestOnceEndsWhileFilesAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
@@ -333,7 +335,8 @@ func TestOnceEndsWhileFilesAreReplaced(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		err := r.Read(ctx, stream.NewBatch(stream.BatchLimits{}))
-		if err == nil || !strings.Contains(err.Error(), "were deleted or rewritten before they were read") {
+		const want = "were deleted or rewritten before they were read"
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Read: %v, want an error about deleted files; the log:\n%s", err, &d.log)
 		}
 	})

@@ -361,7 +361,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
 		handle:    f.handle, used: f.used,
-		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
+		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
 		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
 	if old.extras != nil && old.extras.listed != "" {

@@ -24,9 +24,9 @@ type FolderChecker interface {
 // back:
 //
 //   - It, or the deepest existing folder of its path, cannot be read.
-//   - The deepest existing folder of its path is empty and on another device than dev. A mount point
-//     without its file system looks like this. Names that begin with a dot, such as a source's lock,
-//     do not count.
+//   - The deepest existing folder of its path is empty and on another device than dev. A mount
+//     point without its file system looks like this. Names that begin with a dot, such as a
+//     source's lock, do not count.
 //
 // A folder deleted from a non-empty parent is not missing, and neither is an emptied one.
 func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
@@ -49,7 +49,7 @@ func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders caches, for one listing, which folders of missing files are away.
+// folders caches, for one listing, which folders of missing files are missing, too.
 type folders struct {
 	scan    uint32
 	missing map[folderOn]bool
@@ -75,8 +75,8 @@ func (l *lister) isFolderMissing(label string, dev uint64) bool {
 		missing = p.FolderMissing(label, dev)
 		l.folders.missing[of] = missing
 		if missing {
-			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted on it; what was "+
-				"read of its files is kept until it is back")
+			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted "+
+				"on it; what was read of its files is kept until it is back")
 		}
 	}
 	return missing

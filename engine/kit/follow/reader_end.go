@@ -57,7 +57,7 @@ func (r *Reader) ended() (bool, error) {
 	} else if r.endgame == 0 {
 		r.endgame = now
 	}
-	if young+awaited > 0 && now-r.endgame < c.endgame(awaited > 0) {
+	if young+awaited > 0 && now-r.endgame < endgameOf(c.o, awaited > 0) {
 		return false, nil
 	}
 	if young+awaited > 0 {
@@ -66,8 +66,8 @@ func (r *Reader) ended() (bool, error) {
 	}
 	if len(failed) > 0 {
 		slices.SortFunc(failed, byLabel)
-		return true, fmt.Errorf("%d files could not be read, the first is %q: %w; repair them and run again",
-			len(failed), failed[0].label, failed[0].failed())
+		return true, fmt.Errorf("%d files could not be read, the first is %q: %w; "+
+			"repair them and run again", len(failed), failed[0].label, failed[0].trouble.last)
 	}
 	if err := r.unreadDeleted(); err != nil {
 		return true, err
@@ -75,17 +75,18 @@ func (r *Reader) ended() (bool, error) {
 	return true, io.EOF
 }
 
-// endgame returns the longest time that a reader with Once waits for files that are still written.
-// Files without their data may have successors, or are reported as lost after their waits.
-func (c *Catalogue) endgame(awaited bool) time.Duration {
-	most := max(endgameMin, endgameSettle*c.o.Settle)
+// endgameOf returns the longest time that a reader with Once waits for files that are still
+// written. Files without their data may have successors. If awaited is set, there are some.
+func endgameOf(o Options, awaited bool) time.Duration {
+	most := max(endgameMin, endgameSettle*o.Settle)
 	if awaited {
-		most = max(most, c.o.Growing.CopyWait+lateMost+endgameMin)
+		most = max(most, o.Growing.CopyWait+lateMost+endgameMin)
 	}
 	return most
 }
 
-// unreadDeleted returns an error if r ends before it has read all of the deleted and rewritten files.
+// unreadDeleted returns an error if r ends before it has read all of the deleted and rewritten
+// files.
 func (r *Reader) unreadDeleted() error {
 	var list []*file
 	bytes := int64(0)
@@ -112,6 +113,7 @@ func (r *Reader) unreadDeleted() error {
 	}
 	r.count("files_vanished", int64(len(list)))
 	r.count("bytes_vanished", bytes)
-	return fmt.Errorf("%d files were deleted or rewritten before they were read to their ends, the first is %q; "+
-		"%d bytes are lost unless the next run finds copies", len(list), slices.MinFunc(list, byLabel).label, bytes)
+	return fmt.Errorf("%d files were deleted or rewritten before they were read to their ends, "+
+		"the first is %q; %d bytes are lost unless the next run finds copies",
+		len(list), slices.MinFunc(list, byLabel).label, bytes)
 }

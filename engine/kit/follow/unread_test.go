@@ -220,7 +220,8 @@ func unlistedAfterRestart(t *testing.T, change func(d *folder)) (d *folder, r *r
 }
 
 // TestUnreadableUnlistedFileIsDeleted checks a file with an unlisted name that cannot be opened
-// again and is then deleted. Its unread data is reported as lost, and it is not looked for any more.
+// again and is then deleted. Its unread data is reported as lost, and it is not looked for any
+// more.
 func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, d *folder)
@@ -244,7 +245,8 @@ func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
 				d.delete(t, "a.old")
 				d.shut = nil
 				r.run(t, time.Minute)
-				if log := d.log.String(); strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, tt.lost) {
+				log := d.log.String()
+				if strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, tt.lost) {
 					t.Errorf("the loss is not reported once; the log:\n%s", log)
 				}
 				calls := 0
@@ -257,8 +259,8 @@ func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
 	}
 }
 
-// TestUnlistedFileCannotBeOpenedAtFirst checks that a file with an unlisted name that cannot be opened
-// at first is read on when it can be, and that this is logged once.
+// TestUnlistedFileCannotBeOpenedAtFirst checks that a file with an unlisted name that cannot be
+// opened at first is read on when it can be, and that this is logged once.
 func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 	for _, off := range []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -267,7 +269,9 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 				d.hidden = "old"
 				d.put(t, "a.log", "4 four\n")
 				d.rename(t, "a.log", "a.old")
-				d.shut = func(name string) error { return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES} }
+				d.shut = func(name string) error {
+					return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+				}
 				a2, b2 := d.restarted(t, a, b)
 				turns(t, 1, off/2, a2, b2)
 				d.shut = nil
@@ -283,7 +287,7 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 }
 
 // TestRewrittenAndRenamedAfterItWasListed checks a file of an earlier run that was rewritten while
-// nothing ran, and is renamed out of the listing before it is looked at. Its new content is read
+// nothing ran. It is renamed out of the listing before it is looked at. Its new content is read
 // once, and nothing is reported as lost.
 func TestRewrittenAndRenamedAfterItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
