@@ -131,9 +131,10 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestKeepers checks that the second process takes over the lease when the owner stops, and when
-// the owner's connection is cut. Epochs grow, and the two processes never work at the same time.
-func TestKeepers(t *testing.T) {
+// TestLeaseHolders checks that the second process takes over the lease when the owner stops, and
+// when the owner's connection is cut. Epochs grow, and the two processes never work at the same
+// time.
+func TestLeaseHolders(t *testing.T) {
 	t.Parallel() // it mostly waits
 	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}
 	processes := map[string]*process{"a": b.start("a", o), "b": b.start("b", o)}
@@ -152,8 +153,8 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
-// TestKeeperDeletedKey checks that a deleted key is written again with a higher epoch.
-func TestKeeperDeletedKey(t *testing.T) {
+// TestLeaseHolderDeletedKey checks that a deleted key is written again with a higher epoch.
+func TestLeaseHolderDeletedKey(t *testing.T) {
 	t.Parallel() // it mostly waits
 	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}
 	p := b.start("a", o)

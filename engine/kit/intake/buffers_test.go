@@ -64,7 +64,8 @@ func TestBufferCapacity(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
 	r.limits = stream.BatchLimits{Bytes: 1 << 30, Records: 1}
-	for _, size := range []int64{1 << 20, 100, 64 << 10, 1, 300 << 10, 200 << 10, 70 << 10, 1 << 20} {
+	sizes := []int64{1 << 20, 100, 64 << 10, 1, 300 << 10, 200 << 10, 70 << 10, 1 << 20}
+	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			data := intake.Buffer(size)
 			if n := int64(cap(data)); n < size || n > max(2*size, 64<<10) {
