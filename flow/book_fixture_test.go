@@ -148,7 +148,8 @@ func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range
 	w.watermark, w.above = watermark, above
 }
 
-// begun records an attempt. Rows settled before this run are never sent again.
+// begun records an attempt. It fails the test if a row was settled before this run, or if the rows
+// are not in order.
 func (w *bookFixture) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

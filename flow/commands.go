@@ -94,8 +94,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// split passes on the answer e with the pieces of err, which replace h. If h was settled or
-// replaced before, its pieces are dropped.
+// split passes the answer e to the machine, together with the pieces of err that replace h. If h
+// was settled or replaced before, the pieces are dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)

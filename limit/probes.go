@@ -31,7 +31,7 @@ type probes struct {
 const (
 	probeBusy    = 16  // successes in a row that found the limit reached, before a probe may begin
 	probeLongest = 80  // round trips: a probe of a single call at a time takes 64
-	probeLate    = 0.1 // of the interval after which a probe that was due is left to the next time
+	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
 // sampled begins or ends a probe after a success. mean is the smoothed round trip in seconds.

@@ -127,7 +127,7 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	case a.RetryAfter <= 0:
 	case now >= p.resumes:
 		p.resumes = now + prolong(a.RetryAfter)
-	default: // by a call that was under way when the pause began, which has its jitter
+	default: // the call began before the pause, which already has its jitter
 		p.resumes = max(p.resumes, now+min(a.RetryAfter, p.maxPause))
 	}
 	if a.Reset <= 0 {

@@ -14,9 +14,9 @@ func place(b *stream.Batch) int64 {
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)
 }
 
-// TestAlign checks that data read at an offset has the same alignment in its memory page as in its
-// page of the file, also when the arena is reused. An outgrown arena is not lost, and nothing
-// allocates.
+// TestAlign checks that data read at an offset of a file gets the same offset within its page of
+// memory as within its page of the file, even if the arena is reused. It also checks that a batch
+// that has outgrown its arena returns the larger one to the pool, and that nothing is allocated.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// hedges checks the start of a hedge against the documented rules.
+// checkHedge checks the start of a hedge against the documented rules.
 func (w *model) checkHedge(c control.Command, it *modelItem, x *modelTry) {
 	w.t.Helper()
 	if c.Reason != control.HedgeAttempt {

@@ -88,7 +88,7 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
-// TestOutsAgainstList compares the list of running attempts with a plain one.
+// TestOutsAgainstList compares onTimeAttempts with a plain list of the running attempts.
 func TestOutsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	var o onTimeAttempts

@@ -38,7 +38,7 @@ type startup struct {
 	verySlow    int     // slow round trips that were much longer
 	slowAt      float64 // maximum batches in flight when a slow one was sent
 	normalAt    float64 // maximum batches in flight when one that was not slow was sent
-	queued      int     // number of last samples that showed a queue
+	queued      int     // number of consecutive samples, up to the last one, that showed a queue
 }
 
 const (

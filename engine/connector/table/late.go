@@ -220,10 +220,10 @@ func digestOf(ctx context.Context, db database, p *partition,
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor is called if the table has no rows between the floor and the place up to which p was
-// read. Rows inserted there later are new, so the floor is lowered to the last row before it. With
-// strict, it is an error if the table ends there although later rows are remembered: rows below the
-// floor cannot be distinguished from new ones.
+// lowerFloor is called if the table has no rows between the floor and the position up to which p
+// was read. Rows inserted there later are new, so the floor is lowered to the last row before it.
+// With strict, it is an error if the table ends there although later rows are remembered: rows
+// below the floor cannot be distinguished from new ones.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {

@@ -135,9 +135,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestForgetWaitsForTheLastBatch checks that Forget does not return a file while its last span is
-// in a batch that the engine has not seen yet. The engine drops the marks of partitions returned by
-// Forget once it has none of their spans in work.
+// TestForgetWaitsForTheLastBatch checks that Deleted does not return a file while its last span is
+// in a batch that the engine has not received yet. The engine drops the marks of the partitions
+// that Deleted returns as soon as it processes none of their spans.
 func TestForgetWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")

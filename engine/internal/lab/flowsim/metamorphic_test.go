@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The expected changes when the environment is changed in a known way, for each kind of window and
-// each dispatch policy. These tests find inverted formulas, which tables of expected values do not
-// (elasticsearch #70283).
+// These tests change the environment of a machine in a known way and check the expected change of
+// its decisions, for each kind of window and each dispatch policy. They find inverted formulas,
+// which tables of expected values do not (elasticsearch #70283).
 
 const ms = time.Millisecond
 
