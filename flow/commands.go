@@ -185,14 +185,14 @@ func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 	case c.Reason == control.Deadly:
 		words = fmt.Sprintf("%d workers died of it", c.Count)
 	case c.Reason == control.Exhausted:
-		words = fmt.Sprintf("given up after it failed %d times at workers that took others "+
+		words = fmt.Sprintf("given up after %d failures at workers that delivered other items "+
 			"meanwhile", c.Count)
 	case c.Reason == control.Failing:
-		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
+		words = fmt.Sprintf("it failed %d times at workers that delivered other items meanwhile", c.Count)
 	default:
 		return
 	}
-	h.refusal = &Rejected{Err: fmt.Errorf("%s, the last of this: %w", words, h.failure)}
+	h.refusal = &Rejected{Err: fmt.Errorf("%s; last failure: %w", words, h.failure)}
 }
 
 // bisect cuts h, or reports that it cannot be cut.

@@ -176,9 +176,9 @@ type RangeReader interface {
 
 var (
 	// ErrRangeMissing is returned by a RangeReader that does not find the data.
-	ErrRangeMissing = errors.New("the data of a batch that waits is not found")
+	ErrRangeMissing = errors.New("the data of a waiting batch was not found")
 	// ErrRangeGone is returned by a RangeReader whose data no longer exists.
-	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
+	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
 // Holder is a [Source] that keeps deleted data until all routes have read it.

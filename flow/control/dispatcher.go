@@ -65,7 +65,7 @@ func (d *dispatcher) spread(out []Command) []Command {
 		if !it.isolated() {
 			return d.drain(&d.backlog.fresh, 1, out)
 		}
-		i, most := d.lanes.policy.holder.Place(d.now, it.cost, it.hash, d.lanes.cands)
+		i, most := d.lanes.policy.holder.ChooseOrHold(d.now, it.cost, it.hash, d.lanes.cands)
 		if i < 0 {
 			break
 		}

@@ -60,8 +60,8 @@ func (w *model) warm(n int) {
 		for _, x := range w.running() {
 			w.answer(x, control.Delivered, 0)
 		}
-		if n := w.unsaid; n > 0 {
-			w.unsaid = 0
+		if n := w.unsaved; n > 0 {
+			w.unsaved = 0
 			w.step(control.Event{Kind: control.Saved, Bytes: n})
 		}
 	}
