@@ -356,7 +356,7 @@ func sinkPieces(t *testing.T, c SinkCase) {
 			case 10:
 				b.Drop(i)
 			case 20:
-				b.DeadLetter(i, errors.New("the suite buried it"))
+				b.DeadLetter(i, errors.New("the suite dead-lettered it"))
 			default:
 				want = append(want, textOf(n, i))
 			}

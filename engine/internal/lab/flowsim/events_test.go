@@ -261,7 +261,7 @@ func TestSettling(t *testing.T) {
 		t.Errorf("recovered after %g s with every slot busy", f[scenario.Recover])
 	}
 	if f = run(t, parse(t, fmt.Sprintf(step, "hang: true")), "fixed:40+round_robin", 1); f[scenario.Recover] < 15 {
-		t.Errorf("recovered after %g s though the worker's places were lost for good",
+		t.Errorf("recovered after %g s although the worker's slots were lost permanently",
 			f[scenario.Recover])
 	}
 	f = run(t, parse(t, base+"timeout: 100ms"), "fixed:40+round_robin", 1)
