@@ -142,8 +142,8 @@ func TestBookRefuses(t *testing.T) {
 }
 
 // TestBookSkipsSettledRows checks that rows that the progress counts as settled are not sent again,
-// and that no batch spans them. It does so for several first rows of the reader, and with rows
-// deleted from the table since the progress was saved.
+// and that no batch spans them. It does so for readers that begin at different rows, and for rows
+// that were deleted from the table after the progress was saved.
 func TestBookSkipsSettledRows(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {

@@ -12,9 +12,9 @@ import (
 // is only worth while where the limit is always reached: elsewhere the queue is empty often enough.
 //
 // Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
-// narrow together, so that the queue drains of all their calls: a client that probed alone would
-// measure the queue of the others, take it for the server's round trip, and let its own grow with
-// it.
+// therefore narrow at the same time, so that the calls of all of them leave the queue. A client
+// that probed alone would measure the queue of the others, take it for the server's round trip, and
+// let its own grow with it.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███
@@ -67,7 +67,7 @@ func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 }
 
 // interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple
-// of those before it, so that clients with different intervals meet.
+// of those before it, so that the probes of clients with different intervals coincide.
 func interval(d time.Duration) time.Duration {
 	if d <= time.Second {
 		return time.Second

@@ -17,9 +17,9 @@ type Holder interface {
 }
 
 const (
-	// idleFactor is the factor by which waiting may take longer than an idle lane would before the
-	// idle lane is used. While a lane idles, all later items wait longer too. With 1 each item
-	// would consider only itself.
+	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify,
+	// because all later items wait longer, too, while a lane idles. With 1, only the waiting item
+	// would count.
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has this many batches more in flight than it holds without a queue:
 	// it will not idle before an answer arrives and another batch is sent. The square root allows

@@ -87,8 +87,8 @@ func TestChooseOrHold(t *testing.T) {
 	}
 }
 
-// TestChooseOrHoldMetamorphic checks that making the chosen lane worse lets more items wait, and that
-// making a busy lane worse lets fewer wait. The unit of time does not matter.
+// TestChooseOrHoldMetamorphic checks that making the chosen lane worse lets more items wait, and
+// that making a busy lane worse lets fewer wait. The result must not depend on the unit of time.
 func TestChooseOrHoldMetamorphic(t *testing.T) {
 	rnd := rand.New(source(7))
 	held := 0

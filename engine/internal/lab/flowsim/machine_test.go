@@ -145,8 +145,8 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestRecovery checks that one probe each restores six of twelve workers that fail for 30 s and
-// recover together.
+// TestRecovery checks that one probe of each worker is enough to use it again, after six of twelve
+// workers have failed for 30 s and recover together.
 func TestRecovery(t *testing.T) {
 	bad := []int{0, 1, 4, 5, 8, 10}
 	for _, fault := range []string{"fail: { after: 5ms }", "hang: true"} {
