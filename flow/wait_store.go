@@ -176,8 +176,8 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 }
 
 // done reports whether no more items will come back. If the store is empty or has ended, done first
-// cancels the pending requests, and returns false until they have returned: one of them may already
-// have taken an item out.
+// cancels the pending requests. It returns false until they have returned, because one of them may
+// already have taken an item out.
 func (w *deferredItems[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

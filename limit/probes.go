@@ -66,8 +66,8 @@ func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	p.window.BeginProbe(now)
 }
 
-// interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple
-// of those before it, so that the probes of clients with different intervals coincide.
+// interval returns the smallest of 1s, 5s, 10s, 20s and so on that is not below d. Each of these is
+// a multiple of the smaller ones, so that the probes of clients with different intervals coincide.
 func interval(d time.Duration) time.Duration {
 	if d <= time.Second {
 		return time.Second

@@ -15,7 +15,7 @@ import (
 // up.
 //
 // Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the
-// source spins. The doubling is of an int of milliseconds: with a Max near 2^31 it wraps to
+// source spins. The wait is an int of milliseconds: with a Max near 2^31 the doubling wraps to
 // -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a source that
 // configures none.
 type Flume struct {

@@ -368,9 +368,9 @@ func (ev *evidence) assess(it *item) {
 	}
 }
 
-// enoughEvidence reports whether the evidence against the item is enough to set it apart: at least
-// least failures (at least two, except for a piece), at two lanes if two are up, and high enough
-// odds.
+// enoughEvidence reports whether the evidence against the item is enough to set it apart. The odds
+// must be high enough, unless the item has failed maxBlameFailures times. At least least failures
+// are needed; a whole item needs two, at two lanes if two are up.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

@@ -10,9 +10,9 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold is like Choose, but also returns the number of waiting items up to which holding
-	// the item for a busy lane takes less time than sending it to lane i. Below 1 means that the
-	// item should be sent.
+	// ChooseOrHold is like Choose, but also returns most. If at most that many items wait, a busy
+	// lane is expected to take the item sooner than lane i would finish it, and the item should be
+	// held. Below 1 means that it should be sent to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
@@ -32,12 +32,11 @@ const (
 )
 
 // ChooseOrHold leaves lanes free if waiting for a busy lane takes less time. This threshold policy
-// is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal
-// for several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at
-// the sender goes to the first free worker. Therefore a covered lane gets no more while another one
-// is free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
-// expected time, times idleFactor. With enough waiting batches every lane is filled up to its
-// window.
+// is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
+// several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
+// sender goes to the first free worker. Therefore a covered lane gets no more while another one is
+// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
+// expected time, times idleFactor. If enough batches wait, every lane is filled up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]

@@ -60,7 +60,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //	none                      accepted
 //	429                       throttled
 //	408, 5xx                  retried
-//	401, 403, 404, 405        misconfigured (no such index, no right): never a dead letter
+//	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
 //	all else                  refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {

@@ -116,8 +116,8 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job that is bound to
-// workers by hash, without an adaptive window, takes five times as long, because it waits for the
+// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job takes five times as
+// long if its items are bound to workers by hash and windows do not adapt, because it waits for the
 // slowest worker.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
