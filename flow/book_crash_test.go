@@ -96,7 +96,8 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 func (w *bookFixture) copy(left vfstest.Crash) *bookFixture {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := newBookFixture(w.t, w.name+", "+left.String(), rand.New(rand.NewPCG(uint64(left.Call.N), 2)),
+	c := newBookFixture(w.t, w.name+", "+left.String(),
+		rand.New(rand.NewPCG(uint64(left.Call.N), 2)),
 		w.rows)
 	c.mem, c.o, c.unruly = left.FS, w.o, w.unruly
 	c.had, c.life = maps.Clone(w.had), maps.Clone(w.life)

@@ -188,7 +188,8 @@ func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 		words = fmt.Sprintf("given up after %d failures at workers that delivered other items "+
 			"meanwhile", c.Count)
 	case c.Reason == control.Failing:
-		words = fmt.Sprintf("it failed %d times at workers that delivered other items meanwhile", c.Count)
+		words = fmt.Sprintf("it failed %d times at workers that delivered other items meanwhile",
+			c.Count)
 	default:
 		return
 	}

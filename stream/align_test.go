@@ -14,9 +14,9 @@ func place(b *stream.Batch) int64 {
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)
 }
 
-// TestAlign checks that data read at an offset of a file gets the same offset within its page of
-// memory as within its page of the file, even if the arena is reused. It also checks that a batch
-// that has outgrown its arena returns the larger one to the pool, and that nothing is allocated.
+// TestAlign checks that data read at an offset of a file gets the same offset in its page of memory
+// as in its page of the file. This also holds for a reused arena. A batch that has outgrown its
+// arena must return the larger one to the pool, and nothing may be allocated.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}

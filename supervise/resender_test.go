@@ -260,7 +260,10 @@ func TestResenderBounds(t *testing.T) {
 	}
 	var deadLetters []dead
 	var spilled []int
-	deadLetter := func(_ context.Context, d dead) error { deadLetters = append(deadLetters, d); return nil }
+	deadLetter := func(_ context.Context, d dead) error {
+		deadLetters = append(deadLetters, d)
+		return nil
+	}
 	spill := func(_ context.Context, key int, _ string) error {
 		spilled = append(spilled, key)
 		return nil

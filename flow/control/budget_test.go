@@ -40,7 +40,7 @@ func (w *model) checkBudget() {
 	}
 	most := b.Burst + b.Share*float64(w.done) + b.PerSecond*w.now.Seconds()
 	if b.Share > 0 && w.strict && float64(w.unreturned) > most+1e-6 {
-		w.fail("%d attempts failed or are running, the budget allows %.1f after %d deliveries and %v",
+		w.fail("%d attempts keep a token, want at most %.1f after %d deliveries and %v",
 			w.unreturned, most, w.done, w.now)
 	}
 }

@@ -87,8 +87,8 @@ func TestGroupBoundsTheSum(t *testing.T) {
 	}
 }
 
-// TestProbesInTurn checks that lanes that failed together are probed in turn, at intervals that double up
-// to 6 s, and that an independent failure restarts the schedule.
+// TestProbesInTurn checks that lanes that failed together are probed in turn, at intervals that
+// double up to 6 s, and that an independent failure restarts the schedule.
 func TestProbesInTurn(t *testing.T) {
 	m := machine(t, 12)
 	m.lanes.opened = 6
@@ -114,8 +114,8 @@ func TestProbesInTurn(t *testing.T) {
 	}
 }
 
-// TestMassFailure checks that the first error of a lane opens its breaker if another breaker has just
-// opened, unless errors come by chance.
+// TestMassFailure checks that the first error of a lane opens its breaker if another breaker has
+// just opened, unless errors come by chance.
 func TestMassFailure(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)

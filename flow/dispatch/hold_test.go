@@ -107,7 +107,8 @@ func TestChooseOrHoldMetamorphic(t *testing.T) {
 			}
 		}
 		place := func() float64 {
-			i, most := (LeastCompletion{}).New(source(1)).(Holder).ChooseOrHold(time.Second, 1, 0, lanes)
+			holder := (LeastCompletion{}).New(source(1)).(Holder)
+			i, most := holder.ChooseOrHold(time.Second, 1, 0, lanes)
 			if i != 0 {
 				t.Fatalf("chose %d of one free lane", i)
 			}

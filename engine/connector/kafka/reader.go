@@ -28,7 +28,7 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when client and admin are set; the client may call assign earlier
+	made    chan struct{} // closed when client and admin are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
 	meta    *metaAdder

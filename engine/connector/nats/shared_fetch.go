@@ -387,8 +387,8 @@ func (r *sharedReader) lose(n, from, to uint64) {
 	)
 }
 
-// observeConsumer warns if max_ack_pending is reached, and records whether the server has no messages
-// beyond those of this session.
+// observeConsumer warns if max_ack_pending is reached, and records whether the server has no
+// messages beyond those of this session.
 func (r *sharedReader) observeConsumer(info *jetstream.ConsumerInfo, warned *uint64) {
 	if most := r.config.MaxAckPending; most > 0 && info.NumAckPending >= most &&
 		info.NumPending > 0 {

@@ -258,8 +258,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCheckIntervals checks the waits at the end of a table: long while nothing comes, none after new rows,
-// and never short while other transactions are open.
+// TestCheckIntervals checks the waits at the end of a table: long while nothing comes, none after
+// new rows, and never short while other transactions are open.
 func TestCheckIntervals(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at checkSchedule
