@@ -173,7 +173,8 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 }
 
 // compare returns an error if the last remembered rows that still exist were replaced. If the very
-// last one is unchanged, the others are not checked, because keys start over from the end.
+// last one is unchanged, the others are not checked, because a database reuses the keys at the end
+// of a table first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
