@@ -75,8 +75,8 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 	}
 }
 
-// TestAllocationsAnItem checks that one more item allocates only the context of its attempt: the
-// context and its cancel function.
+// TestAllocationsAnItem checks that an item costs two allocations: the context of its attempt and
+// the context's cancel function.
 func TestAllocationsAnItem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: the race detector allocates, too")

@@ -12,10 +12,10 @@ import (
 )
 
 // Checkpoint stores progress durably: the watermark, up to which every row is settled, and the
-// settled ranges above it, as returned by [ledger.Ledger.Mark]. Package
+// settled ranges above it, as returned by [ledger.Ledger.Progress]. Package
 // [github.com/penstock-io/penstock/flow/checkpoint] implements a Checkpoint in a file; its Encode
-// and Decode help to implement one in a database. A Book calls its Checkpoint from one goroutine
-// at a time.
+// and Decode help to implement one in a database. A Book calls its Checkpoint from one goroutine at
+// a time.
 type Checkpoint interface {
 	// Load returns the progress saved last, or the zero position if none ever was. A failure to
 	// read must be returned as an error, never as the zero position.

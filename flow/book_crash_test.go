@@ -24,7 +24,7 @@ import (
 // small returns a fixture in which one run of the program saves about twenty times.
 func small(t *testing.T, name string, seed uint64) *bookFixture {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	w := newBookWorld(t, name, rnd, table(rnd, 130, 4))
+	w := newBookFixture(t, name, rnd, table(rnd, 130, 4))
 	w.unruly = true
 	w.o.Pack, w.o.Replay, w.o.Save = PackOptions[entryRow]{Rows: 4}, 30, 20*time.Millisecond
 	w.o.Sender.Control.Seed = seed
@@ -54,8 +54,8 @@ func TestBookCrashesAtEverySettle(t *testing.T) {
 
 // wreck is the file system after a crash, and the expected state at that moment.
 type wreck struct {
-	crash vfstest.Crash
-	world *bookFixture
+	crash   vfstest.Crash
+	fixture *bookFixture
 }
 
 // TestBookCrashesAtEveryCall crashes after each call of the file system that may have changed
@@ -83,7 +83,7 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 			w.mem.Watch(nil)
 			for _, wr := range wrecks {
 				resumed++
-				wr.world.finish()
+				wr.fixture.finish()
 			}
 		})
 	}
@@ -96,7 +96,8 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 func (w *bookFixture) copy(left vfstest.Crash) *bookFixture {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := newBookWorld(w.t, w.name+", "+left.String(), rand.New(rand.NewPCG(uint64(left.Call.N), 2)),
+	c := newBookFixture(w.t, w.name+", "+left.String(),
+		rand.New(rand.NewPCG(uint64(left.Call.N), 2)),
 		w.rows)
 	c.mem, c.o, c.unruly = left.FS, w.o, w.unruly
 	c.had, c.life = maps.Clone(w.had), maps.Clone(w.life)

@@ -87,7 +87,7 @@ type bookFixture struct {
 	settles   int
 }
 
-func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *bookFixture {
+func newBookFixture(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *bookFixture {
 	return &bookFixture{
 		t: t, name: name, rnd: rnd, rows: rows, mem: vfstest.New(), had: map[int]int{},
 		started: map[int]bool{},
@@ -148,7 +148,8 @@ func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range
 	w.watermark, w.above = watermark, above
 }
 
-// begun records an attempt. Rows settled before this run are never sent again.
+// begun records an attempt. It fails the test if a row was settled before this run, or if the rows
+// are not in order.
 func (w *bookFixture) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,7 +337,7 @@ func TestBookAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			w := newBookWorld(t, fmt.Sprint("seed ", seed), rnd,
+			w := newBookFixture(t, fmt.Sprint("seed ", seed), rnd,
 				table(rnd, 200+rnd.IntN(400), []int{0, 2, 3, 8}[rnd.IntN(4)]))
 			w.unruly = rnd.IntN(4) > 0
 			w.o.Pack = PackOptions[entryRow]{Rows: 1 + rnd.IntN(20),

@@ -125,7 +125,7 @@ func TestBookUnknownPieces(t *testing.T) {
 
 // TestBookPiece checks that the cost of a piece is the cost of its rows.
 func TestBookPiece(t *testing.T) {
-	o := one(&memory{}, gladly)
+	o := one(&memory{}, acceptAll)
 	if it := mustBook(t, o).Piece([]int64{3, 4}); it.Cost != 2 || it.Bytes != 2 ||
 		len(it.Value) != 2 {
 		t.Errorf("a piece of two rows: %+v", it)
@@ -141,7 +141,7 @@ func TestBookPiece(t *testing.T) {
 // no more rows until a batch settles.
 func TestBookLedgerFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mustBook(t, one(&memory{}, gladly))
+		b := mustBook(t, one(&memory{}, acceptAll))
 		b.next, b.fail = upToRow(ledger.MaxOpen+2), func(error) {}
 		b.rows.o.Rows, b.rows.join = 1, nil
 		var first Item[[]int64]
@@ -215,7 +215,7 @@ func BenchmarkSettleThroughBook(b *testing.B) {
 				o.Pack.Rows = size
 				for i := range 100 {
 					o.Sender.Lanes = append(o.Sender.Lanes,
-						Lane[[]int64]{Name: fmt.Sprint(i), Worker: gladlyWorker{}})
+						Lane[[]int64]{Name: fmt.Sprint(i), Worker: acceptingWorker{}})
 				}
 				row := int64(0)
 				if err := mustBook(b, o).Run(b.Context(), func(context.Context) (int64, error) {
@@ -234,8 +234,8 @@ func BenchmarkSettleThroughBook(b *testing.B) {
 	}
 }
 
-type gladlyWorker struct{}
+type acceptingWorker struct{}
 
-func (gladlyWorker) Deliver(context.Context, Attempt[[]int64]) (Report, error) {
+func (acceptingWorker) Deliver(context.Context, Attempt[[]int64]) (Report, error) {
 	return Report{}, nil
 }

@@ -89,7 +89,7 @@ func one(m *memory, deliver func(context.Context, []int64) error) BookOptions[in
 	}
 }
 
-func gladly(context.Context, []int64) error { return nil }
+func acceptAll(context.Context, []int64) error { return nil }
 
 func mustBook(t testing.TB, o BookOptions[int64]) *Book[int64] {
 	t.Helper()
@@ -121,14 +121,14 @@ func TestBookRefuses(t *testing.T) {
 			o.Checkpoint = &memory{above: []ledger.Range{{From: num(9), To: num(3)}}}
 		}, "(9, 3]"},
 	} {
-		o := one(&memory{}, gladly)
+		o := one(&memory{}, acceptAll)
 		c.change(&o)
 		if b, err := OpenBook(t.Context(), o); err == nil || b != nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("OpenBook: %v, %v; want %q", b, err, c.want)
 		}
 	}
-	b := mustBook(t, one(&memory{}, gladly))
+	b := mustBook(t, one(&memory{}, acceptAll))
 	if err := b.Run(t.Context(), nil); err == nil {
 		t.Error("Run takes no rows at all")
 	}
@@ -142,8 +142,8 @@ func TestBookRefuses(t *testing.T) {
 }
 
 // TestBookSkipsSettledRows checks that rows that the progress counts as settled are not sent again,
-// and that no batch spans them. It does so for several first rows of the reader, and with rows
-// deleted from the table since the progress was saved.
+// and that no batch spans them. It does so for readers that begin at different rows, and for rows
+// that were deleted from the table after the progress was saved.
 func TestBookSkipsSettledRows(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
@@ -215,7 +215,7 @@ func TestBookRefusesRows(t *testing.T) {
 		for _, size := range []int{1, 2, 1000} {
 			m := &memory{}
 			for range 2 {
-				o := one(m, gladly)
+				o := one(m, acceptAll)
 				o.Unique, o.Pack.Rows = c.unique, size
 				if err := mustBook(t, o).Run(t.Context(), nums(c.rows...)); err == nil ||
 					!strings.HasPrefix(err.Error(), c.want) {
@@ -348,7 +348,7 @@ func TestBookReplay(t *testing.T) {
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
-		o := one(m, gladly)
+		o := one(m, acceptAll)
 		o.Pack.Rows, o.Unique, o.Save = 1, true, 300*time.Millisecond
 		next := timed(time.Now(), io.EOF, 0, 10*time.Millisecond, 500*time.Millisecond,
 			5*time.Second, 5*time.Second+50*time.Millisecond)
@@ -392,7 +392,7 @@ func TestBookEnds(t *testing.T) {
 			m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
 				return c.save
 			}}
-			o := one(m, gladly)
+			o := one(m, acceptAll)
 			o.Pack = PackOptions[int64]{Rows: 2, Linger: time.Second}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
@@ -434,7 +434,7 @@ func TestBookSavesNothingAfterAFailure(t *testing.T) {
 		}
 		return nil
 	}}
-	o := one(m, gladly)
+	o := one(m, acceptAll)
 	o.Replay, o.Pack.Rows = 100, 10
 	err := mustBook(t, o).Run(t.Context(), upToRow(100_000))
 	if !errors.Is(err, full) || err.Error() != "flow: book: checkpoint: disk full" || saves != 1 {
@@ -447,7 +447,7 @@ func TestBookSavePanics(t *testing.T) {
 	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
 		panic("out of paper")
 	}}
-	o := one(m, gladly)
+	o := one(m, acceptAll)
 	o.Replay = 1
 	err := mustBook(t, o).Run(t.Context(), upToRow(100_000))
 	if p, ok := errors.AsType[*supervise.PanicError](err); !ok || p.Value != "out of paper" {

@@ -94,8 +94,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// split passes on the answer e with the pieces of err, which replace h. If h was settled or
-// replaced before, its pieces are dropped.
+// split passes the answer e to the machine, together with the pieces of err that replace h. If h
+// was settled or replaced before, the pieces are dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)
@@ -185,14 +185,15 @@ func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 	case c.Reason == control.Deadly:
 		words = fmt.Sprintf("%d workers died of it", c.Count)
 	case c.Reason == control.Exhausted:
-		words = fmt.Sprintf("given up after it failed %d times at workers that took others "+
+		words = fmt.Sprintf("given up after %d failures at workers that delivered other items "+
 			"meanwhile", c.Count)
 	case c.Reason == control.Failing:
-		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
+		words = fmt.Sprintf("it failed %d times at workers that delivered other items meanwhile",
+			c.Count)
 	default:
 		return
 	}
-	h.refusal = &Rejected{Err: fmt.Errorf("%s, the last of this: %w", words, h.failure)}
+	h.refusal = &Rejected{Err: fmt.Errorf("%s; last failure: %w", words, h.failure)}
 }
 
 // bisect cuts h, or reports that it cannot be cut.

@@ -60,8 +60,9 @@ type Attempt[T any] struct {
 	Number int    // of this item, from 1
 
 	// On Ordered lanes, attempts must take effect in the order of Index, which counts from 0 within
-	// a Run. Run only grows in a Sender. After a failed attempt, all later ones of its Run must
-	// fail, too. When all have returned, the next Run starts with the failed item.
+	// a Run. Run never decreases during the life of a Sender. After a failed attempt, all later
+	// ones of its Run must fail, too. When all have returned, the next Run starts with the failed
+	// item.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue: the worker then counts as BUSY and the

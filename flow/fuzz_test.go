@@ -196,7 +196,8 @@ func (w *fuzzRun) worker(lane int) WorkerFunc[*stretch] {
 	}
 }
 
-// try counts an attempt of a stretch, in whichever item, and returns the number so far.
+// try counts an attempt of a stretch, regardless of the item that contains it, and returns the
+// number of its attempts so far.
 func (w *fuzzRun) try(lo, hi int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

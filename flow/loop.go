@@ -76,7 +76,7 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.claims.Store(1)
 	l.goroutines.produce(p, l)
 	l.items.deferred.start(l)
-	// base, not ctx: the Done of ctx may close before the error of base is set.
+	// Wait for base instead of ctx, because ctx may be done before base has its error.
 	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
 		mine := false

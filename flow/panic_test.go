@@ -48,7 +48,7 @@ func TestPanickingWorker(t *testing.T) {
 	}
 }
 
-func TestPanicOfProducerAndBury(t *testing.T) {
+func TestPanicOfProducerAndDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		p := ProducerFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })

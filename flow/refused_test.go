@@ -86,7 +86,7 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-func TestBuryFailureStops(t *testing.T) {
+func TestDeadLetterFailureStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, store := range []func(context.Context, Item[string], error) error{
 			nil,

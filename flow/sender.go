@@ -80,9 +80,9 @@ func checkLanes[T any](lanes []Lane[T]) error {
 	for i, l := range lanes {
 		switch {
 		case l.Name == "":
-			return fmt.Errorf("flow: lane %d has no name; lanes are told apart by name", i)
+			return fmt.Errorf("flow: lane %d has no name; each lane needs a unique name", i)
 		case seen[l.Name]:
-			return fmt.Errorf("flow: two lanes are named %q; lanes are told apart by name", l.Name)
+			return fmt.Errorf("flow: two lanes are named %q; each lane needs a unique name", l.Name)
 		case l.Worker == nil:
 			return fmt.Errorf("flow: lane %q has no worker", l.Name)
 		case l.Limits.InFlight < 0:

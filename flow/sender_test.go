@@ -23,13 +23,13 @@ func TestNewRefuses(t *testing.T) {
 		want string
 	}{
 		{Options[int]{Lanes: []Lane[int]{{Worker: w}}, Settled: settled}, "flow: lane 0 has no " +
-			"name; lanes are told apart by name"},
+			"name; each lane needs a unique name"},
 		{Options[int]{Lanes: []Lane[int]{{Name: "a"}}, Settled: settled},
 			`flow: lane "a" has no worker`},
 		{
 			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w}, {Name: "a", Worker: w}},
 				Settled: settled},
-			`flow: two lanes are named "a"; lanes are told apart by name`,
+			`flow: two lanes are named "a"; each lane needs a unique name`,
 		},
 		{
 			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w, Limits: Limits{InFlight: -1}}},

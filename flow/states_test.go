@@ -63,7 +63,7 @@ type searched struct {
 	crashed bool
 	hedged  int    // hedges, in this life of the process
 	starts  int    // of all attempts
-	known   bool   // reach is replaying moves to a known state
+	known   bool   // stateAt is replaying moves to a known state
 	broken  string // the violated rule
 }
 
@@ -206,7 +206,7 @@ func (s *searched) started(c control.Command, b int, known bool) {
 }
 
 // check compares the ledger with the batches that the workers have received. It does nothing while
-// reach replays moves, because these states were checked before.
+// stateAt replays moves, because these states were checked before.
 func (s *searched) check() {
 	if s.known {
 		return

@@ -30,18 +30,18 @@ type WaitStore[T any] interface {
 	// Note records that an item waits, so that a restart need not begin its wait again. The Sender
 	// keeps the item.
 	Note(it Item[T], w Wait)
-	// Take takes over a waiting item, and reports whether it has done so. The Sender then releases
-	// the item. The Sender passes every wait of a second or more to Note first and, a moment later,
-	// to Take.
+	// Take moves a waiting item into the store, and reports whether it did so. The Sender then
+	// releases the item. The Sender passes every wait of a second or more to Note first and, a
+	// moment later, to Take.
 	Take(it Item[T], w Wait) bool
-	// Next blocks until an item that Take took over is due, removes it and returns it with its
-	// history. suspect selects either suspects (by their History) or the other items. There may be
-	// one call for each kind at the same time, on separate goroutines. io.EOF means that the Sender
-	// should end without the items that are still held. Any other error stops the Sender. When ctx
-	// is done, Next must soon return its error, and must not remove an item.
+	// Next blocks until an item of the store is due, removes it and returns it with its history.
+	// suspect selects either suspects (by their History) or the other items. There may be one call
+	// for each kind at the same time, on separate goroutines. io.EOF means that the Sender should
+	// end without the items that are still held. Any other error stops the Sender. When ctx is
+	// done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
-	// Held returns the number of items that were taken over and that Next has not returned yet, and
-	// the sums of their Cost and Bytes.
+	// Held returns the number of items that Take has moved into the store and Next has not returned
+	// yet, and the sums of their Cost and Bytes.
 	Held() (n int, cost float64, bytes int64)
 }
 
@@ -176,8 +176,8 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 }
 
 // done reports whether no more items will come back. If the store is empty or has ended, done first
-// cancels the pending requests, and returns false until they have returned: one of them may already
-// have taken an item out.
+// cancels the pending requests. It returns false until they have returned, because one of them may
+// already have taken an item out.
 func (w *deferredItems[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

@@ -14,52 +14,52 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// shelf is a WaitStore in memory.
-type shelf struct {
+// memoryStore is a WaitStore in memory.
+type memoryStore struct {
 	mu      sync.Mutex // guards the fields below
-	waiting []shelved
+	waiting []storedItem
 	noted   int
 	most    int // items held at once
 	closed  bool
 	changed chan struct{}
 }
 
-type shelved struct {
+type storedItem struct {
 	item Item[int]
 	wait Wait
 	due  time.Time
 }
 
-func newShelf() *shelf { return &shelf{changed: make(chan struct{})} }
+func newMemoryStore() *memoryStore { return &memoryStore{changed: make(chan struct{})} }
 
-func (s *shelf) Note(Item[int], Wait) {
+func (s *memoryStore) Note(Item[int], Wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noted++
 }
 
-func (s *shelf) Take(it Item[int], w Wait) bool {
+func (s *memoryStore) Take(it Item[int], w Wait) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = append(s.waiting, shelved{it, w, time.Now().Add(w.After)})
+	s.waiting = append(s.waiting, storedItem{it, w, time.Now().Add(w.After)})
 	s.most = max(s.most, len(s.waiting))
 	s.change()
 	return true
 }
 
-func (s *shelf) change() {
+func (s *memoryStore) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *shelf) close() {
+func (s *memoryStore) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	s.change()
 }
 
-func (s *shelf) Held() (n int, cost float64, bytes int64) {
+func (s *memoryStore) Held() (n int, cost float64, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.waiting {
@@ -69,7 +69,7 @@ func (s *shelf) Held() (n int, cost float64, bytes int64) {
 	return len(s.waiting), cost, bytes
 }
 
-func (s *shelf) Next(ctx context.Context, suspect bool) (Item[int], History, error) {
+func (s *memoryStore) Next(ctx context.Context, suspect bool) (Item[int], History, error) {
 	for {
 		s.mu.Lock()
 		at, next := -1, time.Hour
@@ -103,7 +103,7 @@ func (s *shelf) Next(ctx context.Context, suspect bool) (Item[int], History, err
 func TestWaitStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Second
-		d, s := newDiary[int](t), newShelf()
+		d, s := newDiary[int](t), newMemoryStore()
 		var mu sync.Mutex
 		tried := map[int][]time.Duration{}
 		start := time.Now()
@@ -161,7 +161,7 @@ func TestWaitStore(t *testing.T) {
 func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound, inFlight = 10, 4
-		d, s := newDiary[int](t), newShelf()
+		d, s := newDiary[int](t), newMemoryStore()
 		s.Take(Item[int]{Value: -1}, Wait{After: time.Minute, History: History{Attempts: 7}})
 		o := d.options(d.lane("a",
 			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
@@ -199,7 +199,7 @@ func TestWaitStoreBound(t *testing.T) {
 // items for the next start.
 func TestWaitStoreCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, s := newDiary[int](t), newShelf()
+		d, s := newDiary[int](t), newMemoryStore()
 		o := d.options(d.lane("a",
 			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 				if a.Value == 3 {

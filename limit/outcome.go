@@ -16,8 +16,8 @@ const (
 	// duration of the call.
 	Success Outcome = iota
 	// Overloaded means that the server refused the call because it has too many (503, 429,
-	// RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, down to half within one round
-	// trip.
+	// RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, but at most by half within one
+	// round trip.
 	Overloaded
 	// TimedOut means that no response came in time. The limit shrinks to half, at most once per
 	// round trip.

@@ -12,9 +12,9 @@ import (
 // is only worth while where the limit is always reached: elsewhere the queue is empty often enough.
 //
 // Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
-// narrow together, so that the queue drains of all their calls: a client that probed alone would
-// measure the queue of the others, take it for the server's round trip, and let its own grow with
-// it.
+// therefore narrow at the same time, so that the calls of all of them leave the queue. A client
+// that probed alone would measure the queue of the others, take it for the server's round trip, and
+// let its own grow with it.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███
@@ -31,7 +31,7 @@ type probes struct {
 const (
 	probeBusy    = 16  // successes in a row that found the limit reached, before a probe may begin
 	probeLongest = 80  // round trips: a probe of a single call at a time takes 64
-	probeLate    = 0.1 // of the interval after which a probe that was due is left to the next time
+	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
 // sampled begins or ends a probe after a success. mean is the smoothed round trip in seconds.
@@ -66,8 +66,8 @@ func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	p.window.BeginProbe(now)
 }
 
-// interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple
-// of those before it, so that clients with different intervals meet.
+// interval returns the smallest of 1s, 5s, 10s, 20s and so on that is not below d. Each of these is
+// a multiple of the smaller ones, so that the probes of clients with different intervals coincide.
 func interval(d time.Duration) time.Duration {
 	if d <= time.Second {
 		return time.Second

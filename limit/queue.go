@@ -7,7 +7,7 @@ import "time"
 // waiter is one caller in the queue.
 type waiter struct {
 	priority   Priority
-	startBy    time.Duration // no later than this may its call start; zero means any time
+	startBy    time.Duration // latest time at which its call may start; zero means any time
 	wake       func()        // called once it is granted or refused; must not block
 	state      waiterState
 	permit     handle // if granted

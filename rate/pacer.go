@@ -27,8 +27,8 @@ type quota struct {
 	window time.Duration
 }
 
-// allows reports whether n events fit into the rest of the window. If n exceeds a whole window,
-// they fit into a full one: the next windows have fewer left.
+// allows reports whether n events fit into the rest of the window. If n exceeds a whole window, the
+// events fit only into an unused window, and the excess is subtracted from the next windows.
 func (q *quota) allows(n int) bool {
 	if q.limit > 0 {
 		n = min(n, q.limit)
@@ -127,7 +127,7 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	case a.RetryAfter <= 0:
 	case now >= p.resumes:
 		p.resumes = now + prolong(a.RetryAfter)
-	default: // by a call that was under way when the pause began, which has its jitter
+	default: // the call began before the pause, which already has its jitter
 		p.resumes = max(p.resumes, now+min(a.RetryAfter, p.maxPause))
 	}
 	if a.Reset <= 0 {

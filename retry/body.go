@@ -35,8 +35,8 @@ func bodyOf[T any](v *T) *io.ReadCloser {
 	return nil
 }
 
-// limitBody returns op with a time limit that covers the body of its result: the context of op ends
-// after d, or when the body has been closed or read to its end.
+// limitBody returns op with a time limit that covers the body of its result. The context of op ends
+// after d, or earlier when the body has been closed or read to its end.
 func limitBody[T any](
 	op func(context.Context) (T, error), d time.Duration,
 ) func(context.Context) (T, error) {

@@ -115,8 +115,9 @@ func (v verdict) classify(err error) Action {
 	return Retry
 }
 
-// inspect reads the verdict of err and its causes. The first hint and the first action count. Of an
-// inner retry only the last failure counts, because the hints of earlier failures are outdated.
+// inspect reads the verdict of err and its causes. The first hint and the first action count. If
+// err contains the failures of an inner retry, only the last one counts, because the hints of
+// earlier ones are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {

@@ -104,7 +104,7 @@ func idempotent(method string, h http.Header) bool {
 	return declaresKey(h, "Idempotency-Key") || declaresKey(h, "X-Idempotency-Key")
 }
 
-// declaresKey reports whether h has a field of that name with a value, or with no value at all: as
+// declaresKey reports whether h has a field of that name, with a value or with no value at all. As
 // in net/http, a nil slice declares the request idempotent without sending the field.
 func declaresKey(h http.Header, name string) bool {
 	values, ok := h[name]

@@ -42,7 +42,7 @@ var (
 )
 
 // permanentNetworkError reports whether err is a failure of a request that another attempt cannot
-// fix. Of an inner retry only the last failure counts.
+// fix. If err contains the failures of an inner retry, only the last one counts.
 func permanentNetworkError(err error) bool {
 	for err != nil {
 		switch e := err.(type) {

@@ -14,9 +14,9 @@ func place(b *stream.Batch) int64 {
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)
 }
 
-// TestAlign checks that data read at an offset has the same alignment in its memory page as in its
-// page of the file, also when the arena is reused. An outgrown arena is not lost, and nothing
-// allocates.
+// TestAlign checks that data read at an offset of a file gets the same offset in its page of memory
+// as in its page of the file. This also holds for a reused arena. A batch that has outgrown its
+// arena must return the larger one to the pool, and nothing may be allocated.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}

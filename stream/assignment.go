@@ -112,7 +112,7 @@ type Assignment struct {
 // not the newest.
 //
 // Deliver and Store check [Span].Assignment. They return a [FencedError] for an assignment that was
-// not taken and confirmed, was released, or whose epoch another process has passed.
+// not taken and confirmed, was released, or whose partition another process has taken since.
 type PartitionLedger interface {
 	TransactionalSink
 	// Take begins a new epoch of each partition and then returns, in the same order, the progress

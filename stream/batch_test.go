@@ -111,7 +111,7 @@ func TestCutSharesOriginsAndReasons(t *testing.T) {
 		t.Errorf("origins %d and %d, want 2 and 2", left.Origins, right.Origins)
 	}
 	if got := right.Reason(1); got != refusal {
-		t.Errorf("the buried record's reason in the right piece is %v", got)
+		t.Errorf("the reason of the dead-lettered record in the right piece is %v", got)
 	}
 	if l, r := string(left.AppendSpans(nil)), string(right.AppendSpans(nil)); l != "f0;0;4" ||
 		r != "f0;4;8" {

@@ -7,8 +7,8 @@ import (
 )
 
 // Encoder is a [Sink] that encodes batches in the processor pool, before dispatch, so that a
-// redelivery costs no second encoding and the measured round trip is the receiver's. Pieces of a
-// batch (Cut, Pick) have no Payload: Deliver encodes them itself.
+// redelivery needs no second encoding and measured round trips do not include the encoding. Pieces
+// of a batch (Cut, Pick) have no Payload: Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
@@ -52,16 +52,16 @@ type TransactionalSink interface {
 	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
 	// messages. It is called after Load.
 	LedgerName() string
-	// Store stores spans without data, whose records are durable dead letters. It is not called by
-	// the goroutine of Deliver, and is retried with backoff.
+	// Store stores the spans of durable dead letters, for which there is no data to write. It is
+	// not called by the goroutine of Deliver, and is retried with backoff.
 	Store(ctx context.Context, spans []Span) error
 	// Compact may fold entries at or below the watermarks of m. It is called by the checkpoint's
 	// goroutine.
 	Compact(ctx context.Context, m []Mark) error
 	// Prune deletes the entries of deleted partitions, at most a few hundred, in one transaction.
-	// None of their data was delivered or stored since Load, because otherwise a late transaction
-	// could not detect its repetition. It is called by the checkpoint's goroutine, and again for
-	// the same partitions after an error.
+	// The engine passes only partitions of which nothing was delivered or stored since Load. For
+	// others, a late transaction needs the entries to detect that its data is already stored. It is
+	// called by the checkpoint's goroutine, and again for the same partitions after an error.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
@@ -176,9 +176,9 @@ type RangeReader interface {
 
 var (
 	// ErrRangeMissing is returned by a RangeReader that does not find the data.
-	ErrRangeMissing = errors.New("the data of a batch that waits is not found")
+	ErrRangeMissing = errors.New("the data of a waiting batch was not found")
 	// ErrRangeGone is returned by a RangeReader whose data no longer exists.
-	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
+	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
 // Holder is a [Source] that keeps deleted data until all routes have read it.

@@ -20,10 +20,10 @@ type Host interface {
 	// panic stops the component and its dependents, which are recreated after a backoff; an error
 	// that wraps supervise.ErrStop stops it permanently.
 	//
-	// The lifetime depends on the component: for a sink it is one run of its route, for a processor
-	// the instance, for a source the instance, which lives as long as its pipeline; see
-	// [SourceHost]. A sink or processor must not call Go before Open or Process; the engine panics
-	// if it does.
+	// The lifetime depends on the component. The goroutines of a sink live for one run of its
+	// route, those of a processor as long as the instance. Those of a source also live as long as
+	// the instance, which is the lifetime of its pipeline; see [SourceHost]. A sink or processor
+	// must not call Go before Open or Process; the engine panics if it does.
 	Go(name string, run func(context.Context) error)
 	// Count adds n to the component's counter of that name, which appears in status and metrics.
 	// Names are constants in snake_case, never made from data.

@@ -36,7 +36,7 @@ func MaskURLs(text string) string {
 	return b.String()
 }
 
-// openQuote returns the quote that stands before the scheme at the end of text, or 0.
+// openQuote returns the quote before the scheme at the end of text, or 0.
 func openQuote(text string) byte {
 	scheme := strings.TrimRight(strings.TrimSuffix(text, "://"), schemeLetters)
 	if scheme == "" || !strings.ContainsRune("\"'`", rune(scheme[len(scheme)-1])) {

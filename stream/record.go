@@ -39,8 +39,8 @@ type Span struct {
 	Identities []Identity
 }
 
-// Identity gives the records of a part of a span the ids that they have in another partition: a
-// request that was received with a key has the same ids wherever it is stored.
+// Identity gives the records in a part of a span the ids of another partition. An example is a
+// request with an idempotency key: its records have the same ids wherever they are stored.
 type Identity struct {
 	// From and To are positions in the span. The part's records are above From, the last one at To.
 	From, To int64

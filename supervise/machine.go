@@ -301,7 +301,7 @@ func (m *machine) delay(now time.Duration, c *child, err error,
 		if pause := m.decay.failed(*m.spec.Decay, now, m.spec.Rand); pause > 0 {
 			m.report(Event{Kind: Paused, Delay: pause})
 		}
-		// Turn applies the gate again, if the pause grows meanwhile.
+		// tick applies the gate again if the pause grows meanwhile.
 		return max(0, m.decay.gate-now), true
 	}
 	if ran >= c.stableAfter() {

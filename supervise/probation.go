@@ -16,9 +16,10 @@ func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 	return s.incarnation
 }
 
-// crashed handles a crash of the child with err after it ran for ran. The messages that were out
-// come back. A message that was the only one out counts a death. crashed returns the delay before
-// the next incarnation, and false if the policy has given up.
+// crashed handles a crash of the child, which had run for the time ran and failed with err. All
+// messages that the child had taken become ready again, or are dead-lettered. If it had taken only
+// one, the crash counts as a death for that message. crashed returns the delay before the next
+// incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -50,14 +51,14 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 	return d, ok
 }
 
-// stableAfter returns a run time. If a child without messages crashes after that time, its delays
-// start from the beginning.
+// stableAfter returns the run time from which a crash of a child without messages restarts the
+// sequence of delays.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned handles the end of a child without a crash. The messages that were out come back. It
-// returns the delay before the next incarnation. That delay does not grow.
+// returned handles the end of a child without a crash. All messages that the child had taken become
+// ready again. It returns the delay before the next incarnation. That delay does not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)

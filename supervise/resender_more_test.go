@@ -193,7 +193,7 @@ func TestResenderGivesUp(t *testing.T) {
 					t.Errorf("dead letter %+v, want one after %d attempts", letters, c.attempts)
 				}
 				if took := time.Since(begun); took != c.after+s { // the record was closed once
-					t.Errorf("given up after %v, want %v and a second for the second burial", took,
+					t.Errorf("given up after %v, want %v and 1 s for the second DeadLetter", took,
 						c.after)
 				}
 				stop()

@@ -77,7 +77,7 @@ func (w *resending) options() options {
 		Backoff:    backoff.Exponential(10*time.Millisecond, 2, time.Second).Full(),
 		Size:       func(m string) int64 { return int64(len(m)) },
 		Rand:       rand.NewPCG(w.seed, 4),
-		DeadLetter: w.bury,
+		DeadLetter: w.deadLetter,
 		Spill:      nil,
 		Limits: supervise.Limits{
 			Items: w.n(100) + 1, Bytes: int64(w.n(500) + 1), Window: w.n(50) + 1,
@@ -123,9 +123,9 @@ func isDead(err error) bool {
 	return ok
 }
 
-var errStore = errors.New("no room in the graveyard")
+var errStore = errors.New("the dead-letter store is full")
 
-func (w *resending) bury(_ context.Context, d dead) error {
+func (w *resending) deadLetter(_ context.Context, d dead) error {
 	if w.n(3) == 0 {
 		return errStore
 	}

@@ -258,9 +258,12 @@ func TestResenderBounds(t *testing.T) {
 	limits := func(o supervise.Overflow) supervise.Limits {
 		return supervise.Limits{Items: 3, Bytes: 10, Overflow: o}
 	}
-	var buried []dead
+	var deadLetters []dead
 	var spilled []int
-	bury := func(_ context.Context, d dead) error { buried = append(buried, d); return nil }
+	deadLetter := func(_ context.Context, d dead) error {
+		deadLetters = append(deadLetters, d)
+		return nil
+	}
 	spill := func(_ context.Context, key int, _ string) error {
 		spilled = append(spilled, key)
 		return nil
@@ -272,9 +275,9 @@ func TestResenderBounds(t *testing.T) {
 		supervise.Spill} {
 		for _, big := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				buried, spilled = nil, nil
+				deadLetters, spilled = nil, nil
 				r, err := supervise.NewResender("r",
-					options{Child: idle, Limits: limits(o), Size: size, DeadLetter: bury,
+					options{Child: idle, Limits: limits(o), Size: size, DeadLetter: deadLetter,
 						Spill: spill})
 				if err != nil {
 					t.Fatal(err)
@@ -299,9 +302,9 @@ func TestResenderBounds(t *testing.T) {
 				if !errors.Is(err, want) {
 					t.Errorf("overflow %d, big %v: %v, want %v", o, big, err, want)
 				}
-				if drops := len(buried) == 1 &&
-					buried[0].Key == 0; drops != (o == supervise.DropOldest) {
-					t.Errorf("overflow %d: buried %v", o, buried)
+				if drops := len(deadLetters) == 1 &&
+					deadLetters[0].Key == 0; drops != (o == supervise.DropOldest) {
+					t.Errorf("overflow %d: deadLetters %v", o, deadLetters)
 				}
 				if spills := slices.Equal(spilled, []int{99}); spills != (o == supervise.Spill) {
 					t.Errorf("overflow %d: spilled %v", o, spilled)

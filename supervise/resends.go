@@ -127,8 +127,8 @@ func (q *later[K, M, R]) Pop() any {
 	return h
 }
 
-// resends decides which messages a Resender's child may take, which come back after a crash and
-// which are dead-lettered.
+// resends decides which messages a Resender's child may take, which ones are sent again after a
+// crash, and which ones are dead-lettered.
 //
 // After a crash the child is on probation. It gets the oldest message alone; when that is settled
 // 2, then 4, and so on, each round after the one before it is settled. The child has recovered, and

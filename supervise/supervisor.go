@@ -91,10 +91,10 @@ func (s *Supervisor) String() string { return s.name }
 // *EscalatedError.
 //
 // After it has returned, Serve may be called again; a supervisor that is a child of another one
-// needs that. Each call starts the children as new: those of New and of Add before the first Serve,
-// even Temporary ones that have ended, and those added since that have not left the supervisor.
-// Children that were removed stay away. Calls must not overlap, and a call fails while a stuck
-// child of an earlier one has not returned.
+// needs that. Each call starts the children as new. These are the children of New, and of Add
+// before the first Serve, including Temporary ones that have ended. Children added later are
+// started unless they have left the supervisor. Removed children are not started. Calls must not
+// overlap, and a call fails while a stuck child of an earlier one has not returned.
 //
 // The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
 // result. One inside another waits for its children: otherwise its parent could start a second

@@ -20,8 +20,8 @@ func until(end <-chan struct{}) func(context.Context) error {
 	}
 }
 
-// TestTreeWithin checks that Status shows supervisors and groups that a child starts itself below
-// that child, at any call depth, only while they run.
+// TestTreeWithin checks that Status shows the supervisors and groups that a child starts below that
+// child, at any call depth. They are shown only while they run.
 func TestTreeWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, long := make(chan struct{}), make(chan struct{})

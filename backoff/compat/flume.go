@@ -15,7 +15,7 @@ import (
 // up.
 //
 // Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the
-// source spins. The doubling is of an int of milliseconds: with a Max near 2^31 it wraps to
+// source spins. The wait is an int of milliseconds: with a Max near 2^31 the doubling wraps to
 // -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a source that
 // configures none.
 type Flume struct {
@@ -95,8 +95,8 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max, with f counting failures up to 16. f starts over if the previous failure was at
-// least its penalty and an hour ago.
+// 2^f, at most Max, with f counting failures up to 16. f starts over if at least the penalty and an
+// hour have passed since the previous failure.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 waits 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original

@@ -44,8 +44,8 @@ func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	return millis(hadoopTime(p.DelayMillis, times, p.MaxDelayMillis, p.Compat, u))
 }
 
-// failovers are the exception classes that mean that the call reached no server, or a server that
-// does not serve requests.
+// failovers lists the exception classes of calls that reached no server, or a server that does not
+// serve requests.
 var failovers = []string{
 	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException",
 	"StandbyException",

@@ -78,7 +78,7 @@ func (p Jpillora) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if low >= high || top <= low || !jittered {
 		return top, top, top
 	}
-	// The draw is uniform from low to the interval before the cap. The share above high becomes
+	// The draw is uniform between low and the interval before the cap. Draws above high are cut to
 	// high.
 	end := math.Min(float64(float64(low)*math.Pow(factor, float64(step(n)))), math.MaxFloat64)
 	kept := math.Min(1, (float64(high)-float64(low))/(end-float64(low)))

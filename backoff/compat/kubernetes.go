@@ -101,7 +101,7 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop returns the waits of ExponentialBackoff between the calls of its condition: It ends when
+// Loop returns the waits of ExponentialBackoff between the calls of its condition. It ends when
 // Steps are used up, or earlier if the interval reaches the cap, because the original then sets
 // Steps to 0.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }

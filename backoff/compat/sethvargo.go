@@ -59,8 +59,8 @@ func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoJitter, d: d}
 }
 
-// SethvargoJitterPercent is WithJitterPercent: times 1 - U{-percent, ..., percent-1} %, whole
-// percents. Above 100 counts as 100; 0 changes nothing.
+// SethvargoJitterPercent is WithJitterPercent: it multiplies the wait by 1 - U{-percent, ...,
+// percent-1} %, drawn in whole percents. Above 100 counts as 100; 0 changes nothing.
 func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
 	if percent == 0 {
 		return SethvargoWrapper{}

@@ -107,7 +107,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	verdict = judge(resp, err)
 	canceled := errors.Is(req.Context().Err(), context.Canceled)
-	if canceled && err != nil && verdict != nil { // err may be nothing but the cause
+	if canceled && err != nil && verdict != nil { // err may be only the cause of the cancellation
 		verdict = fmt.Errorf("%w: %w", context.Canceled, verdict)
 	}
 	return resp, err

@@ -37,8 +37,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns a mark as the text stored in a [File], including the checksum, to be stored
 // elsewhere, for example in a database column. The ranges must be as returned by
-// [ledger.Ledger.Mark]: ascending, disjoint, above the watermark and not adjacent. Otherwise Encode
-// returns an error.
+// [ledger.Ledger.Progress]: ascending, disjoint, above the watermark and not adjacent. Otherwise
+// Encode returns an error.
 func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	if err := check(watermark, above); err != nil {
 		return nil, err

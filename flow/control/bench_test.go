@@ -82,7 +82,7 @@ func (l *loop) ack() {
 	}
 }
 
-// kinds returns all kinds of windows, each with at most most batches.
+// kinds returns every kind of window, each with a maximum of most batches.
 func kinds(most int) []window.Algorithm {
 	return []window.Algorithm{
 		window.Linear{Max: most}, window.AIMD{Max: most}, window.Queue{Max: most},

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// blame separates bad data from bad workers by comparing first attempts with repeats. Chance fails
-// an item that has failed before no more often than a fresh one, and bad data always fails. ADR 17
-// has the reasoning and the measurements.
+// blame separates bad data from bad workers by comparing first attempts with repeats. An item that
+// has failed by chance fails again no more often than a new one, whereas bad data always fails. ADR
+// 17 has the reasoning and the measurements.
 //
 // Let b be the share of bad data, and p the probability that a worker fails good data. An item that
 // has failed k times is then bad with odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One
@@ -93,8 +93,8 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streak returns the number of consecutive failures of different items that bad data and chance
-// explain only once in a million items, but at least least.
+// streak returns the number of consecutive failures of different items that chance and bad data
+// would cause only once in a million items. The result is at least least.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
@@ -105,8 +105,8 @@ func (b *blame) streak(least int) int {
 	return max(least, int(math.Ceil(min(maxStreak, n))))
 }
 
-// probes returns the number of consecutive probes that bad data and chance together fail once in a
-// hundred cases. Fewer failures do not show that a worker is still down.
+// probes returns the number of consecutive probes that chance and bad data would make fail only
+// once in a hundred cases. Fewer failures do not show that a worker is still down.
 func (b *blame) probes() int {
 	q := min(b.failing(), 0.9)
 	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
@@ -368,9 +368,9 @@ func (ev *evidence) assess(it *item) {
 	}
 }
 
-// enoughEvidence reports whether the evidence against the item is enough to set it apart: at least
-// least failures (at least two, except for a piece), at two lanes if two are up, and high enough
-// odds.
+// enoughEvidence reports whether the evidence against the item is enough to set it apart. The odds
+// must be high enough, unless the item has failed maxBlameFailures times. At least least failures
+// are needed; a whole item needs two, at two lanes if two are up.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

@@ -163,8 +163,8 @@ func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnd checks that an item that fails at a worker that delivers others is dead-lettered whole
-// after the number of failures in Config.End. Failures while the worker is down do not count.
+// TestEnd checks that an item is dead-lettered whole after the number of failures in Config.End, if
+// its worker delivers other items. Failures while the worker is down do not count.
 func TestEnd(t *testing.T) {
 	for _, end := range []control.End{{Attempts: 5}, {Elapsed: 2 * sec}} {
 		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 2, 1)

@@ -18,7 +18,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 	case control.Throttled, control.Misconfigured:
 		if x.paid && !x.item.settled {
 			x.paid, x.item.owes = false, true
-			w.vain--
+			w.unreturned--
 		}
 	}
 }
@@ -26,7 +26,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 // spend records that x takes a token if its item owes one.
 func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
 	if x.paid = it.owes && c.Reason == control.InOrder; x.paid {
-		w.vain++
+		w.unreturned++
 	}
 	it.owes = false
 }
@@ -39,9 +39,9 @@ func (w *model) checkBudget() {
 		b = control.Budget{Share: 0.1, PerSecond: 10, Burst: 10}
 	}
 	most := b.Burst + b.Share*float64(w.done) + b.PerSecond*w.now.Seconds()
-	if b.Share > 0 && w.strict && float64(w.vain) > most+1e-6 {
-		w.fail("%d attempts were in vain, the budget allows %.1f after %d deliveries and %v",
-			w.vain, most, w.done, w.now)
+	if b.Share > 0 && w.strict && float64(w.unreturned) > most+1e-6 {
+		w.fail("%d attempts keep a token, want at most %.1f after %d deliveries and %v",
+			w.unreturned, most, w.done, w.now)
 	}
 }
 

@@ -19,8 +19,9 @@ type correlation struct {
 const (
 	correlationSamples = 256  // samples of a block
 	correlationWeight  = 0.02 // weight of the newest sample in a lane's mean round trip
-	// Correlations in a block from which the lanes seem to share a bottleneck, and up to which they
-	// do not. With 256 samples, the correlation of independent lanes stays within 0.3.
+	// Thresholds of the correlation in a block: from minShared on, the lanes seem to share a
+	// bottleneck; up to maxIndependent, they do not. With 256 samples, the correlation of
+	// independent lanes stays within 0.3.
 	minShared         = 0.5
 	maxIndependent    = 0.25
 	correlationBlocks = 2 // consecutive blocks that change alike

@@ -186,8 +186,8 @@ func (t *attempts) timeout(a *attempt) {
 	t.backlog.requeue(it, l)
 }
 
-// A late Tick shows that this process was held up, such as by other processes, a garbage collection
-// or a suspension.
+// A late Tick shows that this process was held up, for example by other processes, a garbage
+// collection or a suspension.
 const (
 	// lateTick is the least delay of a Tick after which answers may be queued behind it.
 	lateTick = time.Millisecond

@@ -48,8 +48,8 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 }
 
 // mayHold reports whether new items may be held: they can go to any lane, the lanes do not share a
-// window, and nothing prevents the machine from asking for more. No item is held while a failed one
-// would take its place.
+// window, and nothing prevents the machine from asking for more. No item is held while a failed
+// item is ready to be sent, because that item would go to the free lane.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
 		d.backlog.redoWithToken.ready.len() == 0 &&
@@ -65,7 +65,7 @@ func (d *dispatcher) spread(out []Command) []Command {
 		if !it.isolated() {
 			return d.drain(&d.backlog.fresh, 1, out)
 		}
-		i, most := d.lanes.policy.holder.Place(d.now, it.cost, it.hash, d.lanes.cands)
+		i, most := d.lanes.policy.holder.ChooseOrHold(d.now, it.cost, it.hash, d.lanes.cands)
 		if i < 0 {
 			break
 		}

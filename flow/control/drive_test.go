@@ -187,9 +187,9 @@ func (w *model) drain() {
 		switch {
 		case len(w.asked) > 0:
 			w.reply(0, 0)
-		case w.unsaid > 0:
-			n := w.unsaid
-			w.unsaid = 0
+		case w.unsaved > 0:
+			n := w.unsaved
+			w.unsaved = 0
 			w.step(control.Event{Kind: control.Saved, Bytes: n})
 		case len(w.tries) > 0:
 			w.answer(w.running()[0], control.Delivered, 0)

@@ -26,9 +26,9 @@ const (
 	// the item was deferred.
 	Offer Kind = iota + 1
 	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After and Report.
-	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and as many Piece
-	// events as Pieces says must follow at once. Pieces is 0, and none follow, if the item was
-	// settled before or is being cut or dead-lettered. The machine ignores an ID that is not
+	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and Pieces is the
+	// number of Piece events that must follow at once. Pieces is 0, and none follow, if the item
+	// was settled before or is being cut or dead-lettered. The machine ignores an ID that is not
 	// running or was answered before.
 	Answer
 	// Tick means that only time has passed (see Machine.Wake). Attempts become overdue on a Tick
@@ -41,9 +41,9 @@ const (
 	LaneDown
 	// Saved means that Bytes of settled items are now in the checkpoint.
 	Saved
-	// Cut answers Bisect{Seq}: as many Piece events as Pieces says must follow at once. If Pieces
-	// is below two, the item cannot be cut and none follow; the machine usually answers with a
-	// DeadLetter.
+	// Cut answers Bisect{Seq}. Pieces is the number of Piece events that must follow at once. If
+	// Pieces is below two, the item cannot be cut and none follow; the machine usually answers with
+	// a DeadLetter.
 	Cut
 	// Piece is a new item that replaces a part of Parent. Its Seq is greater than all before, and
 	// its place is after the earlier pieces. It has Cost, Bytes and Keys. Outcome is Retryable (to

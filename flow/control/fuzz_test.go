@@ -82,9 +82,9 @@ func play(w *model, in *tape) {
 		case 8:
 			if len(w.asked) > 0 {
 				w.reply(in.next(len(w.asked)), in.next(4))
-			} else if w.unsaid > 0 {
-				n := min(w.unsaid, int64(in.next(256)))
-				w.unsaid -= n
+			} else if w.unsaved > 0 {
+				n := min(w.unsaved, int64(in.next(256)))
+				w.unsaved -= n
 				w.step(control.Event{Kind: control.Saved, Bytes: n})
 			}
 		case 9:

@@ -26,7 +26,7 @@ type gate interface {
 
 const unlimited = math.MaxInt
 
-// fixed has the methods of a gate that neither time nor attempts change.
+// fixed implements the methods of a gate that changes neither with time nor with attempts.
 type fixed struct{}
 
 func (fixed) next(time.Duration) (time.Duration, bool) { return 0, false }

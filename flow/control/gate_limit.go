@@ -88,7 +88,7 @@ func (g *bucketGate) started(now time.Duration, a *attempt) (timed bool) {
 type slots struct {
 	fixed
 	label        string
-	limit, taken int // most 0: there is no bound
+	limit, taken int // limit 0: there is no bound
 }
 
 func (g *slots) name() string { return g.label }

@@ -30,7 +30,7 @@ const (
 	rateSlot          = time.Second / rateSlots
 	rateBeta          = 0.7
 	rateCubic         = 0.4
-	rateBelow         = 0.99 // of the ceiling is the rate until retest has passed
+	rateBelow         = 0.99 // rate until retest has passed, as a share of the ceiling
 	rateAhead         = 2.0  // maximum rate, as a multiple of the delivered rate
 	minRate           = 0.5
 	minRateDeliveries = 5 // least deliveries in the last second from which the rate is known
@@ -42,7 +42,7 @@ const (
 	rateOutage = 2500 * time.Millisecond
 	// share of random refusals from which refusals say nothing about a rate
 	rateChance = 0.15
-	rateForget = 2.0 // multiple of the ceiling that, if not refused, ends the limit
+	rateForget = 2.0 // multiple of the ceiling at which the limit ends if nothing is refused
 )
 
 // recordDelivery counts the delivery of an attempt sent at the time sent.

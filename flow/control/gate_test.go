@@ -23,8 +23,8 @@ func saturate(w *model, d time.Duration, bytes int64) (most int) {
 	return most
 }
 
-// TestLimits checks that a limit, of all lanes or of each lane, is never exceeded and nearly used
-// up, and that the status names the gate that binds.
+// TestLimits checks that limits of all lanes together, and of each lane, are nearly used up and
+// never exceeded. The status must name the gate that binds.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		config control.Config

@@ -22,7 +22,7 @@ const (
 // shared by all lanes, has a constructor, lane or shared, which returns nil if the gate is not
 // needed. The others (binds) apply to the whole machine and keep it from requesting items. means
 // explains a shut gate to an operator. It is empty if the explanation needs figures of the lane;
-// package explain then has it. If several entries have the same name, at most one has means.
+// package explain then provides it. If several entries have the same name, at most one has means.
 var gateKinds = []struct {
 	name   string
 	means  string

@@ -51,7 +51,7 @@ type group struct {
 	from           time.Duration // attempts sent earlier do not count for the phase
 	ends           time.Duration // latest end of the phase
 	pausedInFlight int           // attempts of paused lanes that are still in flight
-	drainedFrom    int           // value of out from which they no longer matter
+	drainedFrom    int           // value of pausedInFlight from which these no longer matter
 	n              int           // samples of the phase
 	notFull        int           // samples of the experiment taken when not every lane was full
 	change         change        // of the consecutive experiments with the same result
@@ -209,8 +209,8 @@ func (g *group) meanRoundTrip() time.Duration {
 	return sum / max(n, 1)
 }
 
-// beginExperiment begins an experiment if at least half of the lanes, and two, have windows that
-// measure and are past their start-up.
+// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, have
+// windows that measure and are past their start-up.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0

@@ -87,9 +87,9 @@ func TestGroupBoundsTheSum(t *testing.T) {
 	}
 }
 
-// TestTurns checks that lanes that failed together are probed in turn, at intervals that double up
-// to 6 s, and that an independent failure restarts the schedule.
-func TestTurns(t *testing.T) {
+// TestProbesInTurn checks that lanes that failed together are probed in turn, at intervals that
+// double up to 6 s, and that an independent failure restarts the schedule.
+func TestProbesInTurn(t *testing.T) {
 	m := machine(t, 12)
 	m.lanes.opened = 6
 	m.breakers.schedule.until = massFailureFor
@@ -114,9 +114,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOutbreak checks that the first error of a lane opens its breaker if another breaker has just
-// opened, unless errors come by chance.
-func TestOutbreak(t *testing.T) {
+// TestMassFailure checks that the first error of a lane opens its breaker if another breaker has
+// just opened, unless errors come by chance.
+func TestMassFailure(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)
 		m.breakers.schedule.until, m.breakers.schedule.chance = massFailureFor, chance

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// hedges checks the start of a hedge against the documented rules.
+// checkHedge checks the start of a hedge against the documented rules.
 func (w *model) checkHedge(c control.Command, it *modelItem, x *modelTry) {
 	w.t.Helper()
 	if c.Reason != control.HedgeAttempt {
@@ -60,8 +60,8 @@ func (w *model) warm(n int) {
 		for _, x := range w.running() {
 			w.answer(x, control.Delivered, 0)
 		}
-		if n := w.unsaid; n > 0 {
-			w.unsaid = 0
+		if n := w.unsaved; n > 0 {
+			w.unsaved = 0
 			w.step(control.Event{Kind: control.Saved, Bytes: n})
 		}
 	}

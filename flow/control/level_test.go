@@ -88,8 +88,8 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
-// TestOutsAgainstList compares the list of running attempts with a plain one.
-func TestOutsAgainstList(t *testing.T) {
+// TestOnTimeAttemptsAgainstList compares onTimeAttempts with a plain list of the running attempts.
+func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	var o onTimeAttempts
 	var plain []*attempt

@@ -244,7 +244,7 @@ func TestMisconfiguredIsTheLanesFault(t *testing.T) {
 	alone.drain() // checks that nothing was cut or dead-lettered
 }
 
-func TestRejectedIsCutThenBuried(t *testing.T) {
+func TestRejectedIsCutThenDeadLettered(t *testing.T) {
 	w := newLanes(t, control.Config{}, 4, 2)
 	w.offer(4, 40)
 	w.answer(w.only(1), control.Rejected, 0)
@@ -328,7 +328,7 @@ func TestReplayBound(t *testing.T) {
 	if s := w.m.Status(); w.m.Room() || !s.ReplayBinding || s.Lanes[0].Gate != "replay" {
 		t.Fatalf("80 bytes are not saved and it does not bind: %+v", s)
 	}
-	w.unsaid -= 80
+	w.unsaved -= 80
 	w.step(control.Event{Kind: control.Saved, Bytes: 80})
 	if len(w.running()) != 1 || !w.m.Room() {
 		t.Errorf("saving opens nothing: %+v", w.m.Status())

@@ -13,35 +13,35 @@ import (
 // all items by the machine's commands, and fails the test if a command breaks a promise of the
 // package.
 type model struct {
-	t         *testing.T
-	cfg       control.Config
-	size      int // of the fixed window; 0: not fixed
-	m         *control.Machine
-	twin      *control.Machine // steps the same events
-	out       []control.Command
-	out2      []control.Command
-	now       time.Duration
-	steps     int
-	log       []event
-	seq       uint64
-	items     map[uint64]*modelItem
-	order     []*modelItem // live, in sequence
-	tries     map[uint64]*modelTry
-	lanes     map[int32]*modelLane
-	asked     []ask // Bisect and DeadLetter not yet answered
-	answering *modelTry
-	died      bool // the item of the next answer, or its first Retryable piece, killed a worker
-	partial   bool // more Piece events follow
-	starts    uint64
-	hedged    uint64
-	again     uint64
-	dups      uint64
-	done      uint64
-	withdrawn uint64
-	unsaid    int64 // bytes settled and not saved
-	largest   int64 // bytes of the largest item
-	strict    bool  // no lane was ever Ordered, so duplicates can be counted at once
-	vain      int   // attempts that took a token of the budget and have not returned it
+	t          *testing.T
+	cfg        control.Config
+	size       int // of the fixed window; 0: not fixed
+	m          *control.Machine
+	twin       *control.Machine // steps the same events
+	out        []control.Command
+	out2       []control.Command
+	now        time.Duration
+	steps      int
+	log        []event
+	seq        uint64
+	items      map[uint64]*modelItem
+	order      []*modelItem // live, in sequence
+	tries      map[uint64]*modelTry
+	lanes      map[int32]*modelLane
+	asked      []ask // Bisect and DeadLetter not yet answered
+	answering  *modelTry
+	died       bool // the item of the next answer, or its first Retryable piece, killed a worker
+	partial    bool // more Piece events follow
+	starts     uint64
+	hedged     uint64
+	again      uint64
+	dups       uint64
+	done       uint64
+	withdrawn  uint64
+	unsaved    int64 // bytes settled and not saved
+	largest    int64 // bytes of the largest item
+	strict     bool  // no lane was ever Ordered, so duplicates can be counted at once
+	unreturned int   // attempts that took a token of the budget and have not returned it
 }
 
 // event is one step in the log that a failure prints.
@@ -291,10 +291,10 @@ func (w *model) settle(c control.Command, it *modelItem) {
 	}
 	it.settled = true
 	if x := w.answering; x != nil && x.id == c.ID && x.paid {
-		w.vain--
+		w.unreturned--
 	}
 	w.done++
-	w.unsaid += it.bytes
+	w.unsaved += it.bytes
 	w.remove(it)
 }
 
@@ -342,8 +342,8 @@ func (w *model) check() {
 			held += it.bytes
 		}
 	}
-	if w.cfg.Replay > 0 && held+w.unsaid > max(w.cfg.Replay, w.largest) {
-		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaid, w.cfg.Replay)
+	if w.cfg.Replay > 0 && held+w.unsaved > max(w.cfg.Replay, w.largest) {
+		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaved, w.cfg.Replay)
 	}
 	w.checkBudget()
 	last := 0 // lanes with a lower number may all be open

@@ -61,7 +61,7 @@ func (t *attempts) newRun(l *lane) {
 }
 
 // returnAfterFailure returns an item to the send buffer that failed only because an earlier one in
-// the run failed. Neither the item nor the lane is to blame.
+// the run failed. It counts neither against the item nor against the lane.
 func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)

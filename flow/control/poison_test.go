@@ -32,10 +32,10 @@ func TestPoisonRefuses(t *testing.T) {
 	}
 }
 
-// TestDeathsCutAndBury checks that an item is cut when it has killed three workers, and a piece of
-// it at the first death. An indivisible piece is dead-lettered when it has killed three workers by
-// itself.
-func TestDeathsCutAndBury(t *testing.T) {
+// TestDeathsCutAndDeadLetter checks that an item is cut when it has killed three workers, and a
+// piece of it at the first death. An indivisible piece is dead-lettered when it has killed three
+// workers by itself.
+func TestDeathsCutAndDeadLetter(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
 		Breaker: control.Breaker{Failures: -1}}, 10, 5)
 	w.offer(4, 40)

@@ -163,7 +163,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 }
 
 // mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
-// fail it, or if no other open lane is left that has not failed it.
+// fail the item, or if all other open lanes have failed it, too.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:

@@ -50,8 +50,7 @@ func (s *settlement) carryOutDecision(it *item, out []Command) []Command {
 	}
 	it.state = isPending
 	s.pending[it.seq] = it
-	// Dead-letter an item that is given up as a whole: some of its records may have been delivered
-	// before.
+	// Dead-letter a given-up item whole, because some of its records may have been delivered.
 	if it.account.givenUp && !s.cfg.Poison.Refuse {
 		return append(out, it.refusal(DeadLetter))
 	}

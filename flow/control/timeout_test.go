@@ -19,7 +19,7 @@ func alone(t *testing.T) *loop {
 	return l
 }
 
-// stall lets the running attempt take d. Each Tick that the machine requests comes late by late.
+// stall lets the running attempt take d. Each Tick that the machine requests is delayed by late.
 func (l *loop) stall(d, late time.Duration) {
 	end := l.now + d
 	for {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestCachedExpectationsChooseTheSame checks that a chooser that is notified of changes makes the
-// same choices as one that is not, including random ones.
+// TestCachedExpectationsChooseTheSame checks that a chooser with cached expectations makes the same
+// choices as one without, including random ones.
 func TestCachedExpectationsChooseTheSame(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

@@ -10,15 +10,16 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
 type Holder interface {
 	Chooser
-	// Place is like Choose, but also returns the number of items that may wait instead of using
-	// lane i; below 1 means none.
-	Place(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
+	// ChooseOrHold is like Choose, but also returns most. If at most that many items wait, a busy
+	// lane is expected to take the item sooner than lane i would finish it, and the item should be
+	// held. Below 1 means that it should be sent to lane i.
+	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
 const (
-	// idleFactor is the factor by which waiting may take longer than an idle lane would before the
-	// idle lane is used. While a lane idles, all later items wait longer too. With 1 each item
-	// would consider only itself.
+	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify,
+	// because all later items wait longer, too, while a lane idles. With 1, only the waiting item
+	// would count.
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has this many batches more in flight than it holds without a queue:
 	// it will not idle before an answer arrives and another batch is sent. The square root allows
@@ -30,14 +31,13 @@ const (
 	silentAfter = 4
 )
 
-// Place leaves lanes free if waiting for a busy lane takes less time. This threshold policy is
-// optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
+// ChooseOrHold leaves lanes free if waiting for a busy lane takes less time. This threshold policy
+// is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
 // several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
 // sender goes to the first free worker. Therefore a covered lane gets no more while another one is
 // free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
-// expected time, times idleFactor. With enough waiting batches every lane is filled up to its
-// window.
-func (l *leastCompletion) Place(now time.Duration, cost float64, _ uint64,
+// expected time, times idleFactor. If enough batches wait, every lane is filled up to its window.
+func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
 	for i := range c {

@@ -14,7 +14,7 @@ func busy(c []Candidate, work ...int) []Candidate {
 	return c
 }
 
-func TestPlace(t *testing.T) {
+func TestChooseOrHold(t *testing.T) {
 	const now = 500 * ms
 	heard := func(c []Candidate) {
 		for i := range c {
@@ -73,7 +73,7 @@ func TestPlace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.edit(c.lanes)
 			was := append([]Candidate(nil), c.lanes...)
-			i, most := (LeastCompletion{}).New(source(1)).(Holder).Place(now, 1, 0, c.lanes)
+			i, most := (LeastCompletion{}).New(source(1)).(Holder).ChooseOrHold(now, 1, 0, c.lanes)
 			if i != c.lane || most < c.least || most > c.most {
 				t.Errorf("lane %d when more than %.1f wait, want lane %d, more than %v to %v", i,
 					most, c.lane, c.least, c.most)
@@ -87,9 +87,9 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceMetamorphic checks that making the chosen lane worse lets more items wait, and that
-// making a busy lane worse lets fewer wait. The unit of time does not matter.
-func TestPlaceMetamorphic(t *testing.T) {
+// TestChooseOrHoldMetamorphic checks that making the chosen lane worse lets more items wait, and
+// that making a busy lane worse lets fewer wait. The result must not depend on the unit of time.
+func TestChooseOrHoldMetamorphic(t *testing.T) {
 	rnd := rand.New(source(7))
 	held := 0
 	for range 5000 {
@@ -107,7 +107,8 @@ func TestPlaceMetamorphic(t *testing.T) {
 			}
 		}
 		place := func() float64 {
-			i, most := (LeastCompletion{}).New(source(1)).(Holder).Place(time.Second, 1, 0, lanes)
+			holder := (LeastCompletion{}).New(source(1)).(Holder)
+			i, most := holder.ChooseOrHold(time.Second, 1, 0, lanes)
 			if i != 0 {
 				t.Fatalf("chose %d of one free lane", i)
 			}

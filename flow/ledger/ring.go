@@ -14,8 +14,8 @@ type entry struct {
 // settle adds piece, which is within the entry, and reports whether any of it is new. begin is the
 // start of the entry.
 func (e *entry) settle(piece Range, begin Position) bool {
-	// The first part that ends at or after the piece's start, and the first that begins after its
-	// end: the parts between them touch the piece and are joined with it.
+	// The parts from i to j-1 touch the piece and are joined with it: part i is the first that ends
+	// at or after the start of the piece, and part j the first that begins after its end.
 	i, _ := slices.BinarySearchFunc(e.parts, piece.From,
 		func(p Range, at Position) int { return p.To.Compare(at) })
 	j := i

@@ -139,7 +139,7 @@ func (c *credit) OnSample(s Sample) {
 }
 
 // reconcile corrects for lost answers, which only the worker has counted. Answers in transit are
-// also counted by the worker only, but not permanently.
+// also counted by the worker only, but just until they arrive.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return

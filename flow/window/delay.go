@@ -206,10 +206,10 @@ func (d *delay) endRound() *verdict {
 	return v
 }
 
-// grow widens the window by a batch, and by more each round while almost nothing is queued: the
-// worker has become faster than the window's steps. If round trips hardly vary, batches sent into
-// the previous window are no evidence for the next step. grow undoes a step that only lengthened
-// the queue; the window then rests.
+// grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
+// adds more each time, to catch up with a worker that has become much faster. If round trips hardly
+// vary, batches sent into the previous window are no evidence for the next step. grow undoes a step
+// that only lengthened the queue; the window then rests.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.mayBeDropping() {
 		return

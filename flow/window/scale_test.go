@@ -54,8 +54,8 @@ func extremes(v []float64) (low, high float64) {
 	return low, high
 }
 
-// TestCreditCounts checks that credit is absolute, that answers may be lost, and that an
-// exaggerating worker is limited to twice the window that its round trips justify.
+// TestCreditCounts checks that credit is an absolute amount and that lost answers do no harm. A
+// worker that advertises too much gets at most twice the window that its round trips justify.
 func TestCreditCounts(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	now := time.Duration(0)
@@ -172,9 +172,9 @@ func (c *closed) come() {
 	}
 }
 
-// TestPoolKeepsBusy checks that a worker is busy for 98 % of the time with any network, with a pool
-// hardly larger than the fixed window needed for 99 %: 2, 5, 9 and 14 batches, by mean value
-// analysis.
+// TestPoolKeepsBusy checks that a worker is busy for 98 % of the time with any network. The pool
+// may hardly be larger than the fixed window that is needed for 99 %: by mean value analysis 2, 5,
+// 9 and 14 batches.
 func TestPoolKeepsBusy(t *testing.T) {
 	for _, v := range []struct {
 		network time.Duration // with a mean service time of 10 ms

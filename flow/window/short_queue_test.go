@@ -41,8 +41,8 @@ func TestWaitsAreEstimated(t *testing.T) {
 	}
 }
 
-// TestProbesOutweighNothing checks that a probe with more samples than the average keeps counts
-// once.
+// TestProbesOutweighNothing checks that the weight of a probe is bounded, even if the probe has
+// more samples than maxWaits.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
 	for range 4 * maxWaits {

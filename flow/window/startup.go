@@ -12,7 +12,7 @@ import (
 //
 // The window grows from one batch to two, which show whether the worker's pace varies and whether
 // it serves two at once. If the pace varies, every ack of a full window widens the window by one
-// batch, which doubles it per round trip, until a round shows a queue (RFC 5681).
+// batch, until a round shows a queue. This doubles the window per round trip (RFC 5681).
 //
 // If the pace does not vary, a round trip longer than the base is not random. While no round trip
 // is longer, the window grows to 12 (RFC 6928 begins with ten), to 32, and then by half of itself
@@ -38,7 +38,7 @@ type startup struct {
 	verySlow    int     // slow round trips that were much longer
 	slowAt      float64 // maximum batches in flight when a slow one was sent
 	normalAt    float64 // maximum batches in flight when one that was not slow was sent
-	queued      int     // number of last samples that showed a queue
+	queued      int     // number of consecutive samples, up to the last one, that showed a queue
 }
 
 const (

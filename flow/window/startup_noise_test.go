@@ -69,7 +69,7 @@ func (k *worker) answer() {
 }
 
 // widths returns the windows of the start-up up to the first that reaches upTo, and the number of
-// batches that a window of upTo would have sent in addition meanwhile.
+// additional batches that a window of upTo would have sent in that time.
 func (k *worker) widths(upTo int) (path []int, lost float64) {
 	for i := 0; i < 4096; i++ {
 		if n := int(k.w.Limit()); len(path) == 0 || path[len(path)-1] != n {
@@ -166,9 +166,8 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 	}
 }
 
-// TestOvertakenIsNotDrained checks that a batch that was alone when sent, and came back after later
-// ones, is treated as delayed by them, unlike one that came back first. A worker that serves one at
-// a time is recognized as steady and keeps its base.
+// TestOvertakenIsNotDrained checks a batch that was alone when sent. If it comes back after later
+// ones, it was delayed by them and does not show an idle worker; if it comes back first, it does.
 func TestOvertakenIsNotDrained(t *testing.T) {
 	w := Queue{}.New().(*queueWindow)
 	w.OnSample(Sample{Now: 50 * ms, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: 1, Done: 1,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStartUpFindsTheSlots closes the loop over workers that serve several batches at once, each in
-// 50 ms: the start-up quickly ends near that number and never far exceeds it.
+// TestStartUpFindsTheSlots simulates workers that serve several batches at once, each in 50 ms. The
+// start-up must quickly end near that number, and never far exceed it.
 func TestStartUpFindsTheSlots(t *testing.T) {
 	for _, slots := range []int{1, 2, 5, 12, 20, 40, 100} {
 		w := Queue{}.New().(*queueWindow)

@@ -30,7 +30,7 @@ type Quiet struct {
 }
 
 // NewQuiet returns a host over a file system that runs only the goroutines for which runs returns
-// true. The log also goes to also, unless nil.
+// true. If also is not nil, the log is written to it, too.
 func NewQuiet(files vfs.FS, also io.Writer, runs func(name string) bool) *Quiet {
 	h := &Quiet{files: files, runs: runs}
 	var w io.Writer = logLines{h}

@@ -69,8 +69,8 @@ func (s *Store) SetDown(err error) {
 	s.down = err
 }
 
-// Forget deletes the ledger of a partition, as an operator can.
-func (s *Store) Forget(partitionID string) {
+// DeleteLedger deletes the ledger of a partition, as an operator can.
+func (s *Store) DeleteLedger(partitionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ledgers, partitionID)

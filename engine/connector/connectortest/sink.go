@@ -19,7 +19,8 @@ import (
 type SinkCase struct {
 	// Start creates an empty receiver. The suite calls it once for each check.
 	Start func(t *testing.T) Receiver
-	// ExactlyOnce means that a kill causes no repeats if the sink is opened at the saved Place.
+	// ExactlyOnce means that a kill causes no repeats if the sink is opened with the saved
+	// ResumeToken.
 	ExactlyOnce bool
 }
 
@@ -83,12 +84,12 @@ type life struct {
 	lanes []stream.Lane
 	pool  *stream.Pool
 	run   uint32
-	place string        // the place that a checkpoint would hold
+	place string        // the resume token that a checkpoint would hold
 	marks []stream.Mark // the marks of a TransactionalSink at its start
 	ids   uint64
 }
 
-// live opens the sink at a place.
+// live opens the sink with a resume token.
 func live(t *testing.T, r Receiver, place string) *life {
 	t.Helper()
 	l := &life{t: t, host: NewHost(t), pool: &stream.Pool{Poison: true}, place: place}
@@ -355,7 +356,7 @@ func sinkPieces(t *testing.T, c SinkCase) {
 			case 10:
 				b.Drop(i)
 			case 20:
-				b.DeadLetter(i, errors.New("the suite buried it"))
+				b.DeadLetter(i, errors.New("the suite dead-lettered it"))
 			default:
 				want = append(want, textOf(n, i))
 			}

@@ -3,7 +3,7 @@
 //
 // [Sink] and [Source] run a connector under the conditions that the engine creates: arenas poisoned
 // after the last Release, concurrent Delivers, contexts that end, processes that end between two
-// calls and continue from the last reported place. A connector's test passes a case that creates
+// calls and continue from the last reported position. A connector's test passes a case that creates
 // the connector and gives access to its results. The suite owns the batches, the goroutines and the
 // host ([streamtest.Host]).
 //

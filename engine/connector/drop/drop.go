@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink delivers at once. It counts records and bytes as records_discarded and bytes_discarded.
+// Sink acknowledges each batch at once. It counts records and bytes as records_discarded and
+// bytes_discarded.
 type Sink struct {
 	host    stream.Host
 	encodes bool

@@ -23,10 +23,11 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkErrors parses the results of n records. A nil error means that a record was accepted. created
-// means that the documents have their records' ids and are never overwritten, so a conflict is a
-// repetition. It returns nil, nil if all records were accepted. An error means that the response is
-// implausible; then everything is sent again.
+// bulkErrors parses the results of n records. It returns an error for each record, nil if the
+// record was accepted, or a nil slice if all records were accepted. created means that the
+// documents have the ids of their records and are never overwritten, so that a conflict is a
+// repetition. The second result is not nil if the response is implausible; everything must then be
+// sent again.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -59,7 +60,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //	none                      accepted
 //	429                       throttled
 //	408, 5xx                  retried
-//	401, 403, 404, 405        misconfigured (no such index, no right): never a dead letter
+//	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
 //	all else                  refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {

@@ -107,8 +107,8 @@ func parseAnswer(line []byte) (answer, error) {
 }
 
 // report returns the child's report. If the child gives a credit without an epoch or a taken count,
-// report uses epoch and taken: the number of this child's start, and the number of records it has
-// answered since.
+// report uses the arguments: epoch is the number of this child's start, and taken the number of
+// records it has answered since.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,

@@ -51,7 +51,7 @@ type pendingBatch struct {
 	id       uint64
 	cost     uint64      // records
 	answer   chan answer // buffer of 1
-	answered uint64      // talk.taken including this batch, when it was answered
+	answered uint64      // session.answered including this batch, when it was answered
 	blamed   bool        // the oldest batch, and so the one in progress, when the child died
 }
 
@@ -102,9 +102,9 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// awaitCredit waits until the child's credit covers q. If the child has no unanswered batches, room
-// does not wait, because otherwise the child would never update its credit. The caller holds turn.
-// After an error nothing was written.
+// awaitCredit waits until the child's credit covers q. If the child has no unanswered batches,
+// awaitCredit does not wait, because otherwise the child would never update its credit. The caller
+// holds the token of t.writing. After an error nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()

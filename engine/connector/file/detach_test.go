@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestNothingWrittenAfterDetach checks that a group which the writer took before another program
-// renamed the file is not appended to that file after it was cut: the group is delivered again.
+// TestNothingWrittenAfterDetach checks a group that the writer took before another program renamed
+// the file. The group must not be appended to the renamed file, which was truncated to the
+// acknowledged length; it is delivered again.
 func TestNothingWrittenAfterDetach(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	s, err := New(Options{Path: path, Format: Raw, Fsync: SyncAck}, connectortest.NewHost(t))

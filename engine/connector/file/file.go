@@ -2,10 +2,10 @@
 // files.
 //
 // The file has one ordered lane. One goroutine writes, a second one syncs, so that the next group
-// is written during an fsync. Each batch is answered with the identity and length of the file after
-// it ([flow.Report].Place). The engine saves this place in the same checkpoint entry as the batch's
-// settlement. Open truncates the file to the saved place, so that batches that a kill left
-// unsettled are not duplicated.
+// is written during an fsync. The answer to each batch contains the identity and length of the file
+// after it as a resume token ([flow.Report].ResumeToken). The engine saves the token in the same
+// checkpoint entry as the batch's settlement. Open truncates the file to the length in the saved
+// token, so that batches that a kill left unsettled are not duplicated.
 //
 // While it is open, the sink owns its file through a lock file beside it. Bytes that another
 // program appends are lost at the next start. With rotate, this includes numbered files until they
@@ -102,9 +102,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // Open locks the file and opens it. A missing file is created with the configured mode, and missing
-// directories with 0700. With o.Place, Open truncates the file to this place. A different or
-// shorter file is an error. Without o.Place, Open keeps the contents and appends a missing line
-// end, so that the first record begins a new line.
+// directories with 0700. With o.ResumeToken, Open truncates the file to the length in the token. A
+// different or shorter file is an error. Without o.ResumeToken, Open keeps the contents and appends
+// a missing line end, so that the first record begins a new line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {

@@ -121,8 +121,8 @@ func TestRawBytes(t *testing.T) {
 	}
 }
 
-// TestFoundFile checks that an existing file is kept without a checkpoint. Given the saved start,
-// records of a run that never settled are truncated.
+// TestFoundFile checks that an existing file is kept without a checkpoint. If the sink is opened
+// with the token of that start, unsettled records of an earlier run are truncated.
 func TestFoundFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {

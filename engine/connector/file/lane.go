@@ -136,8 +136,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// failCanceled fails the run if a canceled Deliver call still waits for its place in the order,
-// because no other call fills this place.
+// failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
+// the order, because no later batch can be written without it.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

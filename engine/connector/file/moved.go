@@ -97,10 +97,10 @@ func cutTo(f vfs.File, length int64) error {
 	return f.Sync()
 }
 
-// finishRenamed searches dir for the file of the place want under another name, for example after
-// logrotate. It truncates the file to the length of want and reports whether it was found. Without
-// birth times, it does not search, because an inode number alone may belong to a newer, unrelated
-// file.
+// finishRenamed searches dir for the file that want identifies, which may have another name, for
+// example after logrotate. It truncates the file to the length of want and reports whether it was
+// found. Without birth times, it does not search, because an inode number alone may belong to a
+// newer, unrelated file.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil

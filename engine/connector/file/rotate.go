@@ -145,8 +145,8 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate undoes rotations that are not in the checkpoint. It restores the name of the file of the
-// place want, and removes newer files, because their records will be delivered again. It does
+// unrotate undoes rotations that are not in the checkpoint. It restores the name of the file that
+// want identifies, and removes newer files, because their records will be delivered again. It does
 // nothing if no numbered file matches want.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {

@@ -28,7 +28,7 @@ func inOrder(t *testing.T, path string) (text string, lengths []int) {
 }
 
 // TestRotate checks that only a single large batch exceeds the limit, that numbers continue after a
-// restart, and that a restart from each reported place gives every record once.
+// restart, and that a restart from each reported token gives every record once.
 func TestRotate(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 
 const big = 8 << 20 // bytes; more than the socket buffers between two processes hold
 
-// TestEarlyAnswer checks a server that responds before it has read the body, and reads on. Deliver
-// returns and the arena is poisoned. No poison may reach the server.
+// TestEarlyAnswer checks a server that responds before it has read the body, and continues to read.
+// After Deliver has returned, the memory of the batch is overwritten; the server must not receive
+// any of these bytes.
 func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
 
 func testEarlyAnswer(t *testing.T, w way) {

@@ -331,7 +331,7 @@ func (a *authority) file(name, kind string, der []byte) string {
 
 // TestTLS checks that the sink only talks to a receiver with a certificate of the authority and the
 // expected name. It sends its own certificate to a receiver that requests one. Each failure is
-// misconfigured, and never retried silently without end.
+// reported as misconfigured, so that it is not retried silently forever.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	serverCert, serverKey, _, _ := a.issue("receiver.test", false)

@@ -211,7 +211,8 @@ func TestEveryRequestIsAnAttempt(t *testing.T) {
 }
 
 // TestStaleConnectionIsAnAttempt checks that Deliver sends a request only once if the receiver
-// reads it on a kept connection and closes that, with and without an idempotency key.
+// reads it on a kept connection and then closes the connection, with and without an idempotency
+// key.
 func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	ways(t, func(t *testing.T, w way) {
 		for _, key := range []expr.Text{http.DefaultOptions().IdempotencyKey, "false"} {

@@ -353,5 +353,6 @@ func (r *reader) took(news bool) error {
 var errIgnored = errors.New("the next page has the same records as the page before: the server " +
 	"ignores the paging parameter; check `cursor` or `offset`, and `next`")
 
-// patience is the number of requests after which such records count as missing.
+// patience is the number of consecutive requests without the expected records (see unmet) after
+// which these count as missing.
 const patience = 3

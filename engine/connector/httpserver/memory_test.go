@@ -9,8 +9,9 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// TestRecordsBeyondMemory checks that a body is refused whose records take more memory than the
-// source may use, because each of them repeats the labels of all or because a few bytes are one.
+// TestRecordsBeyondMemory checks that a body is refused if its records take more memory than the
+// source may use: because each record repeats the labels of its stream, or because there is a
+// record for every few bytes.
 func TestRecordsBeyondMemory(t *testing.T) {
 	const most = "max_record: 1MiB, max_body: 4MiB, memory: 16MiB"
 	label := strings.Repeat("x", 100<<10)
@@ -48,8 +49,8 @@ func TestRecordsBeyondMemory(t *testing.T) {
 	}
 }
 
-// TestRecordsBeyondMaxRecord checks that max_record bounds a record with the members that the
-// source adds.
+// TestRecordsBeyondMaxRecord checks that max_record also counts the members that the source adds to
+// a record.
 func TestRecordsBeyondMaxRecord(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for name, c := range map[string]struct {

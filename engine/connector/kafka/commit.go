@@ -128,8 +128,8 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 	return nil
 }
 
-// committed records the offsets that the broker has stored, and returns the first refusal, or a
-// later one if that is OffsetMetadataTooLarge.
+// committed records the offsets that the broker has stored, and returns the first refusal. If any
+// partition was refused with OffsetMetadataTooLarge, it returns that error instead.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -125,7 +125,7 @@ func fetchError(group string, at topicPartition, err error) error {
 
 // stoppedError returns the error that is logged for a partition that is no longer read.
 func stoppedError(name string, next int64, err error) error {
-	return fmt.Errorf("partition %q is not read any more: its offset %d does not exist, since "+
+	return fmt.Errorf("partition %q is no longer read: its offset %d does not exist, since "+
 		"the log was truncated or retention "+
 		"has deleted the records; restart with truncated: earliest, or reset the group's offset: %w", name, next, err)
 }

@@ -87,7 +87,7 @@ func TestMessages(t *testing.T) {
 		{groupError("g", kerr.GroupMaxSizeReached), `group "g": it has as many members as the brokers allow: `},
 		{
 			stoppedError("t/0", 7, kerr.OffsetOutOfRange),
-			`partition "t/0" is not read any more: its offset 7 does not exist, since the log`,
+			`partition "t/0" is no longer read: its offset 7 does not exist, since the log`,
 		},
 	} {
 		if !strings.HasPrefix(c.got.Error(), c.want) {

@@ -108,7 +108,7 @@ func (o *SourceOptions) validateTopics() (err error) {
 	case len(o.Topics) == 0 && o.TopicPattern == "":
 		return stream.OptionErrorf("topics", "is missing; name topics, or give topic_pattern")
 	case len(o.Topics) > 0 && o.TopicPattern != "":
-		return stream.OptionErrorf("topic_pattern", "stands beside topics; give one of them")
+		return stream.OptionErrorf("topic_pattern", "conflicts with topics; set one of them")
 	case len(o.Topics) > maxTopics:
 		return stream.OptionErrorf("topics", "has %d names, want at most %d; use topic_pattern",
 			len(o.Topics), maxTopics)

@@ -46,7 +46,7 @@ var refusals = []struct{ name, options, want string }{
 	{"no topics", "brokers: ['a:1'], group: g", `kafka.topics is missing; name topics, or give topic_pattern`},
 	{
 		"topics and pattern", base + "topic_pattern: x",
-		`kafka.topic_pattern: stands beside topics; give one of them`,
+		`kafka.topic_pattern: conflicts with topics; set one of them`,
 	},
 	{"topic twice", "brokers: ['a:1'], group: g, topics: [t, t]", `kafka.topics: "t" stands twice`},
 	{
@@ -135,7 +135,7 @@ var refusals = []struct{ name, options, want string }{
 	},
 	{
 		"two tokens", base + "sasl: { mechanism: oauthbearer, token: t, token_file: /f }",
-		`kafka.sasl.token_file: stands beside token; give one of them`,
+		`kafka.sasl.token_file: conflicts with token; set one of them`,
 	},
 	{
 		"no key", base + "tls: { cert: /c.pem }",

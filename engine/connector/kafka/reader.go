@@ -28,7 +28,7 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when client and admin are set: the client may call assign before
+	made    chan struct{} // closed when client and admin are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
 	meta    *metaAdder
@@ -181,7 +181,7 @@ func (r *reader) take(ctx context.Context, polled kgo.Fetches) (unknown []string
 		case verifyTopic:
 			unknown = append(unknown, f.Topic)
 		case retryFetch:
-			r.s.host.Log().Debug("fetching failed; it is tried again", "topic", f.Topic,
+			r.s.host.Log().Debug("fetch failed; retrying", "topic", f.Topic,
 				"partition", f.Partition, "error", f.Err)
 		}
 	})
@@ -361,7 +361,7 @@ func (r *reader) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := r.client.LeaveGroupContext(ctx); err != nil {
-		r.s.host.Log().Warn("the group was not told; its partitions move when the session ends",
+		r.s.host.Log().Warn("cannot leave the group; its partitions move when the session ends",
 			"group", r.group, "error", err)
 	}
 	r.client.CloseAllowingRebalance()

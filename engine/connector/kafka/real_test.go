@@ -104,7 +104,7 @@ func (c *cluster) createTopic(name string, partitions int32) {
 
 // brokerCrash kills the broker during copies from topic to topic. It checks that nothing is lost,
 // and that the transactional copy has each record once. If the broker loses the end of a
-// transaction, it starts over with new topics.
+// transaction, the test starts over with new topics.
 func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server) {
 	for n := range 5 {
 		next := *c

@@ -77,7 +77,7 @@ func (s *SASL) validateToken() error {
 		return stream.OptionErrorf("sasl.token", "is missing: mechanism oauthbearer needs token "+
 			"or token_file")
 	case s.Token != "" && s.TokenFile != "":
-		return stream.OptionErrorf("sasl.token_file", "stands beside token; give one of them")
+		return stream.OptionErrorf("sasl.token_file", "conflicts with token; set one of them")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type TopicSink struct {
 	host   stream.Host
 	log    *clientLog
 	client *kgo.Client
-	tools  sync.Pool // of *tool
+	makers sync.Pool // of *messageMaker
 }
 
 // sinkCounters are the counters that are shown from startup.
@@ -43,7 +43,7 @@ func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 		}
 	}
 	s := &TopicSink{o: o, host: h, log: newClientLog(h.Log())}
-	s.tools.New = func() any { return newTool(&s.o) }
+	s.makers.New = func() any { return newMessageMaker(&s.o) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
 	}
@@ -173,8 +173,8 @@ func (d *delivery) finish(k int, err error) {
 
 // produce passes copies of the records to the producer, and returns the total size of their values.
 func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d *delivery) (bytes int64) {
-	t := s.tools.Get().(*tool)
-	defer s.tools.Put(t)
+	t := s.makers.Get().(*messageMaker)
+	defer s.makers.Put(t)
 	t.begin(b)
 	for k, i := range kept {
 		r, err := t.record(b, i)
@@ -188,29 +188,29 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	return bytes
 }
 
-// tool makes messages. It belongs to one goroutine at a time.
-type tool struct {
+// messageMaker makes messages. It belongs to one goroutine at a time.
+type messageMaker struct {
 	*messages.Maker
 	o     *SinkOptions
 	topic *expr.Evaluator // nil: a fixed topic
 	key   *expr.Evaluator // nil: none
 }
 
-func newTool(o *SinkOptions) *tool {
-	return &tool{
+func newMessageMaker(o *SinkOptions) *messageMaker {
+	return &messageMaker{
 		Maker: messages.NewMaker(o.Format, o.headers), o: o,
 		topic: expr.NewEvaluator(o.topic), key: expr.NewEvaluator(o.key),
 	}
 }
 
-func (t *tool) begin(b *stream.Batch) {
+func (t *messageMaker) begin(b *stream.Batch) {
 	t.Begin(b)
 	t.topic.Begin(b)
 	t.key.Begin(b)
 }
 
 // record makes a message of record i. It shares no memory with the batch.
-func (t *tool) record(b *stream.Batch, i int) (*kgo.Record, error) {
+func (t *messageMaker) record(b *stream.Batch, i int) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: string(t.o.Topic)}
 	var err error
 	if t.topic != nil {

@@ -127,7 +127,7 @@ func (s *GroupSource) bindTransactions(route string) {
 
 // unstableOffsets limits offset fetches to the last version that does not wait for open
 // transactions. Only the sink's Take can end the transaction of an earlier owner at once, and Take
-// comes after this request. Take reads the offset again, and its result counts.
+// is called after this request. Take reads the offset again, and its result counts.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)

@@ -255,8 +255,8 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 // error in fates.
 func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
 	fates []error) {
-	t := s.tools.Get().(*tool)
-	defer s.tools.Put(t)
+	t := s.makers.Get().(*messageMaker)
+	defer s.makers.Put(t)
 	t.begin(b)
 	fates = make([]error, len(kept))
 	for k, i := range kept {

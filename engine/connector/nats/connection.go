@@ -160,7 +160,7 @@ func (c *Connection) connect(
 			log.Warn("the NATS server reports an error", "error", err)
 		}),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
-			log.Warn("the connection to NATS is lost; it is made again", "error", err)
+			log.Warn("connection to NATS lost; reconnecting", "error", err)
 		}),
 		natsgo.ReconnectHandler(func(conn *natsgo.Conn) {
 			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())

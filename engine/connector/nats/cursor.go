@@ -10,9 +10,9 @@ import (
 
 // cursor is the position of a reader that reads by sequence.
 type cursor struct {
-	next  int64          // the last sequence read or skipped
+	last  int64          // the last sequence read or skipped
 	from  int64          // start of the current batch's span
-	above []stream.Range // settled ranges beyond next
+	above []stream.Range // settled ranges beyond last
 }
 
 // step is the reaction to the next message of a stream.
@@ -26,7 +26,7 @@ const (
 )
 
 // begin begins a batch.
-func (c *cursor) begin() { c.from = c.next }
+func (c *cursor) begin() { c.from = c.last }
 
 // advance moves the cursor to a message. hasSpan tells advance whether the batch has a span. Such a
 // span must not continue beyond a settled range.
@@ -34,19 +34,19 @@ func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {
 		first := c.above[0]
-		if c.next < first.From.Num {
-			c.next = first.From.Num // the sequences before the range have no messages
+		if c.last < first.From.Num {
+			c.last = first.From.Num // the sequences before the range have no messages
 			return endSpan
 		}
 		if hasSpan {
 			return endSpan
 		}
-		c.next = max(c.next, first.To.Num)
-		c.from, c.above = c.next, c.above[1:]
+		c.last = max(c.last, first.To.Num)
+		c.from, c.above = c.last, c.above[1:]
 	}
-	if n <= c.next {
+	if n <= c.last {
 		return skipMessage
 	}
-	c.next = n
+	c.last = n
 	return takeMessage
 }

@@ -52,12 +52,12 @@ func (m *message) size() int64 {
 //	run 1       1 2 3 7 8   9
 //	run 2                 4   5
 type run struct {
-	part   *stream.Partition
-	number uint32     // of the assignment
-	next   uint64     // the last sequence handed out
-	last   uint64     // the last sequence queued
-	queue  []*message // not handed out yet
-	out    []*message // handed out and not removed by settle; ascending
+	part      *stream.Partition
+	number    uint32     // of the assignment
+	handedOut uint64     // the last sequence handed out
+	last      uint64     // the last sequence queued
+	queue     []*message // not handed out yet
+	out       []*message // handed out and not removed by settle; ascending
 }
 
 func (r *run) idle() bool { return len(r.queue) == 0 && len(r.out) == 0 }
@@ -113,7 +113,7 @@ func (d *deliveries) take(m *message) arrival {
 
 // add adds a run that begins with the given sequence.
 func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
-	d.runs = append(d.runs, &run{part: part, number: number, next: seq - 1, last: seq - 1})
+	d.runs = append(d.runs, &run{part: part, number: number, handedOut: seq - 1, last: seq - 1})
 }
 
 // spare returns the id of an idle run, or "" if there is none.
@@ -153,12 +153,12 @@ func (d *deliveries) fill(b *stream.Batch, r *run) ([]*message, *run) {
 }
 
 func (d *deliveries) fillFrom(b *stream.Batch, r *run) []*message {
-	from, taken := r.next, 0
+	from, taken := r.handedOut, 0
 	for taken < len(r.queue) && !b.Full() {
 		m := r.queue[taken]
 		appendRecord(b, &m.content)
 		d.bytes -= m.bytes
-		r.next = m.seq
+		r.handedOut = m.seq
 		taken++
 	}
 	used := r.queue[:taken:taken]
@@ -167,7 +167,7 @@ func (d *deliveries) fillFrom(b *stream.Batch, r *run) []*message {
 		r.queue = nil
 	}
 	r.out = append(r.out, used...)
-	extendSpan(b, stream.Span{Part: r.part, Assignment: r.number}, int64(from), int64(r.next))
+	extendSpan(b, stream.Span{Part: r.part, Assignment: r.number}, int64(from), int64(r.handedOut))
 	return used
 }
 

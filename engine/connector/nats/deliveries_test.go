@@ -194,7 +194,7 @@ func TestCursor(t *testing.T) {
 	rng := func(from, to int64) stream.Range {
 		return stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}}
 	}
-	c := cursor{next: 2, above: []stream.Range{rng(4, 6), rng(9, 10)}}
+	c := cursor{last: 2, above: []stream.Range{rng(4, 6), rng(9, 10)}}
 	type want struct {
 		step       step
 		from, next int64
@@ -219,7 +219,7 @@ func TestCursor(t *testing.T) {
 		if i == 1 {
 			c.from = 2 // the same batch
 		}
-		got := want{c.advance(s.seq, s.hasSpan), c.from, c.next}
+		got := want{c.advance(s.seq, s.hasSpan), c.from, c.last}
 		if got != s.want {
 			t.Fatalf("step %d, message %d: %+v, want %+v", i, s.seq, got, s.want)
 		}

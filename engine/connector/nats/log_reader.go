@@ -99,22 +99,22 @@ func (r *logReader) begin(info *jetstream.StreamInfo) error {
 		}
 	}
 	mark, known := r.o.Resume(r.part.ID)
-	r.cursor = cursor{next: mark.Watermark.Num, above: mark.Above}
+	r.cursor = cursor{last: mark.Watermark.Num, above: mark.Above}
 	if !known {
 		at := int64(info.State.FirstSeq) - 1
 		if r.s.o.Start == startLatest && len(r.gone) == 0 {
 			at = int64(info.State.LastSeq)
 		}
-		r.cursor.next, r.first = max(at, 0), at > 0
+		r.cursor.last, r.first = max(at, 0), at > 0
 		return nil
 	}
-	if last := int64(info.State.LastSeq); r.cursor.next > last {
+	if last := int64(info.State.LastSeq); r.cursor.last > last {
 		return fmt.Errorf(
 			"stream %q ends at %d, but the position is %d: it was restored from an older state; "+
 				"`penstock checkpoint reset` reads it from its start",
 			r.s.o.Stream,
 			last,
-			r.cursor.next,
+			r.cursor.last,
 		)
 	}
 	return r.checkDeleted(info)
@@ -123,7 +123,7 @@ func (r *logReader) begin(info *jetstream.StreamInfo) error {
 // checkDeleted returns or reports an error if messages were deleted before they were read.
 func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	begins := int64(info.State.FirstSeq)
-	known := max(r.cursor.next, r.deleted)
+	known := max(r.cursor.last, r.deleted)
 	lost := begins - 1 - known
 	for _, done := range r.cursor.above {
 		lost -= max(0, min(done.To.Num, begins-1)-max(done.From.Num, known))
@@ -147,7 +147,7 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	out := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:   uint64(r.cursor.next) + 1, MaxResetAttempts: resetAttempts,
+		OptStartSeq:   uint64(r.cursor.last) + 1, MaxResetAttempts: resetAttempts,
 	}
 	if r.s.o.Subject != "" {
 		out.FilterSubjects = []string{r.s.o.Subject}
@@ -172,7 +172,7 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	r.cursor.begin()
 	if r.first {
 		r.first = false
-		extendSpan(b, stream.Span{Part: r.part}, 0, r.cursor.next)
+		extendSpan(b, stream.Span{Part: r.part}, 0, r.cursor.last)
 		return nil
 	}
 	used, err := r.fill(ctx, b)
@@ -191,7 +191,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 		if err != nil {
 			return used, err
 		}
-		if int64(c.seq) > r.cursor.next+1 {
+		if int64(c.seq) > r.cursor.last+1 {
 			if err := r.passGap(ctx, c); err != nil {
 				r.held = c
 				return used, err
@@ -205,7 +205,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 			appendRecord(b, c)
 			used = append(used, c)
 		}
-		extendSpan(b, stream.Span{Part: r.part}, r.cursor.from, r.cursor.next)
+		extendSpan(b, stream.Span{Part: r.part}, r.cursor.from, r.cursor.last)
 		if step == endSpan {
 			r.held = c
 			return used, nil
@@ -239,7 +239,7 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 		case waiting.Err() != nil:
 			return nil, context.Cause(waiting)
 		case !errors.Is(err, context.DeadlineExceeded):
-			r.log().Debug("reading failed; it is tried again", "stream", r.s.o.Stream, "error", err)
+			r.log().Debug("read failed; retrying", "stream", r.s.o.Stream, "error", err)
 			r.stop()
 			pause, next, _ := pullBackoff.Next(state, nil)
 			state = next
@@ -305,7 +305,7 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	case !r.o.Once:
 		return false, nil
 	}
-	_, err = r.message(ctx, uint64(r.cursor.next)+1)
+	_, err = r.message(ctx, uint64(r.cursor.last)+1)
 	return errors.Is(err, jetstream.ErrMsgNotFound), nil
 }
 

@@ -48,7 +48,7 @@ func (r *sharedReader) fetch(ctx context.Context) {
 			state = backoff.State{}
 			continue
 		}
-		r.log().Debug("a pull failed; it is tried again", "consumer", r.durable, "error", err)
+		r.log().Debug("pull failed; retrying", "consumer", r.durable, "error", err)
 		if r.client.conn.IsConnected() {
 			if _, _, final, checked := r.checkShared(ctx); final {
 				r.fail(checked)
@@ -358,7 +358,7 @@ func (r *sharedReader) watch(ctx context.Context) {
 				r.lose(deletedUnread(*last, info.Delivered, first), last.Stream+1, first-1)
 			}
 			last = &info.Delivered
-			r.note(info, &warned)
+			r.observeConsumer(info, &warned)
 		}
 		select {
 		case <-ctx.Done():
@@ -387,8 +387,9 @@ func (r *sharedReader) lose(n, from, to uint64) {
 	)
 }
 
-// note evaluates the counts of the consumer's state.
-func (r *sharedReader) note(info *jetstream.ConsumerInfo, warned *uint64) {
+// observeConsumer warns if max_ack_pending is reached, and records whether the server has no
+// messages beyond those of this session.
+func (r *sharedReader) observeConsumer(info *jetstream.ConsumerInfo, warned *uint64) {
 	if most := r.config.MaxAckPending; most > 0 && info.NumAckPending >= most &&
 		info.NumPending > 0 {
 		r.count("ack_pending_full", 1)

@@ -276,8 +276,8 @@ func (r *sharedReader) Close() error {
 	err := r.client.conn.FlushWithContext(ctx)
 	r.client.close()
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		r.log().Warn("the server was not told of the end of the session; its messages are "+
-			"delivered again after ack_wait",
+		r.log().Warn("cannot give unsettled messages back; the server "+
+			"delivers them again after ack_wait",
 			"messages", len(replies), "error", err)
 	}
 	return nil

@@ -286,7 +286,7 @@ func TestDownHost(t *testing.T) {
 		}
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
-		// At first as many attempts as the host may have at once, then probes.
+		// The host gets as many attempts as it may have at once, and only probes after that.
 		if n := f.m.total("dead"); n > 2*16+60 {
 			t.Errorf("%d attempts at a dead host with 100 deliveries in 23 hours", n)
 		}

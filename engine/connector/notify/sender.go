@@ -418,9 +418,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget deletes an idle lane without deliveries, and the window of an idle lane without deliveries
-// in the next windowLasts. A slow lane stays while there is room, so that its next deliveries still
-// count as slow.
+// forget frees memory of an idle lane. It deletes a lane without deliveries, and the window of a
+// lane without deliveries in the next windowLasts. A slow lane loses only its window, so that its
+// next deliveries still count as slow.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):

@@ -324,7 +324,7 @@ func TestRefusals(t *testing.T) {
 		func() bool { return s.server.Held() == 0 && slow.server.Held() == 0 })
 }
 
-// TestRecordsBeyondMemory checks that a request is refused whose records take more memory than the
+// TestRecordsBeyondMemory checks that a request is refused if its records take more memory than the
 // source may use, because each of them repeats the attributes of the resource.
 func TestRecordsBeyondMemory(t *testing.T) {
 	s := run(t, "memory: 16MiB", false)

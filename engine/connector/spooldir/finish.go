@@ -140,7 +140,7 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		back := dir.RenameNew(name, s.dir, from)
 		if errors.Is(back, fs.ErrExist) && e.Is(info) {
-			// its old name is taken: it stays finished, and its readers see that it has grown
+			// its old name is taken: it stays finished, and its readers detect that it has grown
 			return name, nil
 		}
 		return "", errors.Join(err, back)

@@ -122,7 +122,7 @@ func (w *fixture) close() {
 
 var errEnough = errors.New("enough")
 
-// pump reads, settles, commits and finishes for d.
+// pump reads, settles, commits and finishes files for the duration d.
 func (w *fixture) pump(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); ; {

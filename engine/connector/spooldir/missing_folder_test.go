@@ -31,9 +31,9 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// TestNotMounted checks that the marks of files are kept without a time limit if their directory is
-// a mount point without its file system: empty and on another device than the files were. The marks
-// of deleted files are dropped.
+// TestNotMounted checks a directory that is a mount point without its file system: it is empty, and
+// on another device than the files were. The marks of its files are kept without a time limit. The
+// marks of deleted files are dropped.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -22,7 +22,7 @@ func asideName(p stream.Partition, name string) string {
 
 // remove deletes the file of e. To avoid deleting another file that took the name, remove renames
 // the file aside, checks it there, and only then unlinks it. If one more file may be held open,
-// remove opens it first, because a writer may still add data that no name leads to.
+// remove opens it first, because a writer may still add data to a file without a name.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {

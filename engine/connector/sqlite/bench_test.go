@@ -34,8 +34,8 @@ func accessRow(i int) []string {
 	}
 }
 
-// parsed returns batch n of such rows, like the parser creates them. If plain is set, the records
-// are unparsed lines of the same text.
+// parsed returns batch n of the rows of accessRow, as the parser creates them. If plain is set, the
+// records are unparsed lines of the same text.
 func parsed(n int, plain bool) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 16 << 20, Records: rowsPerBatch})
 	b.Names = append(b.Names, benchFields...)

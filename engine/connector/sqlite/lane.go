@@ -66,8 +66,8 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// failCanceled fails the run if a canceled Deliver call still waits for its place in the order,
-// because no other call fills this place.
+// failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
+// the order, because no later batch can be written without it.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// failLocked answers all deliveries that the writer has not taken. Its error has no outcome type,
-// because the failure of one batch has no meaning for the others.
+// failLocked answers all deliveries that the writer has not taken with an error. The error has no
+// outcome type, because the cause concerns another batch. The caller holds mu.
 func (l *lane) failLocked(cause error) {
 	err := fmt.Errorf("an earlier batch was not written: %v", cause)
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
@@ -167,8 +167,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing. failed is the answer to the batch. err ends the
-// transaction.
+// one writes a batch and its spans, or nothing. failed is the outcome of the batch alone. err ends
+// the transaction of the group.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

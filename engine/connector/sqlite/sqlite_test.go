@@ -115,8 +115,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestRefusedRows checks that one pass finds all refused records by reason, and writes nothing
-// before.
+// TestRefusedRows checks that one pass over a batch finds all refused records, with their reasons,
+// and that no row of such a batch is stored.
 func TestRefusedRows(t *testing.T) {
 	o := options(t, "orders")
 	o.OnNewField = "dead_letter"

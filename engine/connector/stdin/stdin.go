@@ -45,7 +45,7 @@ func (*Options) Exclusive() []string { return []string{"standard input"} }
 func Source() stream.Component { return From(os.Stdin) }
 
 // From returns the component stdin for another reader, for programs and tests. All instances share
-// the reader. An instance gets the bytes that the previous one has read but not taken.
+// the reader. A new instance continues where the previous one stopped.
 func From(r io.Reader) stream.Component {
 	in := &input{reader: r, chunks: make(chan chunk)}
 	return stream.NewComponent(stream.SourceRole, "stdin", DefaultOptions,
@@ -55,8 +55,9 @@ func From(r io.Reader) stream.Component {
 // readSize is the size of a read.
 const readSize = 256 << 10
 
-// input is a reader that cannot be stopped while it blocks. Its goroutine ends with the reader. It
-// continues to read when a source has taken the previous buffer.
+// input reads a reader in a goroutine of its own, because a blocked Read cannot be canceled. The
+// goroutine ends with the reader. It reads the next chunk when a source has received the previous
+// one.
 type input struct {
 	reader io.Reader
 	start  sync.Once
@@ -69,7 +70,7 @@ type input struct {
 	failed error // the read error; nil at the end of the data
 }
 
-// adopt replaces the cutter by one for o. It keeps the beginning of a record.
+// adopt replaces the cutter by one for o. It keeps the bytes of an incomplete record.
 func (in *input) adopt(o Options) {
 	if in.cutter != nil && in.of == o {
 		return

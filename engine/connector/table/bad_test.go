@@ -297,7 +297,7 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 			continue
 		}
 		t.Run(kind+"/"+c.name, func(t *testing.T) {
-			if kind != "postgres" { // whose worlds share a database
+			if kind != "postgres" { // whose fixtures share a database
 				t.Parallel()
 			}
 			w := fresh(t)
@@ -340,7 +340,7 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	}
 }
 
-// TestOtherOrder checks that a mark of one order is not accepted as a place in another order.
+// TestOtherOrder checks that a mark of one order is not accepted as a position in another order.
 func TestOtherOrder(t *testing.T) {
 	w := sqliteFixture(t)
 	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, `+

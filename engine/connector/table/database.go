@@ -15,8 +15,8 @@ type database interface {
 	describe(ctx context.Context, of subject) (*relation, error)
 	// list returns the names of the tables, in the form used by the option tables.
 	list(ctx context.Context) ([]string, error)
-	// observe returns the last row above a place, and the transactions that may still write rows
-	// below it.
+	// observe returns the last row that q selects, and the transactions that may still write rows
+	// before it.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)

@@ -98,8 +98,8 @@ func (c *workerPool) stop() {
 
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
-// step checks for new rows if the partition was read to its end, and reads rows. The record of
-// these rows, which a restart needs, is durable when step returns.
+// step checks for new rows if the partition was read to its end, and reads rows. The journal
+// entries of these rows, which a restart needs, are durable when step returns.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

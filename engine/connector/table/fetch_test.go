@@ -258,9 +258,9 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestTurns checks the waits at the end of a table: long while nothing comes, none after new rows,
-// and never short while other transactions are open.
-func TestTurns(t *testing.T) {
+// TestCheckIntervals checks the waits at the end of a table: long while nothing comes, none after
+// new rows, and never short while other transactions are open.
+func TestCheckIntervals(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at checkSchedule
 	now := time.Duration(0)
@@ -272,7 +272,7 @@ func TestTurns(t *testing.T) {
 		now = at.due
 	}
 	if at.interval != 5*time.Second {
-		t.Errorf("after long in vain it waits %v, want 5s", at.interval)
+		t.Errorf("after a long time without new rows it waits %v, want 5s", at.interval)
 	}
 	at.notFound(now, pace, true, 0)
 	if wait := at.due - now; wait != openWait {

@@ -173,7 +173,8 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 }
 
 // compare returns an error if the last remembered rows that still exist were replaced. If the very
-// last one is unchanged, the others are not checked, because keys start over from the end.
+// last one is unchanged, the others are not checked, because a database reuses the keys at the end
+// of a table first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
@@ -220,10 +221,10 @@ func digestOf(ctx context.Context, db database, p *partition,
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor is called if the table has no rows between the floor and the place up to which p was
-// read. Rows inserted there later are new, so the floor is lowered to the last row before it. With
-// strict, it is an error if the table ends there although later rows are remembered: rows below the
-// floor cannot be distinguished from new ones.
+// lowerFloor is called if the table has no rows between the floor and the position up to which p
+// was read. Rows inserted there later are new, so the floor is lowered to the last row before it.
+// With strict, it is an error if the table ends there although later rows are remembered: rows
+// below the floor cannot be distinguished from new ones.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {

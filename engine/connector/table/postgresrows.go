@@ -315,7 +315,7 @@ func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err
 	return found, err
 }
 
-// anyNull returns a condition that is true for rows without a place.
+// anyNull returns a condition that is true for rows with NULL in a column of order_by.
 func anyNull(r *relation) string {
 	return r.ordered(" OR ", func(c *column) string { return "q." + sqltable.Quote(c.name) + " IS NULL" })
 }

@@ -28,8 +28,8 @@ type reader struct {
 	listing  checkSchedule // when new partitions are searched for
 	listed   time.Duration // time of the last search
 
-	// waits for new rows if no fetcher works. All waits use the same one, because a listener for
-	// notifications needs one more connection
+	// waits for new rows if no fetcher works. All waits use the same connection, because a listener
+	// for notifications needs one of its own
 	waits database
 	free  []*fetcher
 	// working, or with rows to hand out, in the order of their start
@@ -123,7 +123,8 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	return nil
 }
 
-// next returns the next partition, in turn, that is ready or due for a check of its end, or nil.
+// next returns the next partition, in round-robin order, that is ready or due for a check of its
+// end. It returns nil if there is none.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.nextPart + k) % len(r.parts)

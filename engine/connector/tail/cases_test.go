@@ -257,7 +257,7 @@ func identityCases() []rotation {
 		{name: "restored from a backup that kept its time", steps: do(
 			both(add("a.log", 3), cpOver("a.log", "backup")),
 			both(rm("a.log"), cpOver("backup", "a.log")), add("a.log", 2)),
-			// a process first sees the file after it is written to, when its kept time is gone
+			// the process first sees the file after a write, which has replaced the preserved time
 			skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
 		{name: "restored from a backup, its time set later", steps: do(
 			both(add("a.log", 3), cp("a.log", "backup")), both(rm("a.log"), cp("backup", "a.log")), func(w *writer) {

@@ -231,10 +231,10 @@ const markerPrefix = "marker "
 
 // awaitDelivery runs the process until both receivers of every case have the lines of the ledger
 // and a new marker line, and the checkpoint is saved. Some lines of a case with waits arrive only
-// after a file is given up, so awaitDelivery does not wait for that case if no receiver gets a line
-// for idle. All other lines arrive without such a wait, however slow the machine is: the next step
-// may destroy them or the evidence of their file. A case that lacks lines after patience is not
-// waited for again. Its comparison reports them.
+// after a file is given up, so awaitDelivery stops waiting for such a case if no receiver gets a
+// line for the time idle. All other lines arrive without such a wait, however slow the machine is:
+// the next step may destroy them or the evidence of their file. A case that lacks lines after
+// patience is not waited for again. Its comparison reports them.
 func (v *sweep) awaitDelivery(idle time.Duration) {
 	v.t.Helper()
 	const patience = time.Minute

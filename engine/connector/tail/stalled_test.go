@@ -167,8 +167,8 @@ func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 func stall(d time.Duration) { time.Sleep(d) }
 
 // TestRewrittenFileBeforeRouteOpens checks that a file with the name and the first lines of a file
-// of an earlier run is a new file. A route that opens after the catalogue has met the file sees it
-// in the same way.
+// of an earlier run is a new file. The same holds for a route that opens after the source has
+// already found the file.
 func TestRewrittenFileBeforeRouteOpens(t *testing.T) {
 	base := time.Now().Add(time.Hour) // no file was changed before it was created
 	bubble(t, nil, func(t *testing.T, p *fixture) {

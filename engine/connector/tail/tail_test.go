@@ -135,10 +135,10 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestForgetWaitsForTheLastBatch checks that Forget does not return a file while its last span is
-// in a batch that the engine has not seen yet. The engine drops the marks of partitions returned by
-// Forget once it has none of their spans in work.
-func TestForgetWaitsForTheLastBatch(t *testing.T) {
+// TestDeletedWaitsForTheLastBatch checks that Deleted does not return a file while its last span is
+// in a batch that the engine has not received yet. The engine drops the marks of the partitions
+// that Deleted returns as soon as it processes none of their spans.
+func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
 		write(t, path, "one\nno end")
@@ -152,8 +152,8 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 		if err := w.reader.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || !b.Spans[0].Last {
 			t.Fatalf("Read: %v, %+v; want the end of the file", err, b.Spans)
 		}
-		forget := w.reader.(stream.PartitionTracker).Deleted
-		if ids := forget(); len(ids) != 0 {
+		deleted := w.reader.(stream.PartitionTracker).Deleted
+		if ids := deleted(); len(ids) != 0 {
 			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
 		}
 		w.pump(time.Second)

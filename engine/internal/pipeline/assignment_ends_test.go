@@ -151,7 +151,7 @@ func TestPositionsDisagree(t *testing.T) {
 			g.broker.SetCommitted(0, 3)
 		}, "was set to 3 by other software"},
 		{"ledger lost", func(_ *group, s *streamtest.Store) {
-			s.Forget("p0")
+			s.DeleteLedger("p0")
 		}, "the sink's ledger does not have the partition"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestLedgerLostWhileItRuns(t *testing.T) {
 			g.produce(i % 2)
 		}
 		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
-		store.Forget("p0")
+		store.DeleteLedger("p0")
 		g.broker.Produce(0, "not to be read")
 		g.until("the reason is reported", func() bool {
 			faults := n.faults()

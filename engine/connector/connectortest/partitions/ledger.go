@@ -222,7 +222,8 @@ func confirmation(t *testing.T, r Receiver) {
 	check(t, r, 3, "x-", 3)
 }
 
-// progress checks that starts, ranges and folds are kept, and that a lost partition is not created.
+// progress checks that the ledger keeps start positions, delivered ranges and compacted watermarks,
+// and that Take with MustExist does not create a missing partition.
 func progress(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
 	lost, err := a.sink.Take(t.Context(), []stream.Taking{

@@ -88,8 +88,9 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout returns the goodput of a spout that keeps limit tuples in flight over all workers of s and
-// uses them in turn, regardless of their queues: a closed network of queues without network delay.
+// spout returns the goodput of a spout that keeps limit tuples in flight over all workers of s. It
+// sends to the workers in turn, regardless of their queues. The model is a closed network of queues
+// without network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // by worker

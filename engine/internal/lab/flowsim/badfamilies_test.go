@@ -19,7 +19,7 @@ import (
 
 // family is one scenario with bad data. Bad data costs its worker nothing, so an omniscient sender,
 // which gives each bad batch one attempt, delivers as much as one without bad data and without
-// errors. With keys it delivers those good batches that no bad one of their key precedes.
+// errors. With keys it delivers the good batches that do not follow a bad batch of their key.
 type family struct {
 	workers int
 	bad     float64 // share of the batches

@@ -243,8 +243,8 @@ func TestLinkDelay(t *testing.T) {
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling checks that a window that keeps every slot busy converges at once, that one that
-// cannot never does, and that lost or repeated work does not count.
+// TestSettling checks that a window that keeps every slot busy converges at once, and that a
+// smaller one never does. Lost or repeated work must not count.
 func TestSettling(t *testing.T) {
 	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: " +
 		"2, rate: 8, slots: 8 } ]\n" +
@@ -261,7 +261,7 @@ func TestSettling(t *testing.T) {
 		t.Errorf("recovered after %g s with every slot busy", f[scenario.Recover])
 	}
 	if f = run(t, parse(t, fmt.Sprintf(step, "hang: true")), "fixed:40+round_robin", 1); f[scenario.Recover] < 15 {
-		t.Errorf("recovered after %g s though the worker's places were lost for good",
+		t.Errorf("recovered after %g s although the worker's slots were lost permanently",
 			f[scenario.Recover])
 	}
 	f = run(t, parse(t, base+"timeout: 100ms"), "fixed:40+round_robin", 1)

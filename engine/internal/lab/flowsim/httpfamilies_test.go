@@ -113,8 +113,9 @@ func post(client *http.Client, url string) flow.WorkerFunc[int] {
 	}
 }
 
-// TestFamiliesOverHTTP is a sample of [TestFamilies] with real servers and time: a tenth of bad
-// data costs good data at most a tenth of its goodput, in the median of five runs.
+// TestFamiliesOverHTTP is a sample of [TestFamilies] with real servers and real time. If a tenth of
+// the data is bad, the goodput of good data may fall by at most a tenth, in the median of five
+// runs.
 func TestFamiliesOverHTTP(t *testing.T) {
 	if os.Getenv("PENSTOCK_FAMILIES") != "http" {
 		t.Skip("set PENSTOCK_FAMILIES=http: it takes 12 s of real time")

@@ -116,8 +116,8 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job that is bound to
-// workers by hash, without an adaptive window, takes five times as long, because it waits for the
+// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job takes five times as
+// long if its items are bound to workers by hash and windows do not adapt, because it waits for the
 // slowest worker.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
@@ -145,8 +145,8 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestRecovery checks that one probe each restores six of twelve workers that fail for 30 s and
-// recover together.
+// TestRecovery checks that one probe of each worker is enough to use it again, after six of twelve
+// workers have failed for 30 s and recover together.
 func TestRecovery(t *testing.T) {
 	bad := []int{0, 1, 4, 5, 8, 10}
 	for _, fault := range []string{"fail: { after: 5ms }", "hang: true"} {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The expected changes when the environment is changed in a known way, for each kind of window and
-// each dispatch policy. These tests find inverted formulas, which tables of expected values do not
-// (elasticsearch #70283).
+// These tests change the environment of a machine in a known way and check the expected change of
+// its decisions, for each kind of window and each dispatch policy. They find inverted formulas,
+// which tables of expected values do not (elasticsearch #70283).
 
 const ms = time.Millisecond
 
@@ -47,8 +47,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore checks that a receiver whose network, service or queue becomes longer,
 // or that fails, does not get a larger share of the attempts, under half and full load. Round robin
-// is left out under half load: its windows are never full there, and each failure is one more
-// attempt for whichever receiver has room.
+// is left out under half load: its windows are never full there, and each failure causes one more
+// attempt, which any receiver with room may get.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },

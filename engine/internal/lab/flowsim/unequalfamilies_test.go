@@ -53,8 +53,9 @@ var unequalFamilies = []unequalFamily{
 		},
 	},
 	{
-		// The bound of s04 at 90 % load is 195 ms for a slowest worker of 5 batches a second. The
-		// optimum of these scenarios varies, so the bound is relative to that of credit windows.
+		// The bound of the scenario s04 at 90 % load is 195 ms for a slowest worker of 5 batches a
+		// second. The optimum of these scenarios varies, so the bound is relative to that of credit
+		// windows.
 		name: "open loop at 80 %", algorithm: "queue",
 		figure: scenario.LatencyP99, most: 1.1,
 		text: func(r *rand.Rand) string {

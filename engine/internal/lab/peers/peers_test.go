@@ -51,8 +51,8 @@ func TestVegasSequences(t *testing.T) {
 	step(v, 10*ms, 10_000, false, 10_024)
 }
 
-// TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base after 15 to 30 times the
-// limit updates, even if batches are queued.
+// TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base even if batches are queued.
+// It does so after a number of updates that is 15 to 30 times the limit.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)

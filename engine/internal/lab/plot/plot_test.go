@@ -67,7 +67,6 @@ func TestSVGIsWellFormedAndSaysEverything(t *testing.T) {
 			t.Errorf("%q is not in the figure", want)
 		}
 	}
-	// The gap divides the line: the figure has two runs and a legend entry, besides axes and grid.
 	if elements["polygon"] != 1+1+1+2 { // page, band, its legend, two bars
 		t.Errorf("%d areas, want 5", elements["polygon"])
 	}

@@ -148,7 +148,7 @@ func (s *Scenario) bound(name, text string) (Bound, *stream.OptionError) {
 	return Bound{Field: field, Op: op, Value: v, Text: text}, nil
 }
 
-// lacks returns why a figure does not apply to s, or "".
+// lacks returns the reason why a figure does not apply to s, or "".
 func (s *Scenario) lacks(f Figure) string {
 	failing := slices.ContainsFunc(s.Events,
 		func(e Event) bool { return e.Kind == Fail || e.Kind == Hang })
