@@ -18,7 +18,7 @@ type result struct {
 	fields []field // nil for text
 }
 
-// field is a field of made; value is JSON.
+// field is one field of a result. Its value is JSON.
 type field struct {
 	name  string
 	value json.RawMessage
