@@ -41,8 +41,8 @@ func create(t *testing.T, d vfs.Dir, name, text string) vfs.File {
 	return f
 }
 
-// TestReserve checks that the size stays, that the space is allocated, and that Truncate to the
-// same size returns it.
+// TestReserve checks that Reserve allocates space without changing the file's size, and that
+// Truncate to this size releases the unused space.
 func TestReserve(t *testing.T) {
 	d, root := open(t)
 	f := create(t, d, "f", "some bytes")
@@ -81,8 +81,8 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
-// OpenRegular refuses whatever has taken the name of the file that was seen, and neither follows
-// nor waits.
+// TestOpenRegular checks that OpenRegular refuses a symlink, directory or FIFO under the name of a
+// listed file, and that it neither follows the symlink nor blocks on the FIFO.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
