@@ -28,7 +28,7 @@ var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
 // row is one log record of the table.
 type row struct {
-	rt, id int64 // its time, in milliseconds of the day, and its number
+	rt, id int64 // time in milliseconds of the day, and number
 	line   string
 	gaps   int // rows before it in the table that an earlier process has stored
 }
@@ -217,7 +217,7 @@ func (w *environment) failed(_ context.Context, _ flow.Item[*tuple], f flow.Fail
 	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
 }
 
-// event is a line of the record of a run.
+// event is one line of the file in which a run records its progress.
 type event struct {
 	At      int64     `json:"at"`                // nanoseconds, Unix
 	Rows    int       `json:"rows,omitempty"`    // stored
@@ -225,7 +225,7 @@ type event struct {
 	Windows []float64 `json:"windows,omitempty"` // of the bolts
 }
 
-// store inserts rows in one transaction, and records that.
+// store inserts rows in one transaction, and appends an event to the record of the run.
 func (w *environment) store(parsed []any, t *tuple) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
