@@ -146,7 +146,8 @@ func (m measure) speed() float64 {
 	return m.mbPerS()
 }
 
-// cost is the processor time of a limit that is a program.
+// cost describes the processor time of a limit that is a program. It returns "" for any other
+// limit.
 func (m measure) cost() string {
 	if m.CPU == 0 {
 		return ""
@@ -154,7 +155,7 @@ func (m measure) cost() string {
 	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
-// said returns the remaining remarks about a run.
+// said returns the lost and repeated records and the other figures of a run as text.
 func (m measure) said() string {
 	var b strings.Builder
 	if m.lost+m.repeated > 0 {

@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-// question is one measurement, with the measured libraries.
+// question is one measurement and the libraries that it compares.
 type question struct {
 	name, about string
 	target      float64 // of the fastest rival, at most
