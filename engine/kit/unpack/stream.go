@@ -181,7 +181,8 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage reports other bytes at the start of a member.
+// errGarbage means that the bytes at the start of a member, or after padding, are not a gzip
+// header.
 var errGarbage = errors.New("what follows is not gzip")
 
 // beginMember reads the header of the next member. It returns io.EOF if there is none. Zeros up to
