@@ -177,7 +177,7 @@ func TestDrainingWorker(t *testing.T) {
 	f := openLanes(t, o)
 	first, lanes := f.next()
 	deliver(t, lanes[0])
-	deliver(t, lanes[0]) // one that was out at that time
+	deliver(t, lanes[0]) // a batch that was already in flight
 	f.want("http://other.test/in")
 	f.sink.lanes.publish(time.Now().Add(2 * drainPause))
 	f.want(first...)
