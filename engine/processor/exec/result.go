@@ -24,7 +24,7 @@ type field struct {
 	value json.RawMessage
 }
 
-// put replaces record i by m. Its origin and number stay.
+// put replaces record i by m, which keeps the origin of the record.
 func (m result) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
