@@ -23,7 +23,7 @@ type series struct {
 	others []float64            // cores that other programs took, by round
 	runs   map[string][]measure // by contender
 	ratios map[string][]float64
-	failed map[string]error // rivals that could not do it, tried once
+	failed map[string]error // rivals that cannot run the workload
 }
 
 // rivalRounds is the number of rounds in which rivals take part. They are slower, and their runs
