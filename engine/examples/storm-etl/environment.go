@@ -192,7 +192,7 @@ type mark struct {
 func (w *environment) load() (m mark, err error) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil // the day begins
+		return m, nil // nothing was saved: start at the beginning of the day
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)
