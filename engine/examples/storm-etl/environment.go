@@ -30,7 +30,7 @@ var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 type row struct {
 	rt, id int64 // time in milliseconds of the day, and number
 	line   string
-	gaps   int // rows before it in the table that an earlier process has stored
+	gaps   int // ranges before it that an earlier process has stored
 }
 
 // place returns the row's position: its time, and its number as a text that sorts like the number.
