@@ -191,7 +191,7 @@ func TestDamaged(t *testing.T) {
 	data := append(gz(t, "text"), "garbage"...)
 	_ = f.Attach(bytes.NewReader(data), int64(len(data)))
 	if size, _ := f.Size(100); size != 4 || f.Err() == nil ||
-		!strings.Contains(f.Err().Error(), "what follows is not gzip") {
+		!strings.Contains(f.Err().Error(), "the following bytes are not gzip") {
 		t.Errorf("garbage behind gzip: %d bytes, %v", size, f.Err())
 	}
 	data = append(gz(t, "text"), make([]byte, 1000)...)
