@@ -1,6 +1,7 @@
 package spooldir_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -61,6 +62,53 @@ func TestUnreadable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnceWithUnreadableFinished checks that a run with Once fails if a finished file has grown
+// since the last run, and cannot be read.
+func TestOnceWithUnreadableFinished(t *testing.T) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
+		plant(t, m, "/spool/a.log", "a\n")
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		plant(t, m, "/spool/a.log.done", "a\nmore\n")
+		m.Fail(vfstest.Fault{
+			Op: vfstest.OpOpen, Path: "a.log.done", Lasting: true, Err: syscall.EIO,
+		})
+		w.src = w.host.source(options(w.dir, nil))
+		const want = `1 files could not be read, the first is "a.log.done"`
+		if err := w.once(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the run ended with %v", err)
+		}
+	})
+}
+
+// TestListingFailsForLong checks that a route restarts once the directory can be listed again, even
+// if another route of the source is stalled meanwhile.
+func TestListingFailsForLong(t *testing.T) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
+		stalled := must(w.src.Open(t.Context(), stream.OpenOptions{Route: "stalled"}))
+		defer stalled.Close()
+		plant(t, m, "/spool/a.log", "a\n")
+		w.open(false)
+		w.pump(5 * time.Second)
+		m.Fail(vfstest.Fault{Op: vfstest.OpList, Path: "spool", Lasting: true, Err: syscall.EIO})
+		for err := error(nil); err == nil; {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err = w.step(ctx)
+			if err != nil && !strings.Contains(err.Error(), "list the directory") {
+				t.Fatalf("Read: %v, want an error of the directory", err)
+			}
+			cancel()
+		}
+		w.close()
+		m.Heal()
+		w.open(false)
+		defer w.close()
+		w.pump(5 * time.Second)
+		w.want("a.log: a\n")
+	})
 }
 
 // TestOnceWithUnreadable checks that a run with Once fails if a file could not be read.

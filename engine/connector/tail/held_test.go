@@ -99,6 +99,67 @@ func TestLostBytesAreCounted(t *testing.T) {
 	}
 }
 
+// TestLostCompressedBytesAreCounted checks that a compressed file that is given up unread is
+// reported. Neither its decompressed size nor another route that has read it matters.
+func TestLostCompressedBytesAreCounted(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lines  int
+		read   bool // a part of it, before it is deleted
+		second bool // another route reads all of it
+	}{
+		{name: "small", lines: 20},
+		{name: "large", lines: 20_000},
+		{name: "large, partly read", lines: 20_000, read: true},
+		{name: "small, read by one of two routes", lines: 20, second: true},
+		{name: "large, read by one of two routes", lines: 20_000, second: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(o *tail.Options) {
+				o.Include, o.Exclude = []string{"*.log*"}, nil
+				o.DeletedMax, o.DeletedBeyond = 10, "drop"
+			}, func(t *testing.T, p *fixture) {
+				w := newWriter(t, p.dir, time.Now())
+				if tt.second {
+					p.withSecond()
+				}
+				p.limits = stream.BatchLimits{Bytes: 400_000} // more than the compressed size
+				p.start(false)
+				p.pump(3 * time.Second)
+				w.append("x", tt.lines)
+				w.pack("x", "a.log.gz", os.O_EXCL)
+				w.remove("x")
+				info, err := os.Stat(w.path("a.log.gz"))
+				w.must(err)
+				size := info.Size()
+				stall(3 * time.Second)
+				if tt.read {
+					w.must(p.step(t.Context()))
+				}
+				if tt.second {
+					p.second.pump(3 * time.Second)
+				}
+				w.remove("a.log.gz")
+				stall(3 * time.Second)
+				p.pump(2 * time.Minute)
+				if got := p.host.Counted("files_vanished"); got != 1 {
+					t.Errorf("files_vanished is %d", got)
+				}
+				if got := p.host.Counted("bytes_vanished"); got < 1 || got > size {
+					t.Errorf("bytes_vanished is %d, want 1 to %d", got, size)
+				}
+				if got := p.host.Counted("files_deleted_unread"); got != 1 {
+					t.Errorf("files_deleted_unread is %d", got)
+				}
+				log := p.host.Logged()
+				if got := strings.Count(log, "is gone before it was read to its end"); got != 1 {
+					t.Errorf("reported %d times; the log:\n%s", got, log)
+				}
+			})
+		})
+	}
+}
+
 // TestCompressedFileReleasesDeletedOne checks that a deleted unread file is closed when a
 // compressed file holds its data. The data is then read from the compressed file, even if that file
 // is renamed or deleted before the route reads.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,4 +238,62 @@ func TestFolderMissingOnce(t *testing.T) {
 		a.check()
 		a.kill()
 	})
+}
+
+// unlistable is a file system on which, while on is set, the folder sub cannot be read.
+type unlistable struct {
+	vfs.FS
+	on bool
+}
+
+func (u *unlistable) OpenDir(name string) (vfs.Dir, error) {
+	d, err := u.FS.OpenDir(name)
+	return unlistableDir{d, u}, err
+}
+
+type unlistableDir struct {
+	vfs.Dir
+	of *unlistable
+}
+
+func (d unlistableDir) Entries(name string) ([]vfs.Entry, error) {
+	if d.of.on && name == "sub" {
+		return nil, fmt.Errorf("list %s: %w", name, syscall.EACCES)
+	}
+	return d.Dir.Entries(name)
+}
+
+// TestFolderCannotBeRead checks that the files of a folder that cannot be read for long do not
+// count as deleted. When it can be read again, data already read is not read again.
+func TestFolderCannotBeRead(t *testing.T) {
+	for _, open := range []int{1, 100} { // how many of the files are held open
+		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, p *fixture) {
+				disk := &unlistable{FS: connectortest.FS()}
+				p.host = streamtest.NewQuiet(disk, nil,
+					func(name string) bool { return name != "tail/notify" })
+				p.change = func(o *tail.Options) {
+					o.Include, o.OpenFiles = []string{"*/*.log"}, open
+				}
+				w := newWriter(t, p.dir, time.Now())
+				w.mkdir("sub")
+				w.append("sub/a.log", 2)
+				w.append("sub/b.log", 2)
+				p.start(false)
+				p.pump(5 * time.Second)
+				disk.on = true
+				p.pump(time.Second)
+				w.append("sub/a.log", 2)
+				w.append("sub/b.log", 2)
+				p.pump(long)
+				disk.on = false
+				p.pump(5 * time.Second)
+				p.save()
+				p.want(w.ledger...)
+				if n := p.host.Counted("files_vanished"); n != 0 {
+					t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
+				}
+			})
+		})
+	}
 }

@@ -181,3 +181,27 @@ func TestEmptyCompressedFile(t *testing.T) {
 		p.want(w.ledger...)
 	})
 }
+
+// TestSmallCompressedFileIsDeleted checks that the deletion of a compressed file that was read
+// completely by an earlier run is no loss, even if its content is shorter than the file.
+func TestSmallCompressedFileIsDeleted(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
+		w := newWriter(t, p.dir, time.Now())
+		w.text("x", "x\n", "x")
+		w.pack("x", "a.log.1.gz", os.O_EXCL)
+		p.start(false)
+		p.pump(5 * time.Second)
+		p.want("x")
+		p.kill()
+		w.rename("a.log.1.gz", "a.log.2.gz")
+		p.start(false)
+		p.pump(5 * time.Second)
+		w.remove("a.log.2.gz")
+		p.pump(time.Minute)
+		p.want("x")
+		if n := p.host.Counted("files_vanished"); n != 0 {
+			t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -38,16 +39,16 @@ func startServers(t *testing.T, count int) *servers {
 			one.WaitForShutdown()
 		}
 	})
+	routes := freeAddresses(t, count)
 	for i := range count {
 		o := &server.Options{
 			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: t.TempDir(), NoSigs: true, MaxPayload: 8 << 20,
 		}
 		if count > 1 {
-			o.Cluster = server.ClusterOpts{Name: "buffers", Host: "127.0.0.1", Port: server.RANDOM_PORT}
-			if i > 0 {
-				first := &url.URL{Scheme: "nats", Host: s.all[0].ClusterAddr().String()}
-				o.Routes = []*url.URL{first}
+			o.Cluster = server.ClusterOpts{Name: "buffers", Host: "127.0.0.1", Port: routes[i].Port}
+			for _, route := range routes { // JetStream does not start without
+				o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: route.String()})
 			}
 		}
 		one, err := server.NewServer(o)
@@ -56,6 +57,8 @@ func startServers(t *testing.T, count int) *servers {
 		}
 		one.Start()
 		s.all, s.o = append(s.all, one), append(s.o, o)
+	}
+	for _, one := range s.all {
 		if !one.ReadyForConnections(20 * time.Second) {
 			t.Fatal("a server is not ready")
 		}
@@ -68,6 +71,20 @@ func startServers(t *testing.T, count int) *servers {
 		<-time.After(20 * time.Millisecond)
 	}
 	return s
+}
+
+// freeAddresses returns different addresses of loopback that were free.
+func freeAddresses(t *testing.T, count int) (all []*net.TCPAddr) {
+	t.Helper()
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		all = append(all, l.Addr().(*net.TCPAddr))
+	}
+	return all
 }
 
 // ready reports whether all servers know the leader of their group.
@@ -195,6 +212,9 @@ func TestRemoteRefuses(t *testing.T) {
 		"a max_msgs_per_subject of": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 10 },
 		"max_bytes below":           func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
 		"the storage Memory":        func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"a max_msg_size below":      func(c *jetstream.StreamConfig) { c.MaxMsgSize = 100 << 10 },
+		"deny_purge true":           func(c *jetstream.StreamConfig) { c.DenyPurge = true },
+		"no_ack true":               func(c *jetstream.StreamConfig) { c.NoAck = true },
 		"allow_direct":              func(c *jetstream.StreamConfig) { c.AllowDirect = true },
 		"the subjects other":        func(c *jetstream.StreamConfig) { c.Subjects = []string{"other"} },
 	} {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -118,7 +119,7 @@ func (g *growing) keepBudget() {
 	case all.bytes > most/2:
 		use = budgetHalf
 	}
-	g.use, c.over = use, nil
+	g.use = use
 	switch {
 	case use == budgetFree:
 	case use == budgetHalf, g.o.DeletedBeyond == KeepDeleted:
@@ -131,7 +132,9 @@ func (g *growing) keepBudget() {
 		}
 	default:
 		slices.SortFunc(all.files, byLabel)
-		slices.SortStableFunc(all.files, func(a, b *file) int { return int(b.info.Size - a.info.Size) })
+		slices.SortStableFunc(all.files, func(a, b *file) int {
+			return cmp.Compare(b.info.Size, a.info.Size)
+		})
 		for _, f := range all.files {
 			if all.bytes <= g.o.DeletedMax {
 				return

@@ -116,6 +116,7 @@ func (k *copies) gather(f *file) {
 // place records which file holds the data of a cursor's partition now.
 func (k *copies) place(cur *cursor) {
 	f := cur.f
+	cur.leftPacked = 0
 	if cur.entry != f.entry {
 		k.c.ids.move(cur.entry, f.seen(nil, false), f.name)
 		cur.entry.file = f

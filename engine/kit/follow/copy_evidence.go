@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -37,7 +38,7 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 		out = append(out, cur.note.earlier...)
 	}
 	out = slices.DeleteFunc(out, func(p fileid.Fingerprint) bool { return p.At == 0 })
-	slices.SortStableFunc(out, func(a, b fileid.Fingerprint) int { return int(b.At - a.At) })
+	slices.SortStableFunc(out, func(a, b fileid.Fingerprint) int { return cmp.Compare(b.At, a.At) })
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 

@@ -31,6 +31,8 @@ type cursor struct {
 	last       int64         // where it was sealed, in bytes of the file
 	skipTo     int64         // growing: everything before counts as read
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
+	// 1 + left() of a compressed file when its decompressor was dropped; 0 if it was not
+	leftPacked int64
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
 
@@ -152,12 +154,39 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// left returns roughly how many bytes are unread. For a compressed file these are compressed bytes.
+// left returns roughly how many bytes are unread, at least 1 if any are. For a compressed file
+// these are compressed bytes.
 func (cur *cursor) left() int64 {
-	if v := cur.view(); v != nil {
-		return max(0, cur.f.info.Size-v.Consumed())
+	size, read, v := cur.f.info.Size, cur.pos.Next, cur.view()
+	switch {
+	case cur.note.fingerprint.Packed > 0:
+		return max(0, size-cur.note.fingerprint.Packed)
+	case v == nil && cur.leftPacked > 0:
+		return cur.leftPacked - 1
+	case v == nil:
+		return max(0, size-read)
 	}
-	return max(0, cur.f.info.Size-cur.pos.Next)
+	switch all, end := v.Known(); {
+	case read == 0 && (all > 0 || !end):
+		return size
+	case !end || v.Err() != nil: // after an error the rest is missing
+		return max(1, size-v.Consumed())
+	case read >= all:
+		return 0
+	default:
+		return max(1, int64(float64(size)*(1-float64(read)/float64(all))))
+	}
+}
+
+// dropView closes the decompressor. left keeps its result.
+func (cur *cursor) dropView() {
+	if cur.view() != nil {
+		cur.leftPacked = 1 + cur.left()
+	}
+	if cur.own != nil {
+		cur.own.Close()
+		cur.own = nil
+	}
 }
 
 // skipping reports whether the file's beginning is to be left out, because the route starts at its

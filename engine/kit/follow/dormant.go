@@ -261,12 +261,12 @@ func (z *dormant) retireIdle() {
 	}
 	kept := c.handles.closedForRoom[:0]
 	for _, f := range c.handles.closedForRoom {
-		switch {
-		case !z.isIdle(f): // it is added again when it is closed again
-		case z.isSaved(f):
-			z.retireFile(f)
-		default:
+		if z.isIdle(f) && !z.isSaved(f) {
 			kept = append(kept, f)
+			continue
+		}
+		if f.closedForRoom = false; z.isIdle(f) { // else it is added again when it is closed again
+			z.retireFile(f)
 		}
 	}
 	clear(c.handles.closedForRoom[len(kept):])

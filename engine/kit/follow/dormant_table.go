@@ -22,7 +22,7 @@ type dormantFile struct {
 	used       bool
 }
 
-// chunk is how many rests are allocated at once.
+// chunk is the number of records that are allocated at once.
 const chunk = 4096
 
 // dormantTable holds the dormant files. A spool directory with finished: keep, or a folder of
@@ -54,7 +54,7 @@ func (t *dormantTable) get(key fileid.Key) *dormantFile {
 
 func (t *dormantTable) len() int { return len(t.byKey) }
 
-// put adds d. No other rest may have its key.
+// put adds d. No other record may have its key.
 func (t *dormantTable) put(d dormantFile) {
 	if len(t.free) == 0 {
 		first := int32(len(t.chunks) * chunk)
@@ -102,7 +102,7 @@ func (t *dormantTable) remove(key fileid.Key) {
 	t.free = append(t.free, i)
 }
 
-// each calls found with every rest until found returns false. found may remove its argument.
+// each calls found with every record until found returns false. found may remove its argument.
 func (t *dormantTable) each(found func(*dormantFile) bool) {
 	for _, list := range t.chunks {
 		for i := range list {
@@ -113,7 +113,7 @@ func (t *dormantTable) each(found func(*dormantFile) bool) {
 	}
 }
 
-// ofStem appends the rests with stem name to dst, at most most of them.
+// ofStem appends the records with stem name to dst, at most most of them.
 func (t *dormantTable) ofStem(dst []dormantFile, name string, most int) []dormantFile {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {

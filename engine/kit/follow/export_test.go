@@ -16,3 +16,6 @@ func (c *Catalogue) BeginRun() {
 }
 
 func (c *Catalogue) EndRun() { c.stop() }
+
+// ClosedForRoom returns the number of files that may become dormant, as far as they are recorded.
+func (c *Catalogue) ClosedForRoom() int { return len(c.handles.closedForRoom) }

@@ -45,6 +45,7 @@ type file struct {
 
 	foundEmpty    bool // it was empty when it was met
 	counted       bool // deleted: it was added to the counters of unread files
+	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file
 }
 
@@ -97,14 +98,6 @@ type trouble struct {
 	last    error
 }
 
-// failed returns the last failure, nil once the file was read again.
-func (f *file) failed() error {
-	if f.trouble == nil {
-		return nil
-	}
-	return f.trouble.last
-}
-
 // update records a new stat of the file.
 func (f *file) update(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
@@ -112,7 +105,6 @@ func (f *file) update(i stat, now time.Duration) {
 	}
 	if i.Size < f.info.Size {
 		f.ensureExtras().shrunk = max(f.ensureExtras().shrunk, f.info.Size)
-		f.state = f.state.on(truncated)
 	}
 	f.info = i
 	if f.entry == nil && f.unread == 0 {
@@ -234,15 +226,12 @@ func (f *file) attachView() error {
 
 // dropView closes the file's decompressors and forgets that it is compressed.
 func (f *file) dropView() {
+	for _, cur := range f.cursors {
+		cur.dropView()
+	}
 	if f.view != nil {
 		f.view.Close()
 		f.view = nil
-	}
-	for _, cur := range f.cursors {
-		if cur.own != nil {
-			cur.own.Close()
-			cur.own = nil
-		}
 	}
 }
 

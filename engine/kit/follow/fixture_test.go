@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -277,7 +278,8 @@ func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(
 
 // setOf is set with a limit of open files.
 func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
-	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
+	growing.GoneWait, growing.DeletedMax = 20*time.Second, 1<<20
+	growing.CopyWait = cmp.Or(growing.CopyWait, 5*time.Second)
 	return follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond,
 		PollMax: time.Second, OpenFiles: open,

@@ -1,8 +1,10 @@
 package follow_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -88,6 +91,41 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 				d.put(t, "a.log.x", "9\n")
 				turns(t, 10, time.Second, a, b)
 				wantLines(t, d, a, b, append(want, "9")...)
+			})
+		})
+	}
+}
+
+// TestClosedFilesAreRecordedOnce checks files that are closed again and again, because few may be
+// open. They are not recorded each time while a route saves nothing.
+func TestClosedFilesAreRecordedOnce(t *testing.T) {
+	for _, growing := range []*follow.Growing{{}, nil} {
+		t.Run(fmt.Sprint("growing ", growing != nil), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const files = 5
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				s := follow.New(d, follow.Options{
+					Rules: lines.Rules{MaxRecord: 1 << 10}, OpenFiles: 1, Growing: growing,
+					PollMin: 100 * time.Millisecond, PollMax: time.Second, Settle: time.Second,
+				}, d, d.Log())
+				r := s.Open(stream.OpenOptions{})
+				defer r.Close()
+				for range 20 {
+					for i := range files {
+						d.put(t, fmt.Sprint(i, ".log"), "a line\n")
+					}
+					b := stream.NewBatch(stream.BatchLimits{})
+					if err := r.Read(t.Context(), b); err != nil || len(b.Data) == 0 {
+						t.Fatalf("Read: %q, %v", b.Data, err)
+					}
+				}
+				want := files
+				if growing == nil {
+					want = 0
+				}
+				if got := s.ClosedForRoom(); got > want {
+					t.Errorf("%d files are recorded, want at most %d", got, want)
+				}
 			})
 		})
 	}
@@ -214,8 +252,8 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 	}
 }
 
-// TestRenamedAwayWithHardLink checks that a file with unread lines is read once to its end if it has
-// got two names outside the listing while nothing ran.
+// TestRenamedAwayWithHardLink checks that a file with unread lines is read once to its end if it
+// has got two names outside the listing while nothing ran.
 func TestRenamedAwayWithHardLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -251,20 +289,55 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	})
 }
 
-// TestOnceReportsUnreadDeleted checks that a run with Once does not end before it has reported a file
-// that was deleted after it was listed and before it was opened.
+// TestOnceReportsUnreadDeleted checks a file that was deleted after it was listed and before it was
+// opened. A run with Once does not end before it has reported the file, however long copy_wait is.
 func TestOnceReportsUnreadDeleted(t *testing.T) {
+	for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute} {
+		t.Run(wait.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				d.then = func() { d.delete(t, "a.log") }
+				r := d.set(follow.Growing{CopyWait: wait}).Open(stream.OpenOptions{Once: true})
+				defer r.Close()
+				err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{}))
+				if err != io.EOF {
+					t.Errorf("Read: %v, want EOF", err)
+				}
+				const want = "is gone before anything of it was read, 20 bytes are lost"
+				if !strings.Contains(d.log.String(), want) {
+					t.Errorf("the loss is not reported; the log:\n%s", &d.log)
+				}
+			})
+		})
+	}
+}
+
+// TestOnceEndsWhileFilesAreReplaced checks a run with Once while a name is given to new files again
+// and again. Each is deleted before it is read. The run ends with an error.
+func TestOnceEndsWhileFilesAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
+		next := time.Now()
+		d.pace = func() {
+			if time.Now().After(next) {
+				next = time.Now().Add(4 * time.Second)
+				d.put(t, "a.log", three)
+			}
+		}
 		d.put(t, "a.log", three)
-		d.then = func() { d.delete(t, "a.log") }
+		d.shut = func(string) error {
+			d.remove(t, "a.log")
+			return fs.ErrNotExist
+		}
 		r := d.set(follow.Growing{}).Open(stream.OpenOptions{Once: true})
 		defer r.Close()
-		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
-			t.Errorf("Read: %v, want EOF", err)
-		}
-		if log := d.log.String(); !strings.Contains(log, "is gone before anything of it was read, 20 bytes are lost") {
-			t.Errorf("the loss is not reported; the log:\n%s", log)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		err := r.Read(ctx, stream.NewBatch(stream.BatchLimits{}))
+		const want = "were deleted or rewritten before they were read"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Read: %v, want an error about deleted files; the log:\n%s", err, &d.log)
 		}
 	})
 }

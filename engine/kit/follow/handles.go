@@ -19,7 +19,7 @@ type handles struct {
 	c             *Catalogue
 	open          []*file
 	uses          uint64
-	closedForRoom []*file // growing: closed to make room for others
+	closedForRoom []*file // growing: listed files without an open handle that may become dormant
 	keep          *file   // being compared with others, must stay open; nil: none
 }
 
@@ -146,11 +146,19 @@ func (h *handles) closeOldest(lose bool) bool {
 		return true
 	}
 	h.close(oldest)
-	h.closedForRoom = append(h.closedForRoom, oldest)
+	h.noteClosed(oldest)
 	if oldest.byHandle() {
 		h.c.lose(oldest, "too many files without a name are open; raise open_files")
 	}
 	return true
+}
+
+// noteClosed notes that a growing file that is followed is not open.
+func (h *handles) noteClosed(f *file) {
+	if h.c.strategy.grows() && !f.closedForRoom {
+		f.closedForRoom = true
+		h.closedForRoom = append(h.closedForRoom, f)
+	}
 }
 
 // openFewer closes the least recently used files until half of them are left, and lowers the limit

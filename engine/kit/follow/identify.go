@@ -253,7 +253,7 @@ func (n *identifier) recall(f *file) bool {
 	for _, cur := range f.cursors {
 		cur.drained, cur.unread = f.info.Size, 0
 	}
-	c.handles.closedForRoom = append(c.handles.closedForRoom, f)
+	c.handles.noteClosed(f)
 	return true
 }
 

@@ -90,7 +90,7 @@ func (l *lister) list(now time.Duration, once bool) {
 		l.failed(err, now, once)
 		return
 	}
-	l.begun, l.at = true, now
+	l.begun, l.at, c.over = true, now, nil
 	delete(l.refused, ".")
 	for _, r := range c.readers {
 		if r.first == 0 {
@@ -361,8 +361,8 @@ func (c *Catalogue) replaced(f *file, why string) {
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan,
 		firstScan: f.firstScan,
 		handle:    f.handle, used: f.used,
-		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
-		queues: f.queues, foundEmpty: true,
+		state: f.state, nameless: f.nameless, since: now, unread: max(now, 1),
+		queues: f.queues, closedForRoom: f.closedForRoom, foundEmpty: true,
 	}
 	if old.extras != nil && old.extras.listed != "" {
 		f.ensureExtras().listed = old.extras.listed

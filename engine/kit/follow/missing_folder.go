@@ -21,10 +21,14 @@ type FolderChecker interface {
 }
 
 // IsFolderMissing reports whether folder, beneath the source's own dir, is missing but may come
-// back. That is the case if the deepest existing folder of its path is empty and on another device
-// than dev. Names that begin with a dot, such as a source's lock, do not count. A mount point
-// without its file system looks like this. A folder that cannot be read is away, too. A folder
-// deleted from a non-empty parent is not away, and neither is an emptied one.
+// back:
+//
+//   - It, or the deepest existing folder of its path, cannot be read.
+//   - The deepest existing folder of its path is empty and on another device than dev. A mount
+//     point without its file system looks like this. Names that begin with a dot, such as a
+//     source's lock, do not count.
+//
+// A folder deleted from a non-empty parent is not missing, and neither is an emptied one.
 func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
 	for {
 		info, err := dir.Stat(folder)
@@ -35,17 +39,17 @@ func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
 		if err != nil {
 			return true
 		}
-		if info.Dev == dev {
-			return false
-		}
 		entries, err := dir.Entries(folder)
-		return err != nil || !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
+		if err != nil || info.Dev == dev {
+			return err != nil
+		}
+		return !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
 			return !strings.HasPrefix(e.Name, ".")
 		})
 	}
 }
 
-// folders caches, for one listing, which folders of missing files are away.
+// folders caches, for one listing, which folders of missing files are missing, too.
 type folders struct {
 	scan    uint32
 	missing map[folderOn]bool
@@ -71,8 +75,8 @@ func (l *lister) isFolderMissing(label string, dev uint64) bool {
 		missing = p.FolderMissing(label, dev)
 		l.folders.missing[of] = missing
 		if missing {
-			l.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was "+
-				"read of its files is kept until it is")
+			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted "+
+				"on it; what was read of its files is kept until it is back")
 		}
 	}
 	return missing

@@ -1,10 +1,11 @@
 package follow
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"time"
 )
 
 // hasReadAll reports whether every file that is known has been read to its end.
@@ -37,8 +38,9 @@ func (r *Reader) ended() (bool, error) {
 		return true, c.over
 	}
 	var failed []*file
-	young := 0
-	for _, f := range c.table.byKey {
+	young, now := 0, c.now()
+	// a finished file that has grown is to be read to its end, too
+	for _, f := range slices.AppendSeq(slices.Clone(c.watched.files), maps.Values(c.table.byKey)) {
 		switch {
 		case r.isAtEnd(f):
 		case f.trouble == nil:
@@ -49,24 +51,69 @@ func (r *Reader) ended() (bool, error) {
 			failed = append(failed, f)
 		}
 	}
-	young += c.rotation.waited()
-	now := c.now()
-	if young == 0 {
+	awaited := c.rotation.waited()
+	if young+awaited == 0 {
 		r.endgame = 0
 	} else if r.endgame == 0 {
 		r.endgame = now
 	}
-	if young > 0 && now-r.endgame < max(endgameMin, endgameSettle*c.o.Settle) {
+	if young+awaited > 0 && now-r.endgame < endgameOf(c.o, awaited > 0) {
 		return false, nil
 	}
-	if young > 0 {
+	if young+awaited > 0 {
 		c.log.Warn("files are still being written; what was there of them is read, the rest is "+
 			"left to the next run", "files", young)
 	}
-	if len(failed) == 0 {
-		return true, io.EOF
+	if len(failed) > 0 {
+		slices.SortFunc(failed, byLabel)
+		return true, fmt.Errorf("%d files could not be read, the first is %q: %w; "+
+			"repair them and run again", len(failed), failed[0].label, failed[0].trouble.last)
 	}
-	slices.SortFunc(failed, func(a, b *file) int { return cmp.Compare(a.label, b.label) })
-	return true, fmt.Errorf("%d files could not be read, the first is %q: %w; repair them and run again",
-		len(failed), failed[0].label, failed[0].failed())
+	if err := r.unreadDeleted(); err != nil {
+		return true, err
+	}
+	return true, io.EOF
+}
+
+// endgameOf returns the longest time that a reader with Once waits for files that are still
+// written. Files without their data may have successors. If awaited is set, there are some.
+func endgameOf(o Options, awaited bool) time.Duration {
+	most := max(endgameMin, endgameSettle*o.Settle)
+	if awaited {
+		most = max(most, o.Growing.CopyWait+lateMost+endgameMin)
+	}
+	return most
+}
+
+// unreadDeleted returns an error if r ends before it has read all of the deleted and rewritten
+// files.
+func (r *Reader) unreadDeleted() error {
+	var list []*file
+	bytes := int64(0)
+	add := func(f *file, left int64) {
+		if left > 0 && !f.dataElsewhere && !f.isHeldElsewhere() && !f.isFolderMissing() {
+			list, bytes = append(list, f), bytes+left
+		}
+	}
+	for _, f := range r.c.table.byKey {
+		if f.state == nameless && f.isDeleted() {
+			add(f, r.leftOf(f))
+		}
+	}
+	for w := range r.c.rotation.awaiting {
+		switch cur := w.by(r); {
+		case r.c.rotation.isInPlace(w):
+			add(w, r.leftOf(w))
+		case cur != nil:
+			add(w, cur.missed())
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	r.count("files_vanished", int64(len(list)))
+	r.count("bytes_vanished", bytes)
+	return fmt.Errorf("%d files were deleted or rewritten before they were read to their ends, "+
+		"the first is %q; %d bytes are lost unless the next run finds copies",
+		len(list), slices.MinFunc(list, byLabel).label, bytes)
 }

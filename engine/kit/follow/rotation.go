@@ -35,11 +35,12 @@ type rotation struct {
 }
 
 // tried is the state of an unlisted file that continues no waiting file. An unchanged one is not
-// looked at again.
+// looked at again, unless it could not be read.
 type tried struct {
-	size int64
-	time time.Time
-	all  int // number of awaiting files then
+	size    int64
+	time    time.Time
+	all     int      // number of awaiting files then
+	trouble *trouble // nil: it could be read
 }
 
 func newRotation(c *Catalogue) rotation {
@@ -260,13 +261,19 @@ func (t *rotation) expire(now time.Duration) {
 	}
 }
 
+// missed returns how many bytes of replaced content a route has not read, as far as known.
+func (cur *cursor) missed() int64 {
+	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
+	return max(0, seen-cur.pos.Next)
+}
+
 // logRewritten reports a file with replaced bytes, and the number of unread bytes as far as known.
 func (t *rotation) logRewritten(w *file) {
 	c := t.c
 	c.count("files_replaced", 1)
 	most := int64(0)
 	for _, cur := range w.cursors {
-		missed := max(w.extras.shrunk, w.extras.unreadFingerprint.At) - cur.pos.Next
+		missed := cur.missed()
 		if missed > 0 {
 			cur.r.count("bytes_vanished", missed)
 		}

@@ -16,7 +16,7 @@ type outcome uint8
 const (
 	continuesNone outcome = iota
 	continuesOne          // it is followed from now on
-	undecided             // it was renamed since, or is still being written
+	undecided             // it was renamed since, is still being written, or cannot be read
 )
 
 // searchUnlisted looks in the directories of awaiting files for unlisted files that continue them.
@@ -45,7 +45,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
-			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
+			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting, nil}) {
 				sights = append(sights, s)
 			}
 		})
@@ -60,11 +60,13 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	})
 	for _, s := range sights {
 		key := keyOf(statOf(s.Info))
-		switch t.tryUnlisted(s, byKey[key]) {
+		f := t.newUnlisted(s)
+		switch t.tryUnlisted(f, s, byKey[key]) {
 		case continuesNone:
-			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting}
+			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, nil}
 		case undecided:
 			t.undecided = true
+			t.tried[key] = tried{trouble: f.trouble}
 		}
 	}
 }
@@ -82,15 +84,21 @@ func (t *rotation) is(w *file, s Sight) bool {
 	return IsOf(t.c.ids.idOf(w.entry), s.Info)
 }
 
-// tryUnlisted follows an unlisted file if it continues an awaiting file. at are the awaiting files
-// that had its inode number.
-func (t *rotation) tryUnlisted(s Sight, at []*file) outcome {
-	c, now := t.c, t.c.now()
-	f := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), state: unlisted,
-		since: now, unread: max(now, 1), foundEmpty: true,
-		scan: c.table.scans, firstScan: c.table.scans,
+// newUnlisted returns the record of an unlisted file that is not followed yet.
+func (t *rotation) newUnlisted(s Sight) *file {
+	scan, now := t.c.table.scans, t.c.now()
+	info := statOf(s.Info)
+	return &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: info, state: unlisted,
+		since: now, unread: max(now, 1), foundEmpty: true, scan: scan, firstScan: scan,
+		trouble: t.tried[keyOf(info)].trouble,
 	}
+}
+
+// tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
+// files that had its inode number.
+func (t *rotation) tryUnlisted(f *file, s Sight, at []*file) outcome {
+	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
 		return continuesNone // it was followed by another name meanwhile, a hard link
 	}
@@ -106,7 +114,7 @@ func (t *rotation) tryUnlisted(s Sight, at []*file) outcome {
 		result = t.recogniseUnlisted(f, inPlace)
 	}
 	if result != continuesOne && t.isRewritten(f, same, result) {
-		f.nameless, f.ensureExtras().listed = now, same[0].label
+		f.nameless, f.ensureExtras().listed = c.now(), same[0].label
 		for _, w := range same {
 			c.ids.displace(w.entry)
 		}
@@ -127,11 +135,14 @@ func (t *rotation) tryUnlisted(s Sight, at []*file) outcome {
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
-		if f.trouble != nil {
-			return continuesNone
+		for _, w := range same { // it is not given up while its file cannot be read
+			if f.trouble != nil {
+				w.held = max(w.held, c.now()+c.o.Growing.CopyWait)
+			}
 		}
 		return undecided
 	}
+	c.handles.readable(f)
 	head, err := c.unpacker.firstHead(f, nil)
 	if err != nil {
 		return undecided
@@ -157,6 +168,11 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 		}
 	}
 	if w := unread; w != nil {
+		for _, o := range same { // f has none of their data
+			if o.entry != nil {
+				c.ids.displace(o.entry)
+			}
+		}
 		t.unwait(w)
 		w.state = w.state.on(copied)
 		f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.partName()

@@ -6,27 +6,16 @@ package follow
 // unlisted or awaiting.
 //
 //	from      event       to        when
-//	listed    grown       listed    it has more bytes than before
-//	listed    truncated   listed    it has fewer bytes than before
 //	listed    renamed     listed    its inode has another listed name
-//	listed    replaced    listed    it holds other data; an awaiting file takes over its progress
 //	listed    losesName   nameless  no listed name leads to it; it is read by its handle
 //	listed    deleted     awaiting  the same, and it is not open
 //	listed    isFinished  finished  its source renamed, moved or deleted it after its end
-//	nameless  grown       nameless
-//	nameless  truncated   nameless
 //	nameless  renamed     listed    it has a listed name again
-//	nameless  replaced    nameless  as above
 //	nameless  losesName   nameless  it still has no listed name
 //	nameless  deleted     awaiting  another file holds the same data, or its handle is lost
-//	unlisted  grown       unlisted
-//	unlisted  truncated   unlisted
 //	unlisted  renamed     listed    it has a listed name now
-//	unlisted  replaced    unlisted  as above
 //	unlisted  losesName   nameless  its inode was used again; it is read by its handle
 //	unlisted  deleted     awaiting  its name is gone and it is not open
-//	finished  grown       finished
-//	finished  truncated   finished
 //	awaiting  copied      ended     its successor was found
 //	awaiting  expired     ended     no successor was found in time
 //
@@ -47,10 +36,7 @@ const (
 type event uint8
 
 const (
-	grown event = iota
-	truncated
-	renamed
-	replaced
+	renamed event = iota
 	losesName
 	deleted
 	isFinished
@@ -62,15 +48,9 @@ const (
 
 // transitions has the table of [state].
 var transitions = map[state]map[event]state{
-	listed: {
-		grown: listed, truncated: listed, renamed: listed, replaced: listed,
-		losesName: nameless, deleted: awaiting, isFinished: finished,
-	},
-	nameless: {grown: nameless, truncated: nameless, renamed: listed, replaced: nameless,
-		losesName: nameless, deleted: awaiting},
-	unlisted: {grown: unlisted, truncated: unlisted, renamed: listed, replaced: unlisted,
-		losesName: nameless, deleted: awaiting},
-	finished: {grown: finished, truncated: finished},
+	listed:   {renamed: listed, losesName: nameless, deleted: awaiting, isFinished: finished},
+	nameless: {renamed: listed, losesName: nameless, deleted: awaiting},
+	unlisted: {renamed: listed, losesName: nameless, deleted: awaiting},
 	awaiting: {copied: ended, expired: ended},
 }
 

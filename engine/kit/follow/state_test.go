@@ -14,7 +14,7 @@ var (
 	stateNames = []string{"listed", "nameless", "unlisted", "finished", "awaiting",
 		"ended"}
 	eventNames = []string{
-		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "isFinished",
+		"renamed", "losesName", "deleted", "isFinished",
 		"copied", "expired", "lost",
 		"sealed",
 	}

@@ -193,3 +193,112 @@ func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 		a.want(t, d, "1 one", "2 two", "3 three", "4 four")
 	})
 }
+
+// unlistedAfterRestart returns a route that has read a.log in an earlier run and restarts with a
+// limit of one open file. Meanwhile change changes a.log, which then is, or is about to be, a.old
+// outside of the listing. b.log is read first, and a.old cannot be opened a second time.
+func unlistedAfterRestart(t *testing.T, change func(d *folder)) (d *folder, r *route) {
+	t.Helper()
+	d, _, _ = twoRoutes(t, follow.Growing{})
+	d.hidden = "old"
+	first := newRoute(t, d.setOf(follow.Growing{}, 1), nil)
+	d.put(t, "a.log", three)
+	first.run(t, 2*time.Second)
+	stop(t, first)
+	change(d)
+	d.put(t, "b.log", "5 five\n")
+	d.age(t, "b.log")
+	opened := false
+	d.shut = func(name string) error {
+		if name == "a.old" && opened {
+			return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+		}
+		opened = opened || name == "a.old"
+		return nil
+	}
+	return d, newRoute(t, d.setOf(follow.Growing{}, 1), first.marks)
+}
+
+// TestUnreadableUnlistedFileIsDeleted checks a file with an unlisted name that cannot be opened
+// again and is then deleted. Its unread data is reported as lost, and it is not looked for any
+// more.
+func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, d *folder)
+		lost   string
+	}{
+		"grown": {func(t *testing.T, d *folder) {
+			d.put(t, "a.log", "4 four\n")
+			d.rename(t, "a.log", "a.old")
+		}, "is gone before it was read to its end, 7 of 27 bytes"},
+		"rewritten, and renamed after it was listed": {func(t *testing.T, d *folder) {
+			d.empty(t, "a.log")
+			d.put(t, "a.log", "4 four is longer than what was read\n")
+			d.then = func() { d.rename(t, "a.log", "a.old") }
+		}, "is gone before anything of it was read, 36 bytes are lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, r := unlistedAfterRestart(t, func(d *folder) { tt.change(t, d) })
+				r.run(t, 2*time.Second)
+				r.want(t, d, "5 five")
+				d.delete(t, "a.old")
+				d.shut = nil
+				r.run(t, time.Minute)
+				log := d.log.String()
+				if strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, tt.lost) {
+					t.Errorf("the loss is not reported once; the log:\n%s", log)
+				}
+				calls := 0
+				d.step = func() { calls++ }
+				if r.run(t, 10*time.Second); calls > 100 {
+					t.Errorf("%d system calls in 10 s without any change", calls)
+				}
+			})
+		})
+	}
+}
+
+// TestUnlistedFileCannotBeOpenedAtFirst checks that a file with an unlisted name that cannot be
+// opened at first is read on when it can be, and that this is logged once.
+func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
+	for _, off := range []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.hidden = "old"
+				d.put(t, "a.log", "4 four\n")
+				d.rename(t, "a.log", "a.old")
+				d.shut = func(name string) error {
+					return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+				}
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 1, off/2, a2, b2)
+				d.shut = nil
+				turns(t, 20, time.Second, a2, b2)
+				wantLines(t, d, a2, b2, "4 four")
+				d.wantNoLoss(t)
+				if log := d.log.String(); strings.Count(log, "a file cannot be read") != 1 {
+					t.Errorf("the log does not have it once:\n%s", log)
+				}
+			})
+		})
+	}
+}
+
+// TestRewrittenAndRenamedAfterItWasListed checks a file of an earlier run that was rewritten while
+// nothing ran. It is renamed out of the listing before it is looked at. Its new content is read
+// once, and nothing is reported as lost.
+func TestRewrittenAndRenamedAfterItWasListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		d.hidden = "old"
+		d.empty(t, "a.log")
+		d.put(t, "a.log", "4 four is longer than what was read\n")
+		d.then = func() { d.rename(t, "a.log", "a.old") }
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 20, time.Second, a2, b2)
+		wantLines(t, d, a2, b2, "4 four is longer than what was read")
+		d.wantNoLoss(t)
+	})
+}
