@@ -20,7 +20,7 @@ func abouts() (all []page.About) {
 	return all
 }
 
-// targets returns the wanted values, one number each.
+// targets returns the targets of a workload, each with one bound.
 func (w wants) targets() []result.Target {
 	all := []result.Target{}
 	if w.ofLimit > 0 {
@@ -33,7 +33,7 @@ func (w wants) targets() []result.Target {
 		all = append(all, result.Target{Metric: "rss_mb", Bound: w.rssMiB})
 	}
 	all = append(all, result.Target{Metric: "lost"})
-	// only a kill may have something arrive twice
+	// Repeated records are allowed only in workloads with kills, which set a bound of their own.
 	if _, some := w.most["repeated"]; !some && w.most["repeated_of_bound"] == 0 {
 		all = append(all, result.Target{Metric: "repeated"})
 	}

@@ -246,7 +246,7 @@ func (q quickOrFull) of(full bool) int64 {
 	return q[0]
 }
 
-// workload measures one.
+// workload measures one workload.
 func (e *env) workload(w workload) ([]result.Line, error) {
 	if w.limitName == "" {
 		e.say("\n%s: %s\n", w.name, w.about)

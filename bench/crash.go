@@ -42,13 +42,12 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// doublings is the maximum number of restarts of a job that ended too soon, with twice the input
-// each time.
+// doublings is the maximum number of times that a job that ended too soon is run again.
 const doublings = 2
 
-// longEnough runs jobs with kills, with as much input as this machine needs. The times of the kills
-// assume an input that just lasts. Records lost or repeated by a job that ended too soon count,
-// too.
+// longEnough returns a function that runs a job with kills. If the job ends before the last kill,
+// it is run again with twice the input, so that the input lasts on a fast machine, too. A run that
+// failed, or lost or repeated too many records, is not repeated: its result counts.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
 	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]

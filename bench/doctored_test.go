@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// doctored are outputs of a faulty program: its changes to the numbered lines of its input.
+// doctored lists the outputs of faulty programs, as changes to the numbered lines of the input.
 var doctored = []struct {
 	name           string
 	change         func(lines [][]byte) [][]byte

@@ -32,7 +32,7 @@ type env struct {
 	absent  []rival.Program
 	notes   []string // of the workload that runs
 	begun   time.Time
-	until   time.Time // when the workload that runs should be done; zero: it takes its time
+	until   time.Time // time limit of the running workload; zero means none
 }
 
 func newEnv(o options) (*env, error) {

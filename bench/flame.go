@@ -86,8 +86,8 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	return all
 }
 
-// runtimes maps a function of the runtime to the part of the runtime it belongs to. No function of
-// the program is above it on a stack.
+// runtimes maps functions of the runtime to the part of the runtime to which they belong. A stack
+// with one of these functions may contain no function of the program.
 var runtimes = []struct{ function, part string }{
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.gcAssistAlloc", "garbage collection"},
@@ -97,7 +97,7 @@ var runtimes = []struct{ function, part string }{
 	{"runtime.sysmon", "the scheduler"}, {"runtime.mstart", "the scheduler"},
 }
 
-// systemCalls are how the functions begin that enter the kernel.
+// systemCalls are the name prefixes of functions that enter the kernel.
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
 	"runtime.epoll", "runtime.usleep"}
 

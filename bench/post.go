@@ -84,10 +84,10 @@ func (e *env) posted(in load.Input, connections int) (measure, error) {
 	})
 }
 
-// slowRecords is how many records a request of the slow receiver has.
+// slowRecords is the number of records in each request to a slow receiver.
 const slowRecords = 1000
 
-// slowBatches makes batches of as many.
+// slowBatches sets the batch size to slowRecords.
 const slowBatches = "    batch: { records: 1000, bytes: 16MiB }\n"
 
 // slow is a receiver with a service time and a number of concurrent requests.
@@ -100,21 +100,22 @@ func (s slow) behaviour() receiver.Behaviour {
 	return receiver.Behaviour{Delay: s.delay, Slots: s.slots}
 }
 
-// records returns the capacity of such a receiver in a time.
+// records returns the number of records that the receiver can process in the given time.
 func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }
 
-// bound is the time it needs at best.
+// bound returns the shortest time in which the receiver can process the input.
 func (s slow) bound(in load.Input) measure {
 	requests := (in.Records + slowRecords - 1) / slowRecords
 	m := of(proc.Run{Seconds: float64(requests) * s.delay.Seconds() / float64(s.slots)}, in)
 	return m
 }
 
-// slowly runs penstock against it, with requests of slowRecords and untuned flow control:
-// batch.bytes only gives way to batch.records. The used share of the requests' bound is the result
-// of the flow control, and that of the records' bound is the throughput that the user gets.
+// slowly runs penstock against a slow receiver, with slowRecords records in each request and
+// untuned flow control. batch.bytes is so large that batch.records decides. The figure of_requests
+// relates the time to the number of requests, which measures the flow control. The speed relates it
+// to the records, which is the throughput that a user gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// profiled is how a workload is kept going while it is looked at.
+// profiled describes the load of a workload during its profile.
 type profiled struct {
-	config  func(e *env, urls []string) (string, error) // urls are four of the receiver
+	config  func(e *env, urls []string) (string, error) // urls are the four endpoints
 	behaves receiver.Behaviour
 	input   func(e *env) (load.Input, error) // nil: access log lines
-	live    func(e *env) live                // in its place: lines that are written at a pace
+	live    func(e *env) live                // replaces input: lines written at a fixed rate
 }
 
-// profiledAs are the workloads that can be.
+// profiledAs maps the workloads that can be profiled to their loads.
 var profiledAs = map[string]profiled{
 	"w1":           {config: constant(toDrop)},
 	"w1_real":      {config: constant(toDrop), input: realLogs},
@@ -79,13 +79,14 @@ func packedBy(program string) func(e *env) (load.Input, error) {
 	}
 }
 
-// profiledBytes is how long a file is that is read while the program is looked at, again and again.
+// profiledBytes is the size of the input file. The program reads copies of it until the profile is
+// complete.
 const profiledBytes = 256 * mib
 
 // intoJSON is the sink of the workloads that parse.
 const intoJSON = "{ file: { path: ./out.json, format: ndjson, fsync: interval } }"
 
-// profile is a flame graph of one workload: profile -w w1.
+// profile draws a flame graph of one workload: profile -w w1.
 func profile(args []string) error {
 	var o options
 	flags := flag.NewFlagSet("profile", flag.ContinueOnError)

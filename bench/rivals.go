@@ -40,7 +40,7 @@ func (e *env) findRivals() (err error) {
 	return nil
 }
 
-// rivalsIn are the contenders of a workload beside penstock.
+// rivalsIn returns the rivals that support a workload.
 func (e *env) rivalsIn(workload string) (all []contender) {
 	for _, p := range e.found {
 		if p.Does(workload) {
@@ -52,7 +52,7 @@ func (e *env) rivalsIn(workload string) (all []contender) {
 	return all
 }
 
-// sayAbsent names the rivals that are not installed, with their results on other machines.
+// sayAbsent prints the rivals that are not installed, with their results on other machines.
 func (e *env) sayAbsent(workload string) {
 	if e.found == nil && e.absent == nil {
 		return
@@ -82,7 +82,7 @@ func (e *env) sayAbsent(workload string) {
 // rivalPatience is the time without progress after which a rival is ended.
 const rivalPatience = 20 * time.Second
 
-// rival runs one of them over a part of the input.
+// rival runs p over a part of the input.
 func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure, err error) {
 	if in, err = e.input(in.Kind, in.Bytes/p.PartOf(workload)); err != nil {
 		return m, err

@@ -23,7 +23,7 @@ type series struct {
 	others []float64            // cores that other programs took, by round
 	runs   map[string][]measure // by contender
 	ratios map[string][]float64
-	failed map[string]error // rivals that could not do it, tried once
+	failed map[string]error // rivals that cannot run the workload
 }
 
 // rivalRounds is the number of rounds in which rivals take part. They are slower, and their runs
@@ -146,7 +146,8 @@ func (m measure) speed() float64 {
 	return m.mbPerS()
 }
 
-// cost is the processor time of a limit that is a program.
+// cost describes the processor time of a limit that is a program. It returns "" for any other
+// limit.
 func (m measure) cost() string {
 	if m.CPU == 0 {
 		return ""
@@ -154,7 +155,7 @@ func (m measure) cost() string {
 	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
-// said returns the remaining remarks about a run.
+// said returns the lost and repeated records and the other figures of a run as text.
 func (m measure) said() string {
 	var b strings.Builder
 	if m.lost+m.repeated > 0 {

@@ -94,7 +94,7 @@ func noPostgres() string {
 	return missing("psql")
 }
 
-// postgres starts the server once a run of the harness.
+// postgres starts the server at its first call in a run of the harness.
 func (e *env) postgres() (*server, error) {
 	if s := e.server.Load(); s != nil && s.url != "" {
 		return s, nil
@@ -145,7 +145,8 @@ func (s *server) do(statements ...string) error {
 	return err
 }
 
-// columnsOf are the columns of an access log's table, in the order in which parse gives the fields.
+// columnsOf declares the columns of an access log's table, in the order in which parse returns the
+// fields.
 const columnsOf = `host text, identity text, "user" text, timestamp text, method text, ` +
 	`path text, protocol text, ` +
 	`status bigint, size bigint, referrer text, agent text`
@@ -156,7 +157,7 @@ func (s *server) renew(columns string) error {
 		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
-// copiedByPsql is psql's \copy of the same rows, made ready beforehand.
+// copiedByPsql measures \copy of psql. The rows were converted to its text format beforehand.
 func copiedByPsql(e *env, in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {
@@ -189,8 +190,8 @@ func intoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// postgresJob is penstock's job into an empty table. Each run has a new ledger, because the server
-// keeps the old one.
+// postgresJob returns a job of penstock that writes to an empty table. Each run has a new ledger,
+// because the server keeps the old one.
 func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	config, err := intoTable(e)
 	if err != nil {
@@ -200,7 +201,8 @@ func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	return j, e.server.Load(), err
 }
 
-// intoTable is a config of a job into a fresh table of the server.
+// intoTable creates an empty table on the server, and returns the config of a job that writes to
+// it.
 func intoTable(e *env) (string, error) {
 	s, err := e.postgres()
 	if err != nil {
@@ -232,7 +234,7 @@ func (s *server) count(m *measure) error {
 	return errors.Join(err, cmd.Wait())
 }
 
-// writeRows makes of access log lines the text that COPY reads.
+// writeRows converts access log lines to the text format of COPY.
 func writeRows(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -17,10 +17,12 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0 means the value of -size
 	halved                bool        // the quick run takes half of the bytes
 	pairs                 quickOrFull // 0 means the value of -pairs
-	// weight of its share of -within. 0 means 1, or 3 if -pairs counts
+	// weight determines the workload's share of the time of -within. 0 means 1, or 3 if -pairs
+	// applies.
 	weight float64
 	input  func(e *env) (load.Input, error)
-	// returns why it cannot be measured here; nil or "" if it can
+	// absent returns the reason why the workload cannot be measured here, or "". Nil means that it
+	// always can.
 	absent      func() string
 	limit, ours func(e *env, in load.Input) (measure, error) // both nil: limitsName
 }
@@ -106,7 +108,8 @@ func noRealLogs() string {
 	return ""
 }
 
-// real is a stream over logs of real systems, again and again, in place of generated lines.
+// real returns a variant of a workload. It repeats logs of real systems in place of generated
+// lines.
 func real(of workload) workload {
 	of.name += "_real"
 	of.about += ", logs of real systems"
@@ -159,8 +162,8 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is the minimum time for which a slow receiver is fed if there is time: the start-up is
-// part of the result.
+// atLeast is the minimum time for which the full run feeds a slow receiver. The start of penstock
+// is part of the result, and would otherwise have too much influence.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
@@ -189,8 +192,8 @@ var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
 
 const phase = 5 * time.Second
 
-// flakyLive is written at 8 MB/s and ends soon after a failing phase: the second, or in the full
-// run the third.
+// flakyLive returns a load of 8 MB/s. It ends soon after the second failing phase of the receiver,
+// or after the third one in the full run.
 func flakyLive(e *env) live {
 	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
 	if e.full {
@@ -243,8 +246,8 @@ func crashed(name, about string, size quickOrFull, most map[string]float64,
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver is a quarter more than the unanswered records in killedLive's receiver at five
-// kills, 8 MB/s for 100 ms each: 16,000 records.
+// atTheReceiver bounds the repeated records of killedLive. At 8 MB/s and 100 ms for each request,
+// five kills leave 16,000 records without a response. The bound is a quarter more.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}

@@ -21,10 +21,10 @@ import (
 	"testing"
 )
 
-// question is one measurement, with the measured libraries.
+// question is one measurement and the libraries that it compares.
 type question struct {
 	name, about string
-	target      float64 // of the fastest rival, at most
+	target      float64 // maximum of our time, as a share of the fastest rival's
 	allocs      int64   // at most; a retry allocates the context of its attempt
 	answers     []answer
 }

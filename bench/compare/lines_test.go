@@ -51,7 +51,7 @@ func count(t *testing.T) (ours, theirs map[string]int) {
 		t.Fatal(err)
 	}
 	ours, theirs = map[string]int{}, map[string]int{}
-	var programs []string // none is the beginning of another
+	var programs []string // no name is a prefix of another
 	declarations := map[string]int{}
 	files := token.NewFileSet()
 	for _, path := range paths {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursPoll asks every second, for up to an hour, until a report is done. Failures of the question
-// are retried, too.
+// oursPoll asks every second, for up to an hour, until a report is done. Failed requests are
+// retried, too.
 func oursPoll(ctx context.Context) (report, error) {
 	return retry.Poll(ctx, func(ctx context.Context) (report, error) {
 		r, err := ask(ctx)

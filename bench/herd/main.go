@@ -72,7 +72,8 @@ type herd struct {
 	times []time.Duration
 }
 
-// member is one child: it crashes with the others the first time and lives on the second.
+// member is one child. Its first incarnation crashes together with the others, and its second one
+// keeps running.
 type member struct {
 	h      *herd
 	starts int // only its own incarnations touch it, one after the other

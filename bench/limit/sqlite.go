@@ -10,8 +10,8 @@ import (
 // batchRecords is the preferred batch of penstock's sink.
 const batchRecords = 10_000
 
-// insertLines inserts each line into a table of one column by a prepared statement, batchRecords a
-// transaction, over a write-ahead log and synchronous = FULL.
+// insertLines inserts each line into a table of one column with a prepared statement. Each
+// transaction has batchRecords lines. The database uses a write-ahead log and synchronous = FULL.
 func insertLines(from, path string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")

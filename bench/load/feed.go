@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Feed is the parameters of a live load.
+// Feed holds the parameters of a live load.
 type Feed struct {
 	Dir     string
 	Files   int
@@ -39,7 +39,8 @@ func (f Feed) Run(b *Block) error {
 	for done := int64(0); done < f.Records; {
 		now := <-tick.C
 		due := min(f.Records, int64(time.Since(begun).Seconds()*perSecond))
-		// as many of the files as there is something for get the same number of lines
+		// Each file gets an equal share of the due lines. If few lines are due, only some of the
+		// files get any.
 		share := int((due-done)/int64(f.Files)) + 1
 		for done < due {
 			n := min(share, int(due-done), b.Lines()-at)

@@ -41,8 +41,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is a number of cores: if other programs use at least so much, a missed target is
-// attributed to them.
+// disturbed is the number of cores used by other programs above which a missed target is attributed
+// to them.
 const disturbed = 0.3
 
 // Main writes the page: page -out FILE -plots DIR RESULTS...

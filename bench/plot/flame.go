@@ -80,7 +80,8 @@ func (n *node) draw(p *page, x, y, width, total float64) {
 // bare leaves out the path of a function's package.
 func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// warm is a colour that a package keeps, from yellow to red.
+// warm returns the color of a function, between yellow and red. Functions of one package have the
+// same color.
 func warm(name string) string {
 	pkg, _, _ := strings.Cut(bare(name), ".")
 	h := fnv.New32a()

@@ -36,7 +36,7 @@ type Process struct {
 	seconds  float64
 }
 
-// running are the processes that have not ended; ending is set by KillAll.
+// running holds the processes that have not ended. ending is set by KillAll.
 var (
 	running sync.Map
 	ending  atomic.Bool

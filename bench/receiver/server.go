@@ -137,8 +137,8 @@ func places(n int) chan time.Time {
 
 // serve waits for the service time of a request in one of the slots. The request is processed even
 // if the client has disconnected. A request that waits for a slot begins at the scheduled end of
-// the previous one, not when the sleep returned: each sleep is about a millisecond late, which
-// would reduce the rate by some hundredths.
+// the previous request, because each sleep returns about a millisecond late. Otherwise the rate
+// would be a few percent too low.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {

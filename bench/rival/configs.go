@@ -208,7 +208,8 @@ func loggie(j Job) map[string]string {
 	}
 }
 
-// flume keeps read events in its file channel, or in memory if all are dropped.
+// flume returns the config of Flume. Its channel keeps events in a file, or in memory if the
+// workload drops all events.
 func flume(j Job) map[string]string {
 	var sinks []string
 	kinds := map[string][]string{

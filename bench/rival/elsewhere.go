@@ -67,7 +67,7 @@ var Elsewhere = map[string][]Share{
 // repeated records.
 type Fault struct {
 	Program, Setting string
-	Killed           string // kill -9 five times into HTTP, with the whole file there
+	Killed           string // kill -9 five times, HTTP, the whole file exists from the start
 	// the same at the end of a file that is written at 8 MB/s, 100 ms a request
 	Live  string
 	Flaky string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain

@@ -35,7 +35,7 @@ func main() {
 			stalest = max(stalest, age)
 			fmt.Printf("%s  the user looks, the news are %v old, the app asked every %v\n",
 				clock(looks[next]), age.Round(time.Second), interval.Round(time.Second))
-			// used: back to the shortest interval, from this look on
+			// The news were used: return to the shortest interval.
 			interval = pace.Next(interval, true)
 			until = looks[next] + interval
 			next++

@@ -164,7 +164,7 @@ func TestPackedBroken(t *testing.T) {
 	}{
 		{"cut off", sound[:len(sound)/2], "the gzip data end in the middle", nil},
 		{"only a header", sound[:8], "the gzip data end in the middle", nil},
-		{"garbage behind", garbage, "what follows is not gzip", nil},
+		{"garbage behind", garbage, "the following bytes are not gzip", nil},
 		{"not compressed", "plain\n", "the zstd data are damaged", func(o *spooldir.Options) {
 			o.Compression = "zstd"
 		}},

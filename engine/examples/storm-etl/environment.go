@@ -28,9 +28,9 @@ var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
 // row is one log record of the table.
 type row struct {
-	rt, id int64 // its time, in milliseconds of the day, and its number
+	rt, id int64 // time in milliseconds of the day, and number
 	line   string
-	gaps   int // rows before it in the table that an earlier process has stored
+	gaps   int // ranges before it that an earlier process has stored
 }
 
 // place returns the row's position: its time, and its number as a text that sorts like the number.
@@ -192,7 +192,7 @@ type mark struct {
 func (w *environment) load() (m mark, err error) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil // the day begins
+		return m, nil // nothing was saved: start at the beginning of the day
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)
@@ -217,7 +217,7 @@ func (w *environment) failed(_ context.Context, _ flow.Item[*tuple], f flow.Fail
 	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
 }
 
-// event is a line of the record of a run.
+// event is one line of the file in which a run records its progress.
 type event struct {
 	At      int64     `json:"at"`                // nanoseconds, Unix
 	Rows    int       `json:"rows,omitempty"`    // stored
@@ -225,7 +225,7 @@ type event struct {
 	Windows []float64 `json:"windows,omitempty"` // of the bolts
 }
 
-// store inserts rows in one transaction, and records that.
+// store inserts rows in one transaction, and appends an event to the record of the run.
 func (w *environment) store(parsed []any, t *tuple) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,7 @@ type spout struct {
 	w      *environment
 	page   []row // read ahead
 	read   mark  // the position read so far, and the rows to skip
-	gaps   int   // passed over so far
+	gaps   int   // stored ranges that were skipped so far
 	tuples flow.Producer[[]row]
 
 	mu       sync.Mutex // guards the fields below: Next and settled run on different goroutines

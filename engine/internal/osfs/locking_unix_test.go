@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestWithLockConforms tests the file system of Windows on Unix, with a lock of Unix.
+// TestWithLockConforms runs the conformance suite on the file system that Windows uses, with a lock
+// of Unix in place of the one of Windows.
 func TestWithLockConforms(t *testing.T) {
 	take := func(f vfs.File) error {
 		err := unix.Flock(int(f.(interface{ Fd() uintptr }).Fd()), unix.LOCK_EX|unix.LOCK_NB)

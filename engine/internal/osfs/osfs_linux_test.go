@@ -42,7 +42,7 @@ func create(t *testing.T, d vfs.Dir, name, text string) vfs.File {
 }
 
 // TestReserve checks that Reserve allocates space without changing the file's size, and that
-// Truncate to the same size frees the space.
+// Truncate to this size releases the unused space.
 func TestReserve(t *testing.T) {
 	d, root := open(t)
 	f := create(t, d, "f", "some bytes")
@@ -81,8 +81,8 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
-// TestOpenRegular checks that OpenRegular refuses a file of another kind under the name of a
-// regular file. It neither follows symlinks nor blocks.
+// TestOpenRegular checks that OpenRegular refuses a symlink, directory or FIFO under the name of a
+// listed file, and that it neither follows the symlink nor blocks on the FIFO.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
@@ -116,7 +116,7 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestBirth compares birth times with the clock, if the file system stores them.
+// TestBirth compares birth times with the clock, where the file system keeps them.
 func TestBirth(t *testing.T) {
 	d, _ := open(t)
 	f := create(t, d, "f", "")
@@ -129,9 +129,8 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// TestCloseDuringReads closes a file while other goroutines read it. Each read returns the file's
-// bytes or fs.ErrClosed. It never returns bytes of another file that has got the same descriptor
-// number.
+// TestCloseDuringReads closes a file while other goroutines read it. Each read gets the file's
+// bytes or fs.ErrClosed, and never those of the file that takes over the descriptor's number.
 func TestCloseDuringReads(t *testing.T) {
 	d, _ := open(t)
 	create(t, d, "mine", "mine")

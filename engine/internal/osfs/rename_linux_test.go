@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLinkAndRemove tests renaming on file systems without RENAME_NOREPLACE.
+// TestLinkAndRemove tests the replacement for RENAME_NOREPLACE on file systems that lack it.
 func TestLinkAndRemove(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	at := func(dir, name string) place {

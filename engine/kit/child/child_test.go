@@ -75,7 +75,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestEnds checks that errors tell how a process ended and quote its last output.
+// TestEnds checks that errors describe how a process ended and quote its last output.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		script string

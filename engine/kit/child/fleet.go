@@ -109,7 +109,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the minimum of DownError.Next, which is also used if the next start is due or not known.
+// Soon is the smallest value of DownError.Next. It is also the value if the next start is due or
+// its time is unknown.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.

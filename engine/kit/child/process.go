@@ -24,7 +24,8 @@ type Process struct {
 	stderr  *os.File
 	exited  chan struct{} // closed when the process and its group are dead
 
-	// bytes read after the deadline set at its death; used only by the reading goroutine
+	// leftover counts the bytes that Read has returned after the read deadline, which is set when
+	// the child dies. Only the goroutine that calls Read uses it.
 	leftover int
 
 	// mu guards the fields below. It is held while a signal is sent, so that no signal goes to a
@@ -276,8 +277,8 @@ func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	p.Kill(cause)
 }
 
-// endsWithin reports whether the child ends within its grace. If ctx has ended or ends meanwhile,
-// the child is told so.
+// endsWithin reports whether the child ends within its grace. If Spec.Terminate is set, it sends
+// SIGTERM to the child's group as soon as ctx has ended.
 func (p *Process) endsWithin(ctx context.Context, s Spec) bool {
 	timer := time.NewTimer(s.grace())
 	defer timer.Stop()

@@ -27,7 +27,7 @@ func (t Text) Compile(key string, in stream.Schema) (*Program, error) {
 	return p, nil
 }
 
-// Named is the program of a name, such as that of a header.
+// Named is a program with a name: for example, the value of a header and the header's name.
 type Named struct {
 	Name    string
 	Program *Program

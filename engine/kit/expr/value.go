@@ -18,7 +18,7 @@ const (
 	null   kind = iota
 	truth       // num is 0 or 1
 	whole       // num; raw has the digits, if it was parsed
-	broken      // num holds the bits of a float64; raw as for whole
+	broken      // num holds the bits of a float64; raw has the digits, if it was parsed
 	text        // raw
 	nested      // raw, an array or object as JSON
 )

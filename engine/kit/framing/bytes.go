@@ -79,8 +79,8 @@ type values struct{}
 // Exact implements lines.Framing.
 func (values) Exact() bool { return false }
 
-// Next implements lines.Framing. A record covers the bytes before it, never those after it: its end
-// does not depend on how much of the file was available.
+// Next implements lines.Framing. A frame includes the punctuation before its record, and never that
+// after it. The end of the frame therefore does not depend on how much of the file was available.
 func (values) Next(data []byte, last bool) lines.Frame {
 	from := punctuation(data)
 	if from == len(data) {
@@ -115,7 +115,8 @@ func punctuation(data []byte) int {
 	return at
 }
 
-// closed reports whether the end of a value that begins with c is visible in the value itself.
+// closed reports whether a value that begins with c ends with a delimiter of its own: a quote,
+// brace or bracket.
 func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
 
 // value returns the end of the value that begins at from, or -1.

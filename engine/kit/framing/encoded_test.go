@@ -206,7 +206,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// decode_error: fail delivers the records before the fault, and then reports its position.
+// TestDecodeErrorFails checks that a source with decode_error: fail delivers the records before
+// invalid bytes, and then reports their position.
 func TestDecodeErrorFails(t *testing.T) {
 	f := file{framing.Defaults(), in("utf-8", "fail"), []byte("one\ntwo\nthr\xffee\nfour\n")}
 	for seed := range uint64(50) {
@@ -219,7 +220,8 @@ func TestDecodeErrorFails(t *testing.T) {
 	}
 }
 
-// A record that is too long is cut between characters, and nothing of it is lost.
+// TestLongText checks that a record that is too long is cut between characters, and that no text is
+// lost.
 func TestLongText(t *testing.T) {
 	want := strings.Repeat("𝄞ä", 5000)
 	for _, c := range []struct {
@@ -326,7 +328,7 @@ func model(encoding string, data []byte) []string {
 	return list
 }
 
-// FuzzEncodings holds lines of any bytes against the naive reader.
+// FuzzEncodings compares the records of a file of arbitrary bytes with those of the naive reader.
 func FuzzEncodings(f *testing.F) {
 	names := []string{"utf-8", "utf-16le", "utf-16be", "latin-1"}
 	f.Add(uint8(0), []byte("a\xff\r\n\nb"), uint64(1))

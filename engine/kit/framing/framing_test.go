@@ -293,8 +293,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzFramings checks that every byte of any file is covered once, by frames that follow each
-// other, and a restart at any of their ends finds the same ones.
+// FuzzFramings checks that the frames of any file follow each other without gaps and cover it
+// completely, and that a record is found only when all its bytes are available.
 func FuzzFramings(f *testing.F) {
 	for i, c := range cases {
 		f.Add(uint8(i), []byte(c.text))

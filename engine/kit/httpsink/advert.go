@@ -27,7 +27,8 @@ func newAdvert() *advert {
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift is the share by which each response can raise the minimum round trip again.
+// networkDrift is the fraction by which one response can raise the stored minimum of the round
+// trip.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit of the sink's costs.

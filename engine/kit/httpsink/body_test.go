@@ -22,7 +22,8 @@ func (c *sized) Write(p []byte) (int, error) {
 	return c.got.Write(p)
 }
 
-// A body goes to the connection in one write, from where it stands, and as net/http limits it.
+// TestBodyIsWrittenAtOnce checks that each ReadFrom writes the unsent bytes of a body to the
+// connection in a single write, and respects the limit that net/http sets.
 func TestBodyIsWrittenAtOnce(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 16<<10)
 	r := newBody(data)
@@ -58,8 +59,8 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// A write that hangs is ended when the request is over, before release returns: the memory may be
-// used again then.
+// TestHangingWriteIsEnded checks that release ends a hanging write before it returns, because the
+// body's memory may be reused afterwards.
 func TestHangingWriteIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe() // nobody reads

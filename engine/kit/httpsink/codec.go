@@ -14,9 +14,9 @@ type Codec interface {
 	// Append appends the body of a request for the kept records of b. It calls refuse for each
 	// record that cannot be encoded, and leaves that record out.
 	Append(dst []byte, b *stream.Batch, refuse func(i int, reason error)) []byte
-	// Outcome returns the outcome of the request for b: r.Err, or a more precise one that it takes
-	// from the body. The sink turns a delivery, also that of a part, into an error if the request
-	// or the response was incomplete.
+	// Outcome returns the outcome of the request for b: r.Err, or a more precise error that it
+	// reads from the body. If the request or the response was incomplete, the sink replaces a full
+	// or partial delivery by an error.
 	Outcome(b *stream.Batch, r *Response) error
 }
 
@@ -30,7 +30,7 @@ type Format struct {
 
 	// Key returns the idempotency key of a batch. Nil means that requests have none.
 	Key func(*stream.Batch) (string, error)
-	// KeyReadsRecords reports that Key reads records or fields.
+	// KeyReadsRecords means that Key reads records or fields.
 	KeyReadsRecords bool
 	// KeyParameter is a query parameter that carries the key in addition to the header. Empty means
 	// none.

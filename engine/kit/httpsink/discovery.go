@@ -109,8 +109,8 @@ func (e *Endpoint) check() error {
 
 // DiscoveryOptions are the parameters of lookups in DNS and at NATS servers.
 type DiscoveryOptions struct {
-	// Interval is the time between two lookups, 100ms to 1h. This program does not see the time to
-	// live of DNS records; the resolver of the system honors it.
+	// Interval is the time between two lookups, 100ms to 1h. It does not depend on the time to live
+	// of DNS records, which only the resolver of the system knows.
 	Interval time.Duration `yaml:"interval" doc:"time between two lookups"`
 	// Resolver is host:port of a DNS server. Empty means those of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`

@@ -49,7 +49,7 @@ type lane struct {
 	mu        sync.Mutex // guards the fields below
 	transport *nethttp.Transport
 	trusted   *tls.Config // the configuration of transport
-	made      time.Time   // when
+	made      time.Time   // creation time of transport
 }
 
 func newLane(s *Sink, e endpoint) *lane {

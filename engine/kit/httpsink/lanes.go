@@ -144,7 +144,7 @@ func (ls *lanes) replace(d *discovered, found []endpoint) {
 			if l := ls.at(e.name); l.endpoint.address != "" {
 				d.found = append(d.found, e)
 			}
-			continue // listed by its URL, or by two names
+			continue // the worker is also listed by its URL or by another name
 		}
 		ls.all = append(ls.all, newLane(ls.sink, e))
 		d.found = append(d.found, e)

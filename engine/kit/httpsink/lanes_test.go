@@ -90,8 +90,8 @@ func discovering(dns *connectortest.NameServer, endpoints ...Endpoint) *Options 
 	return o
 }
 
-// TestDiscovered checks that each address of a name is a lane; addresses come and go, and stay
-// while lookups fail.
+// TestDiscovered checks that each address of a name is a lane. Lanes follow changes of the
+// addresses, and do not change while lookups fail.
 func TestDiscovered(t *testing.T) {
 	dns := connectortest.NewNameServer(t)
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.1", "::1")
@@ -101,7 +101,8 @@ func TestDiscovered(t *testing.T) {
 	f.want(fixed, "http://127.0.0.1:8080/in", "http://127.0.0.2:8080/in", "http://[::1]:8080/in")
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.3")
 	changed := []string{fixed, "http://127.0.0.2:8080/in", "http://127.0.0.3:8080/in"}
-	// A lookup asks for IPv4 and IPv6 addresses, and may have got one answer before the change.
+	// A lookup sends one query for IPv4 and one for IPv6 addresses. The change may fall between
+	// their answers, so that one more list of lanes is possible.
 	for got := []string(nil); !slices.Equal(got, changed); {
 		if got, _ = f.next(); got[0] != fixed {
 			t.Fatalf("the lanes are %q, want %q first", got, fixed)
@@ -119,11 +120,11 @@ func TestDiscovered(t *testing.T) {
 	f.want(fixed, "http://127.0.0.2:8080/in") // and no other change between
 }
 
-// lookups returns how many lookups have failed or not.
+// lookups returns the number of completed lookups, failed ones included.
 func (f *fixture) lookups() int64 { return f.sink.host.(*streamtest.Host).Counted("lookups") }
 
-// TestDiscoveredLater checks that a name that has no address yet is no error, and SRV records give
-// the ports.
+// TestDiscoveredLater checks that a name may have no addresses at first, and that workers listed in
+// SRV records get the ports of these records.
 func TestDiscoveredLater(t *testing.T) {
 	dns := connectortest.NewNameServer(t)
 	f := openLanes(t, discovering(dns, Endpoint{SRV: "_in._tcp.workers.test", Scheme: "https"}))
@@ -171,8 +172,8 @@ func deliver(t *testing.T, l stream.Lane) {
 	}
 }
 
-// TestDrainingWorker checks that a worker that says so gets no further batches, and is asked again
-// later.
+// TestDrainingWorker checks that a worker that reports that it drains gets no further batches, and
+// becomes a lane again after drainPause.
 func TestDrainingWorker(t *testing.T) {
 	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter,
 		_ *nethttp.Request) {
@@ -184,7 +185,7 @@ func TestDrainingWorker(t *testing.T) {
 	f := openLanes(t, o)
 	first, lanes := f.next()
 	deliver(t, lanes[0])
-	deliver(t, lanes[0]) // one that was out at that time
+	deliver(t, lanes[0]) // a batch that was already in flight
 	f.want("http://other.test/in")
 	f.sink.lanes.publish(time.Now().Add(2 * drainPause))
 	f.want(first...)

@@ -30,7 +30,7 @@ func statusOutcome(r *Response, keyed bool) error {
 }
 
 // As returns the response as an error with the given outcome, or nil for Delivered. A throttled
-// outcome keeps the wait in Err.
+// outcome keeps the wait of r.Err, if r.Err has one.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {

@@ -19,7 +19,7 @@ func outcomeOf(status int, keyed bool, retryAfter string) (control.Outcome, time
 	}
 	err := statusOutcome(r, keyed)
 	if _, ok := errors.AsType[*StatusError](err); err != nil && !ok {
-		return 0, -1 // it does not name the response
+		return 0, -1 // the error does not contain the response
 	}
 	switch e := err.(type) {
 	case nil:
@@ -34,7 +34,8 @@ func outcomeOf(status int, keyed bool, retryAfter string) (control.Outcome, time
 	return control.Retryable, 0
 }
 
-// At midnight of 2000-01-01.
+// TestStatusOutcome runs in a bubble, whose clock starts at midnight UTC of 2000-01-01, because
+// dates in Retry-After are compared with it.
 func TestStatusOutcome(t *testing.T) { synctest.Test(t, testStatusOutcome) }
 
 func testStatusOutcome(t *testing.T) {

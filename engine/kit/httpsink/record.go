@@ -56,7 +56,7 @@ func readTime(text string) (time.Time, bool) {
 		return time.Unix(0, n), true
 	}
 	for _, form := range timeForms {
-		// the range of nanoseconds
+		// An int64 of nanoseconds can represent these years.
 		if at, err := time.Parse(form, text); err == nil && at.Year() >= 1678 && at.Year() < 2262 {
 			return at, true
 		}

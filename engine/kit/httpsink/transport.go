@@ -85,8 +85,8 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 		}
 		return out, nil
 	}
-	// HTTP/2 waits first: while a request waits for flow control, the end of ctx does not end
-	// reads of its response.
+	// With HTTP/2, wait for the request before reading the response. While the request waits for
+	// flow control, the end of ctx would not interrupt a read.
 	unsent := body.awaitSent(ctx)
 	if unsent == errStalled || unsent != nil && ctx.Err() != nil {
 		return nil, unsentError(res.StatusCode, unsent)

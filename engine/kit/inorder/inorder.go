@@ -1,10 +1,10 @@
 //penstock:pure
 
-// Package inorder restores the order of effect of attempts that arrive at an ordered lane in any
-// order.
+// Package inorder releases the attempts of an ordered lane in order, although they may arrive in
+// any order.
 //
-// Its only type is [Order], the state of one lane, which owns and guards it. The package uses no
-// clock, starts nothing, and keeps nothing of earlier runs.
+// Its only type is [Order], the state of one lane. The lane owns it and synchronizes access. The
+// package uses no clock, starts no goroutine, and keeps no state of earlier runs.
 package inorder
 
 import (
@@ -19,9 +19,9 @@ var (
 	errTwice  = errors.New("the position in the run is already used")
 )
 
-// Order releases attempts by place, which counts from 0 in each run. After a failure all later
-// places of the run fail, until the next run begins. The zero value is ready to use. An Order is
-// not safe for concurrent use.
+// Order releases attempts in the order of their places. Places count from 0 in each run. After a
+// failure, all later places of the run fail until the next run begins. The zero value is ready to
+// use. An Order is not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32

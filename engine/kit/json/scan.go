@@ -221,7 +221,7 @@ func (s *Scanner) text(i int, v *Value) int {
 		if i+8 <= len(data) {
 			w := binary.LittleEndian.Uint64(data[i:])
 			quote, slash := w^(ones*'"'), w^(ones*'\\')
-			// As in package ndjson.
+			// See functions control and quoting in package ndjson.
 			hit := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
 			if hit == 0 {
 				i += 8

@@ -224,8 +224,8 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	return nil
 }
 
-// seenBytes describes the bytes of the file that the last framed stretch read, if its records
-// consist of other bytes.
+// seenBytes holds the first and last bytes of the part of the file that the last framed stretch
+// read. It is used if the records were decoded or joined, and so differ from the file's bytes.
 type seenBytes struct {
 	from       int64
 	size       int
@@ -246,8 +246,8 @@ const (
 	seenTail = 64
 )
 
-// Seen returns the first and the last bytes of the file between two offsets, if the last Fill read
-// them and its records consist of other, decoded or joined bytes.
+// Seen returns the first and the last bytes of the file between two offsets. ok is false unless the
+// last Fill read exactly this part, and has decoded or joined its records.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

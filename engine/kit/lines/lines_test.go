@@ -229,7 +229,7 @@ func ends(batches []*stream.Batch) (out []int64) {
 	return out
 }
 
-// settle returns a random mark of whole batches.
+// settle returns a random mark in which some whole batches are settled.
 func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	from, low := int64(0), true
 	for _, to := range cuts {

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// addField gives the last record that has none yet, or the one before it, one more field.
+// addField adds one field to a record. Records must get their fields in ascending order, and all
+// fields of a record in succession.
 func addField(b *stream.Batch, record int, name string, kind stream.Kind, value string) {
 	r := &b.Records[record]
 	if r.NumFields == 0 {

@@ -14,7 +14,7 @@ const (
 )
 
 // keys caches a batch's first names in encoded form: a comma, the escaped name in quotes, and a
-// colon. Its whole array is always copied, and the following text overwrites the excess.
+// colon. appendKey copies the whole array of a key, and the following text overwrites the excess.
 type keys [64]key
 
 type key struct {

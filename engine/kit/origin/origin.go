@@ -59,7 +59,8 @@ func (o Options) Validate(key string) error {
 	return nil
 }
 
-// within reports whether a is a member of b, in which case both cannot be set.
+// within reports whether a names a member of the field or object that b names. A record cannot have
+// both.
 func within(a, b fieldname.Name) bool {
 	path := b.Path
 	if path == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// shown adds to a batch of two files and writes its fields down.
+// shown adds the fields to a batch of two files, and returns them as text.
 func shown(t *testing.T, o origin.Options, root string) string {
 	t.Helper()
 	a, err := origin.New(o, root)
@@ -117,7 +117,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// FuzzPath checks that any pattern is refused or works on any name.
+// FuzzPath checks that a pattern is either refused or can be used with any name.
 func FuzzPath(f *testing.F) {
 	f.Add("/var/log/{app}/{date}.log", "/var/log/a/b.log")
 	f.Add("{a}{b}*", "x")

@@ -40,7 +40,8 @@ var requestShape = func() *shape {
 }()
 
 // ProtobufMemory estimates the memory that [Protobuf] needs to decode a request, without that of
-// its records. Two bytes can be a record, which takes a hundred times the memory.
+// its records. It can be much larger than the request: two bytes can encode a record whose struct
+// takes a hundred times as much.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }

@@ -82,7 +82,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfBadRequests checks that the estimate ends for requests that are no messages.
+// TestMemoryOfBadRequests checks that the estimate terminates for requests that are not valid
+// messages.
 func TestMemoryOfBadRequests(t *testing.T) {
 	deep := nested(nil, 1, 2, 2, 5)
 	for range 1000 {

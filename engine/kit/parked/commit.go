@@ -10,7 +10,7 @@ import (
 // operation is a write that waits for a commit.
 type operation struct {
 	do func(*transaction) error
-	// turn receives a value when the operation has ended, or when the caller must lead the next
+	// turn receives false when the operation has ended, and true when its caller must lead the next
 	// commit.
 	turn chan bool
 	err  error

@@ -21,9 +21,9 @@ const (
 	rateTake  = 256 // rows of one change
 )
 
-// TestRates compares inserts and takes of a store that holds PENSTOCK_PARKED_ROWS rows with a bare
-// loop of the same statements on the same file. Each must be at least half as fast: `make
-// parked-bench`.
+// TestRates compares a store that holds PENSTOCK_PARKED_ROWS rows with a bare loop of the same
+// statements on the same file. Inserting deliveries and taking them must each be at least half as
+// fast as in the loop: `make parked-bench`.
 func TestRates(t *testing.T) {
 	rows, err := strconv.Atoi(os.Getenv("PENSTOCK_PARKED_ROWS"))
 	if err != nil {

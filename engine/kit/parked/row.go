@@ -19,7 +19,7 @@ type Row struct {
 	Position  stream.Position
 	Sub       uint32
 	File      string // name of the partition
-	Weight    int    // source records: 0 if another row of the same origin counts, else 1
+	Weight    int    // in source records: 1, or 0 if another row of the same origin has it
 
 	Key    string // business key, for queries and Idempotency-Key
 	Host   string // host:port of URL; deliveries of one host share its limits

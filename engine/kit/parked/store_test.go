@@ -252,7 +252,7 @@ func TestCancelWhileInFlight(t *testing.T) {
 	}
 }
 
-// TestTotalsAgree holds the sums against the rows after concurrent changes.
+// TestTotalsAgree compares the sums with the rows after concurrent changes.
 func TestTotalsAgree(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cursor is the place of a reader in one partition.
+// Cursor is the position of a reader in one partition.
 type Cursor struct {
 	At    int64          // position behind the last record read
 	Above []stream.Range // settled ranges above At, ascending

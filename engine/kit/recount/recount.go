@@ -27,7 +27,7 @@ const (
 
 type sum [sumBytes]byte
 
-// Count counts texts. It is used by one goroutine.
+// Count counts texts. It must be used by one goroutine.
 type Count struct {
 	dir   string
 	files [buckets]*bucket // nil until used

@@ -1,6 +1,6 @@
-// Package sqldriver uses a database/sql driver's own connection without database/sql. The latter
-// would add a pool, a goroutine and a lock for each call, and cost as much as a small database
-// itself.
+// Package sqldriver uses the connections of a database/sql driver without package database/sql.
+// That package adds a pool, and a goroutine and a lock for each call. With a small database, this
+// overhead would be as large as the database's own work.
 //
 // It contains the loop over the rows of a result. The creator of a connection owns and closes it;
 // the package opens none, retries nothing, and knows no database.

@@ -18,7 +18,7 @@ var errBroken = errors.New("broken")
 // counter answers every statement with rows that hold their number, and records the arguments.
 type counter struct {
 	rows   int
-	fails  int // the row that cannot be read, counted from 1; 0: none
+	fails  int // number of the row that cannot be read, from 1; 0 means none
 	args   []driver.NamedValue
 	open   int // answers that were not closed
 	closed int // of the connection
@@ -60,8 +60,8 @@ func (a *answer) Next(v []driver.Value) error {
 	return nil
 }
 
-// TestQuery checks that rows come until the end, an error or enough of them, and the answer is
-// closed in each case.
+// TestQuery checks that Query passes on rows until the last one, an error, or false from the
+// callback. The result is closed in each case.
 func TestQuery(t *testing.T) {
 	for _, c := range []struct {
 		rows, fails, enough int
@@ -96,7 +96,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestEach checks that an error of the callback ends it.
+// TestEach checks that an error of the callback ends the iteration.
 func TestEach(t *testing.T) {
 	conn, n := &counter{rows: 3}, 0
 	err := sqldriver.Each(t.Context(), conn, func([]driver.Value) error {

@@ -21,13 +21,14 @@ type Audited[C Session] struct {
 
 	// Find sets the columns in Shape and reports whether the table exists.
 	Find func(ctx context.Context, c C) (exists bool, err error)
-	// HasLedger asks whether the ledger's tables exist, as the only row and column of an answer.
+	// HasLedger is a query for one row with one column: whether the ledger's tables exist.
 	HasLedger Statement
 	// Shadow is the name of the temporary table in SQL, and Create its CREATE up to the columns.
 	Shadow, Create string
-	// At is the value of the record's id in the temporary table's first row, which sets its type.
+	// At is an SQL value that determines the type of the temporary table's column for record ids.
 	At string
-	// Same returns an expression that is equal for equal values of a column only.
+	// Same returns an SQL expression over a column. Its results are equal exactly if the column's
+	// values are equal.
 	Same func(column string) string
 	// Value returns a cell as an argument that the database converts to the column's type.
 	Value func(c *sqltable.Column, cell []byte) any
@@ -203,8 +204,8 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 		}})
 }
 
-// compareSQL selects the differences: an expected row counts 1 and a stored one -1. In mode upsert
-// a key differs if no row has it.
+// compareSQL returns the query for the differences: an expected row counts 1 and a stored one -1.
+// In mode upsert, a key differs if no row has it.
 func (a *audit[C]) compareSQL() string {
 	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
 	if len(columns) == 0 {

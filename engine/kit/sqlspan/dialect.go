@@ -14,13 +14,14 @@ type Dialect struct {
 	Place string
 	// Names replaces the tables' names in a text; see [Beside].
 	Names func(text string) string
-	// Present asks whether the tables exist. Create must then create all of them or none. Without
-	// SQL Create runs always.
+	// Present is the query whether the tables exist. If it is set, Create must create all of them
+	// or none. If it is empty, Create always runs.
 	Present Statement
 	Create  []string
 
-	// Alone waits for the transactions of earlier processes, in Load's transaction. Share lets Load
-	// wait for any other transaction, and Lock, behind the query for the epoch, does the same.
+	// Load runs Alone, which waits until the transactions of earlier processes have ended. All
+	// other transactions run Share, so that Alone can wait for them. Lock is appended to the query
+	// for the epoch, for the same purpose.
 	Alone, Share []Statement
 	Lock         string
 
@@ -49,9 +50,10 @@ type Dialect struct {
 	// which only a ledger with several owners has.
 	PresentEpochs Statement
 	CreateEpochs  string
-	// TakeParts waits for all transactions of partitions before their epochs are raised. ShareParts
-	// lets TakeParts wait for any other transaction, as does Lock behind the query for the epochs.
-	// Nil if Lock suffices, or if the database has one writer at a time. Ids are sorted.
+	// TakeParts returns statements that wait for all transactions of partitions before their epochs
+	// are raised. Other transactions run those of ShareParts, so that TakeParts can wait for them.
+	// Lock is appended to the query for the epochs, for the same purpose. Both functions are nil if
+	// Lock suffices, or if the database has one writer at a time. Ids are sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch inserts 1 or raises the epoch of a partition; arguments: route, part.
 	RaiseEpoch string

@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestFoldRefusesNonsense checks that a row that ends before it begins is an error.
+// TestFoldRefusesNonsense checks that Fold returns an error for a row that ends before it begins.
 func TestFoldRefusesNonsense(t *testing.T) {
 	row := Row{"p", stream.Range{From: at(5), To: at(3)}}
 	if marks, err := Fold(nil, []Row{row}); err == nil {

@@ -79,8 +79,9 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	return s.Commit(ctx)
 }
 
-// take takes partitions in one transaction. Raising the epochs waits for transactions of their
-// earlier owners, which the progress that is read then includes.
+// take takes partitions in one transaction. It raises their epochs, which waits for the
+// transactions of their earlier owners. Then it reads the progress, which includes these
+// transactions.
 func (l *Ledger) take(ctx context.Context, s Session,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	ids := make([]string, len(parts))
@@ -121,8 +122,8 @@ func (l *Ledger) take(ctx context.Context, s Session,
 	return taken, nil
 }
 
-// progress returns the progress of partitions in the tables, and the start of those that are
-// missing.
+// progress returns the progress of partitions that the tables contain. For a missing partition, it
+// returns Taking.Start unless MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
@@ -166,7 +167,7 @@ func answers(parts []stream.Taking, found map[string]stream.Mark) []stream.Taken
 	return taken
 }
 
-// storeTaken stores the start of missing partitions, and folds the others.
+// storeTaken stores the start of partitions that are missing in the tables, and folds the others.
 func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Taking,
 	taken []stream.Taken) error {
 	var marks []stream.Mark

@@ -14,9 +14,10 @@ type Refusal struct {
 	Reason string
 }
 
-// Answer returns the outcome of Deliver for refusals in ascending order of records. The records
-// with the first refusal's reason are refused, and the others are retried, so that each dead letter
-// has its own reason. Records of the same origin stay together.
+// Answer returns the outcome of Deliver for refusals, which are in ascending order of records.
+// Deliver refuses the records that have the same reason as the first one, and the engine sends the
+// others again. Each dead letter therefore has its own reason. Records of the same origin stay
+// together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

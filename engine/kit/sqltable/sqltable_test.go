@@ -278,7 +278,7 @@ func TestClean(t *testing.T) {
 				var r Rows
 				r.Over(table, &stream.Batch{Data: text})
 				for _, end := range ends {
-					// the check may have looked further than asked
+					// clean checks in steps, so it may also have found an invalid byte after end.
 					if got := r.clean(end); got != want && (want || end > head) {
 						t.Fatalf("%+v, %d bytes before %q, %d behind: up to %d %v", d, head, bad,
 							tail, end, got)

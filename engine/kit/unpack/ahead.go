@@ -17,7 +17,7 @@ const (
 	aheadLeft = 256 << 10
 )
 
-// piece is a chunk, with the reason if it is the last one.
+// piece is a chunk of a stream. The last piece also has the reason for the end of the stream.
 type piece struct {
 	data   []byte
 	err    error
@@ -187,7 +187,7 @@ func (f *File) add(p piece) {
 	}
 }
 
-// note records a mark. If there are too many, it drops every second one.
+// note records a mark. If there are too many marks, it drops every second one.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return

@@ -181,8 +181,9 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage reports other bytes at the start of a member.
-var errGarbage = errors.New("what follows is not gzip")
+// errGarbage means that the bytes at the start of a member, or after padding, are not a gzip
+// header.
+var errGarbage = errors.New("the following bytes are not gzip")
 
 // beginMember reads the header of the next member. It returns io.EOF if there is none. Zeros up to
 // the end of the file are padding, as on tapes.

@@ -34,7 +34,7 @@ func gz(t testing.TB, texts ...string) []byte {
 // skippable is a skippable frame of zstd.
 var skippable = []byte{0x52, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 'x', 'y', 'z'}
 
-// zs compresses each text to a frame, skippable ones between.
+// zs compresses each text to a frame, with skippable frames between them.
 func zs(t testing.TB, texts ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -85,8 +85,8 @@ func packed(t testing.TB, kind unpack.Kind, texts ...string) []byte {
 
 var kinds = []unpack.Kind{unpack.Gzip, unpack.Zstd}
 
-// Reads of any ranges in any order return the original data, also with a goroutine ahead and a
-// small window.
+// TestReadAt checks that reads of any ranges in any order return the original data, also with a
+// small window and a goroutine that decompresses ahead.
 func TestReadAt(t *testing.T) {
 	want := text(700_000, 1) + text(1_200_000, 3) + text(10, 4) + text(900_000, 5)
 	for _, kind := range kinds {
@@ -124,8 +124,9 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// Every prefix of a compressed file gives a prefix of its content, and reports truncation except at
-// the end of a member. When the file has grown, reading continues.
+// TestTruncated checks that every prefix of a compressed file gives a prefix of its content, and is
+// reported as truncated except at the end of a member. When the file has grown, reading must
+// continue.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {
 		texts := []string{text(300, 1), text(500, 2), text(2000, 3)}
@@ -158,8 +159,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// The data before damage can be read, and the error names its position. After the file is replaced
-// by a sound copy, reading continues.
+// TestDamaged checks that the data before the damage can be read, and that the error names its
+// position. After the file is replaced by a sound copy, reading must continue.
 func TestDamaged(t *testing.T) {
 	for _, kind := range kinds {
 		want := text(3_000_000, 1)
@@ -190,7 +191,7 @@ func TestDamaged(t *testing.T) {
 	data := append(gz(t, "text"), "garbage"...)
 	_ = f.Attach(bytes.NewReader(data), int64(len(data)))
 	if size, _ := f.Size(100); size != 4 || f.Err() == nil ||
-		!strings.Contains(f.Err().Error(), "what follows is not gzip") {
+		!strings.Contains(f.Err().Error(), "the following bytes are not gzip") {
 		t.Errorf("garbage behind gzip: %d bytes, %v", size, f.Err())
 	}
 	data = append(gz(t, "text"), make([]byte, 1000)...)
@@ -200,7 +201,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// A file that was rewritten is another one; one that was added to continues where it ended.
+// TestAttach checks that a rewritten file is read from its start, and that reading continues after
+// data was appended.
 func TestAttach(t *testing.T) {
 	for _, kind := range kinds {
 		one := packed(t, kind, "first\n")
@@ -237,7 +239,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A bomb is stopped at its limit.
+// TestExpansion checks that MaxExpansion stops the decompression of a bomb.
 func TestExpansion(t *testing.T) {
 	for _, kind := range kinds {
 		var b bytes.Buffer
@@ -264,7 +266,8 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
-// When its goroutine's context ends, reading continues without it.
+// TestGoroutineEnds checks that reading continues after the context of the goroutine that
+// decompresses ahead has ended.
 func TestGoroutineEnds(t *testing.T) {
 	want := text(4_000_000, 1)
 	data := gz(t, want)
@@ -304,8 +307,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// FuzzFile checks that any bytes, read in any pieces, give the same result as the library's own
-// reader in one go, without a panic.
+// FuzzFile checks that reads of arbitrary bytes in pieces of any size give the same result as a
+// single read with the library's own reader, without a panic.
 func FuzzFile(f *testing.F) {
 	for _, kind := range kinds {
 		f.Add(uint8(kind), packed(f, kind, text(1000, 1), text(2000, 2)), uint16(100))

@@ -18,13 +18,13 @@ type result struct {
 	fields []field // nil for text
 }
 
-// field is a field of made; value is JSON.
+// field is one field of a result. Its value is JSON.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// put replaces record i by m. Its origin and number stay.
+// put replaces record i by m, which keeps the origin of the record.
 func (m result) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}

@@ -167,8 +167,8 @@ func TestOnError(t *testing.T) {
 	}
 }
 
-// TestBare checks that fields marked as free of quotes and backslashes are, and that typical fields
-// are marked.
+// TestBare checks that fields marked as free of quotes and backslashes contain none, and that
+// typical fields are marked.
 func TestBare(t *testing.T) {
 	b := streamtest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" ` +
 		`200 1 "-" "a"` + "\n")

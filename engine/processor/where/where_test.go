@@ -103,7 +103,8 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestOtherwise checks the opposite of conditions in two lists. One condition ends in a comment.
+// TestOtherwise checks the conditions of a route with `otherwise: true` beside two other routes.
+// One condition of these ends in a comment.
 func TestOtherwise(t *testing.T) {
 	condition := func(text string) any { return &where.Options{Expr: expr.Text(text)} }
 	rest := new(where.Options).Otherwise([][]any{

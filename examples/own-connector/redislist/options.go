@@ -1,5 +1,5 @@
-// Package redislist holds a source and a sink for lists in Redis, written as an outsider of Penstock
-// would. docs/connectors.md explains it step by step.
+// Package redislist contains a source and a sink for lists in Redis. It uses only the public
+// packages of Penstock. docs/connectors.md explains it step by step.
 package redislist
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options are those of the source and of the sink.
+// Options are the options of the source and of the sink.
 type Options struct {
 	URL string `yaml:"url" required:"true" secret:"true" doc:"redis://[user:password@]host:port/db"`
 	Key string `yaml:"key" required:"true" doc:"the list"`
 }
 
-// Validate reports the first option that is wrong.
+// Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.URL == "" {
 		return &stream.OptionError{Key: "url", Err: errors.New("missing, such as redis://127.0.0.1:6379/0")}

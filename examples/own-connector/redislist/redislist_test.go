@@ -17,7 +17,7 @@ var server = &connectortest.Shared{Name: "redis", Program: "redis-server"}
 
 func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
 
-// fresh returns options for a list that is not there, and a client.
+// fresh returns options for a list that does not exist, and a client.
 func fresh(t *testing.T) (*Options, *redis.Client) {
 	t.Helper()
 	o := &Options{URL: server.Get(t).URL, Key: "list"}
@@ -32,7 +32,7 @@ func fresh(t *testing.T) (*Options, *redis.Client) {
 	return o, client
 }
 
-// made makes a component and frees its client with the test.
+// made creates a component. Its client is closed at the end of the test.
 func made[T any](t *testing.T, c stream.Component, o *Options, h stream.Host) T {
 	t.Helper()
 	v, err := c.New(o, h)
@@ -79,7 +79,8 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// TestRoutes: records are removed when every route has settled them, and positions stay the same.
+// TestRoutes checks that records are removed when every route has settled them, and that positions
+// do not change.
 func TestRoutes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.RPush(t.Context(), o.Key, "a", "b", "c").Err(); err != nil {
@@ -114,7 +115,8 @@ func TestRoutes(t *testing.T) {
 	left(1)
 }
 
-// TestOutcomes: Redis's answer decides between a retry, a pause and an operator's action.
+// TestOutcomes checks that errors of Redis become outcomes: Misconfigured waits for an operator,
+// and Throttled pauses the deliveries.
 func TestOutcomes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.Set(t.Context(), o.Key, "text", 0).Err(); err != nil {
@@ -151,7 +153,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestPage: the code that docs/connectors.md shows is the code of this module.
+// TestPage checks that the code blocks in docs/connectors.md are identical to the code of this
+// module.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/connectors.md")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sink returns the sink's line in the list of components.
+// Sink returns the sink's entry in the list of components.
 func Sink() stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole, Name: "redis_list",
@@ -31,7 +31,7 @@ type sink struct {
 	host   stream.Host
 }
 
-// workers deliver side by side, each with a window of its own.
+// workers is the number of workers. They deliver concurrently, each with a window of its own.
 const workers = 2
 
 // Open implements stream.Sink.
@@ -56,10 +56,11 @@ func (s *sink) Close() error {
 	return nil
 }
 
-// remember is how long Redis knows a batch that it has taken.
+// remember is the time for which Redis keeps the marker of a stored batch.
 const remember = time.Hour
 
-// push appends values once: a batch whose marker is there was taken before, and its answer was lost.
+// push appends the values of a batch and sets a marker. If the marker exists, an earlier attempt
+// has stored the batch, and push appends nothing.
 var push = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'list' and redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not a list')

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Source returns the source's line in the list of components.
+// Source returns the source's entry in the list of components.
 func Source() stream.Component {
 	return stream.Component{
 		Role: stream.SourceRole, Name: "redis_list",
@@ -26,10 +26,10 @@ func Source() stream.Component {
 	}
 }
 
-// source reads a list from its head, and removes records when every route has settled them.
+// source reads a list from its head, and removes records that every route has settled.
 //
-// A position is how many records were ever in front of it. The hash KEY:penstock holds how many were
-// removed (base), so that positions stay the same while the list shrinks.
+// A position is the number of records that were ever before it. The hash KEY:penstock holds the
+// number of removed records (base), so that positions stay the same while the list shrinks.
 type source struct {
 	key    string
 	client *redis.Client
@@ -66,11 +66,11 @@ type reader struct {
 	part  *stream.Partition
 	route string
 	once  bool
-	next  int64          // position behind the last record that was read
-	above []stream.Range // settled before, ahead of next
+	next  int64          // position after the last record that was read
+	above []stream.Range // ranges after next that are already settled
 }
 
-// poll is how often an empty list is looked at.
+// poll is the time between two reads of an empty list.
 const poll = 100 * time.Millisecond
 
 // Read implements stream.Reader.
@@ -99,7 +99,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// peek returns base and the records from a position on, as they were at one moment.
+// peek returns base and the records from a position on, atomically.
 var peek = redis.NewScript(`
 local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
 local from = math.max(tonumber(ARGV[1]) - base, 0)
@@ -108,7 +108,7 @@ return {base, redis.call('LRANGE', KEYS[1], from, from + ARGV[2] - 1)}`)
 // chunk bounds the records of one command.
 const chunk = 256
 
-// fill reads one batch, up to the next range that was settled.
+// fill reads one batch. It ends at the next settled range.
 func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 	for len(r.above) > 0 && r.above[0].From.Num <= r.next {
 		r.next = max(r.next, r.above[0].To.Num)
@@ -131,7 +131,7 @@ func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 		if len(values) == 0 {
 			break
 		}
-		r.next = max(r.next, base) // records in front of base are gone: another program has removed them
+		r.next = max(r.next, base) // another program has removed the records before base
 		for _, v := range values {
 			if b.Full() {
 				break
@@ -147,7 +147,7 @@ func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// add appends one record, and the line end that every record in a batch has.
+// add appends one record and a line end, which every record in a batch has.
 func (r *reader) add(b *stream.Batch, text string) {
 	r.next++
 	b.Records = append(b.Records, stream.Record{
@@ -158,7 +158,7 @@ func (r *reader) add(b *stream.Batch, text string) {
 	b.Added++
 }
 
-// trim removes the records in front of a position.
+// trim removes the records before a position.
 var trim = redis.NewScript(`
 local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
 local to = tonumber(ARGV[1])
@@ -167,7 +167,7 @@ if to > base then
   redis.call('HSET', KEYS[2], 'base', ARGV[1])
 end`)
 
-// Commit implements stream.Reader: records that every route has settled are removed.
+// Commit implements stream.Reader. It removes the records that every route has settled.
 func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	s := r.s
 	s.mu.Lock()

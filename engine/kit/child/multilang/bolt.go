@@ -52,7 +52,9 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	Number int // of the tuple it is anchored to; if unanchored, of the oldest open tuple
+	// Number is the number of the tuple to which the emit is anchored. For an emit without an
+	// anchor, it is that of the oldest open tuple.
+	Number int
 }
 
 // Work is one caller's set of tuples and their results. Its fields belong to the bolt until Done is
@@ -294,7 +296,8 @@ func (b *Bolt) take(m Message) error {
 	case "error":
 		b.o.Log.Error("a bolt reports an error", append([]any{"error", m.Msg}, b.o.Attrs...)...)
 	case "metrics":
-		// not counted by name: the names come from the child and are unbounded
+		// There is one counter for all metrics, because their names come from the child and are
+		// unbounded.
 		b.count("bolt_metrics", 1)
 	default:
 		return fmt.Errorf("it has said command %q; "+

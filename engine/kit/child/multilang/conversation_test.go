@@ -51,7 +51,7 @@ func (p *pipes) Kill(cause error) {
 	p.in.CloseWithError(errors.New("killed"))
 }
 
-// newConversation starts the bolt. The child speaks first.
+// newConversation starts a bolt with new pipes. The test plays the child.
 func newConversation(t *testing.T, o multilang.Options) *conversation {
 	t.Helper()
 	if o.Log == nil {
@@ -71,7 +71,7 @@ func newConversation(t *testing.T, o multilang.Options) *conversation {
 	return c
 }
 
-// heard returns the next message to the child.
+// heard returns the next message that the bolt sends to the child.
 func (c *conversation) heard() string {
 	c.t.Helper()
 	text, err := c.reader.Next()

@@ -175,7 +175,7 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v",
 				session, id, answered[id], w.Acked[0], w.Failed[0], w.Err)
 		}
-		// one more if an emit has no anchor
+		// A tuple can have one additional emit, which had no anchor.
 		if n := emits[id]; len(w.Emits) < n || len(w.Emits) > n+1 {
 			t.Errorf("session %d: tuple %s has %d emits, want %d", session, id, len(w.Emits), n)
 		}
