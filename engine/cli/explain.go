@@ -189,7 +189,8 @@ func instant(text string, started time.Time) (time.Duration, error) {
 	return when.Sub(started), nil
 }
 
-// theOne returns the name that equals part, otherwise the only name that contains part.
+// theOne returns the name that equals part or, if there is none, the only name that contains
+// part.
 func theOne(part string, names []string, where string) (string, error) {
 	var found []string
 	for _, n := range names {

@@ -95,8 +95,8 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	return err
 }
 
-// adminOf returns the admin address and token of a config. If what is an address, it returns the
-// address.
+// adminOf returns the admin address and token for an argument, which is a config or an address.
+// The token for an address is in the environment variable tokenVariable.
 func (p *program) adminOf(what string) (address, token string, err error) {
 	if _, statErr := os.Stat(what); statErr != nil {
 		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
@@ -209,7 +209,7 @@ func clusterText(s *status.Status) string {
 	return text
 }
 
-// sourceCounters returns the rows of the sources' counters that are not 0.
+// sourceCounters returns a table row for each counter of a source that is not 0.
 func sourceCounters(s *status.Status) [][]string {
 	rows := [][]string{{"route", "source", "counter", "count"}}
 	add := func(of, source string, counters map[string]int64) {
