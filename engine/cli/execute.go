@@ -172,8 +172,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs returns the Args of a command with exactly one argument. If the argument is missing, the
-// error calls it what.
+// needs returns the Args of a command with exactly one argument. The parameter what is the
+// argument's name in the error about a missing argument.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

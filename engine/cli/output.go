@@ -15,7 +15,7 @@ const (
 	flushTimeout = 2 * time.Second // time limit for the queue at the end of a command
 )
 
-// output queues writes to a stream that may block, such as a pipe whose reader hangs or a
+// output queues writes to a stream that may block, such as a pipe with a hanging reader or a
 // terminal after Ctrl-S. So a write never waits. A write that does not fit into the queue is
 // dropped completely. The next write that fits is preceded by a line with the number of dropped
 // writes. An output is safe for concurrent use.

@@ -60,8 +60,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run whose stderr is blocked from the start, and checks that the
-// exit code is the usual one of a drained run.
+// TestBlockedStderr drains a run with a stderr that is blocked from the start, and checks that
+// the exit code is the usual one of a drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestBrokenStderr checks a run whose stderr is a pipe without a reader.
+// TestBrokenStderr checks a run with a pipe without a reader as stderr.
 func TestBrokenStderr(t *testing.T) {
 	inFolder(t)
 	e := newFake()
