@@ -14,7 +14,7 @@ const (
 	// processorsKey is the key of shared lists at the top level, and of a route's own list.
 	processorsKey = "processors"
 
-	// useKey stands for a shared list in a list of processors.
+	// useKey refers to a shared list from a list of processors.
 	useKey = "use"
 
 	// otherwiseKey marks the route for records that no other route's condition takes.
