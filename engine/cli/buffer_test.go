@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/buffer"
 )
 
 // bufferedConfig has a source with a durable buffer, and a sink.
@@ -125,6 +127,28 @@ func TestBuffer(t *testing.T) {
 			<-time.After(10 * time.Millisecond)
 		}
 	})
+}
+
+// TestBufferSkipLost checks that envelopes that the store has lost at its beginning can be skipped.
+func TestBufferSkipLost(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address := connectortest.FreeAddress(t)
+	runBuffered(t, address, `{ http: { endpoints: ["http://127.0.0.1:1"], body: raw } }`, func() {
+		post(t, address, "first record")
+		post(t, address, "second record")
+	})
+	store, err := buffer.OpenStore(t.Context(), filepath.FromSlash("state/sources/push/buffer"),
+		buffer.DefaultOptions(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Purge(t.Context(), 2), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got := realProgram().try(t, "buffer", "skip", "penstock.yaml", "1")
+	if got.code != 0 || !strings.Contains(got.out, "push: the next run skips 1 envelope") {
+		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.stderr)
+	}
 }
 
 // TestBufferRefuses checks that wrong uses of the commands are refused.

@@ -18,7 +18,8 @@ type NameServer struct {
 	mu        sync.Mutex // guards the fields below
 	addresses map[string][]string
 	services  map[string][]net.SRV
-	failing   bool // answers SERVFAIL
+	failing   bool            // answers SERVFAIL
+	broken    map[string]bool // names for which it answers SERVFAIL
 }
 
 // NewNameServer returns a server that runs until the test ends.
@@ -40,6 +41,7 @@ func StartNameServer() (*NameServer, error) {
 	}
 	s := &NameServer{conn: conn, ended: make(chan struct{})}
 	s.addresses, s.services = make(map[string][]string), make(map[string][]net.SRV)
+	s.broken = make(map[string]bool)
 	go s.run()
 	return s, nil
 }
@@ -88,6 +90,13 @@ func (s *NameServer) Fail(failing bool) {
 	s.failing = failing
 }
 
+// FailName makes the server answer SERVFAIL for one name, or normally again.
+func (s *NameServer) FailName(name string, failing bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken[name] = failing
+}
+
 const (
 	typeA    = 1
 	typeAAAA = 28
@@ -107,7 +116,7 @@ func (s *NameServer) answer(query []byte) []byte {
 	copy(out[2:12], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failing {
+	if s.failing || s.broken[name] {
 		out[3] |= 2
 		return out
 	}

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +41,9 @@ const (
 	// leastRate is the minimum rate of a body after graceRead, in bytes per second.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
-	// maxWindow bounds the memory of a zstd decoder.
-	maxWindow = 8 << 20
+	// The bounds of the window of a zstd decoder, which counts against the memory of the source.
+	leastWindow = 1 << 20
+	maxWindow   = 8 << 20
 )
 
 // bodyReader reads one body within its limits.
@@ -85,7 +87,7 @@ func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 		}
 		return b.unsnappy(ctx, block)
 	}
-	plain, done, err := b.decompress()
+	plain, done, err := b.decompress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +98,11 @@ func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 // readAll reads r, which is the body or its decompressed content.
 func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	most, reserved := int64(b.o.MaxBody), b.initial()
-	data := make([]byte, 0, reserved)
+	data := intake.Buffer(reserved)
 	for {
 		if len(data) == cap(data) {
 			grown := min(2*reserved, most+2)
-			if err := b.room.Grow(ctx, grown-reserved); err != nil {
+			if err := b.grow(ctx, grown-reserved); err != nil {
 				return nil, err
 			}
 			reserved = grown
@@ -120,6 +122,14 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 			return nil, b.failed(err)
 		}
 	}
+}
+
+// grow reserves more bytes. The time that it waits for room does not count as the client's.
+func (b *bodyReader) grow(ctx context.Context, bytes int64) error {
+	before := time.Now()
+	err := b.room.Grow(ctx, bytes)
+	b.begun = b.begun.Add(time.Since(before))
+	return err
 }
 
 // isSnappy reports whether the body is one snappy block. Loki's clients send protobuf this way.
@@ -144,7 +154,7 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 		return nil, failure(413, "more than %d bytes come out of each compressed byte "+
 			"(max_ratio); send it in parts", b.o.MaxRatio)
 	}
-	if err := b.room.Grow(ctx, int64(size)); err != nil {
+	if err := b.grow(ctx, int64(size)); err != nil {
 		return nil, err
 	}
 	plain, err := snappy.Decode(nil, block)
@@ -177,7 +187,7 @@ func (b *bodyReader) encoding() string {
 }
 
 // decompress returns a reader of the decompressed body, and a function that frees the decompressor.
-func (b *bodyReader) decompress() (plain io.Reader, done func(), err error) {
+func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func(), err error) {
 	nothing := func() {}
 	switch encoding := b.encoding(); encoding {
 	case "":
@@ -189,8 +199,14 @@ func (b *bodyReader) decompress() (plain io.Reader, done func(), err error) {
 		}
 		return z, func() { _ = z.Close() }, nil
 	case "zstd":
-		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
+		in := bufio.NewReader(b)
+		window, err := b.window(ctx, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(window),
+			zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
 		if err != nil {
 			return nil, nil, b.failed(err)
 		}
@@ -198,4 +214,25 @@ func (b *bodyReader) decompress() (plain io.Reader, done func(), err error) {
 	default:
 		return nil, nil, failure(415, "Content-Encoding %.40q is not supported; send gzip, zstd or none", encoding)
 	}
+}
+
+// window reserves the window of a zstd decoder, which the decoder allocates at the first block, and
+// returns its size. The header of the first frame states it. Later frames may have a window of
+// leastWindow at least.
+func (b *bodyReader) window(ctx context.Context, in *bufio.Reader) (uint64, error) {
+	head, err := in.Peek(zstd.HeaderMaxSize)
+	if err != nil && err != io.EOF {
+		return 0, b.failed(err)
+	}
+	var h zstd.Header
+	_ = h.Decode(head) // the decoder reports the error
+	window := h.WindowSize
+	switch {
+	case h.Skippable:
+		window = maxWindow // the header of the next frame is not known yet
+	case h.SingleSegment:
+		window = h.FrameContentSize
+	}
+	window = min(max(window, leastWindow), maxWindow)
+	return window, b.grow(ctx, int64(window))
 }

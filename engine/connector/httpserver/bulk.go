@@ -21,10 +21,26 @@ type bulkItem struct {
 // itemBytes is about the memory of an action: its bulkItem and its part of the response.
 const itemBytes = 384
 
+// maxIndex bounds the index in a path, in bytes. It is the limit of Elasticsearch.
+const maxIndex = 255
+
+// bulkInto returns a decoder of _bulk requests. Actions without _index have the given index; "" for
+// none.
+func bulkInto(index string) decoder {
+	var text []byte // as in JSON, without quotes
+	if index != "" {
+		text = ndjson.AppendString(nil, index)
+		text = text[1 : len(text)-1]
+	}
+	return func(_ string, body []byte, maxRecord int, room room) (decoded, error) {
+		return decodeBulk(body, text, maxRecord, room)
+	}
+}
+
 // decodeBulk reads the documents of a _bulk request, and adds their _index and _id as members. An
 // unsupported action fails alone. If actions cannot be distinguished from documents, the whole body
 // fails.
-func decodeBulk(_ string, body []byte, maxRecord int, room room) (decoded, error) {
+func decodeBulk(body, index []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
 	var items []bulkItem
@@ -49,7 +65,10 @@ func decodeBulk(_ string, body []byte, maxRecord int, room room) (decoded, error
 		if err != nil {
 			return decoded{}, fmt.Errorf("line %d is not an action: %w", number, err)
 		}
-		used := itemBytes * int64(len(items)+1)
+		if item.index == nil {
+			item.index = index
+		}
+		used := (itemBytes + int64(len(index))) * int64(len(items)+1)
 		if err := room(used); err != nil {
 			return decoded{}, err
 		}

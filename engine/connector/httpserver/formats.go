@@ -50,7 +50,7 @@ func (d *decoded) add(record []byte, other int64, room room) error {
 
 var decoders = map[string]decoder{
 	Lines: decodeLines, NDJSON: decodeNDJSON, JSONArray: decodeArray,
-	Bulk: decodeBulk, Loki: decodeLoki, OTLP: decodeOTLP,
+	Bulk: bulkInto(""), Loki: decodeLoki, OTLP: decodeOTLP,
 }
 
 // replyRecords returns the response for formats without a specific one.

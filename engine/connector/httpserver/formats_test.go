@@ -101,6 +101,26 @@ not json
 		"index is missing", s.records()...)
 }
 
+// TestBulkIndex checks that actions without an index have that of the path, and that the same body
+// with the same key for another index is another request.
+func TestBulkIndex(t *testing.T) {
+	s := run(t, "format: elasticsearch_bulk")
+	body := `{"index":{"_id":"1"}}
+{"a":1}
+{"create":{"_index":"own"}}
+{"a":2}
+`
+	want := []string{`{"_index":"own","a":2}`, `{"_index":"x\"y","_id":"1","a":1}`}
+	a := s.post("/x%22y/_bulk", strings.NewReader(body), "Idempotency-Key: k")
+	s.want(a, 200, `{"index":{"_index":"x\"y","_id":"1"`, want...)
+	a = s.post("/x%22y/_bulk", strings.NewReader(body), "Idempotency-Key: k")
+	s.want(a, 200, `"errors":false`, want...)
+	a = s.post("/z/_bulk", strings.NewReader(body), "Idempotency-Key: k")
+	s.want(a, 422, "another body", want...)
+	s.want(s.post("/"+strings.Repeat("x", 256)+"/_bulk", strings.NewReader(body)), 400,
+		"the index has 256 bytes, at most 255", want...)
+}
+
 func TestLokiJSON(t *testing.T) {
 	s := run(t, "format: loki")
 	body := `{"streams":[{"stream":{"job":"a"},"values":[["1700000000000000001","line \"one\""],["1700000000000000002","two",{"m":"1"}]]}]}`

@@ -128,6 +128,14 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		return d, hash, nil,
 			failure(413, "the body has %d bytes, at most %v (max_body); send it in parts", r.ContentLength, s.o.MaxBody)
 	}
+	index, decode := r.PathValue("index"), s.decode
+	switch {
+	case len(index) > maxIndex:
+		return d, hash, nil,
+			failure(400, "the index has %d bytes, at most %d", len(index), maxIndex)
+	case index != "":
+		decode = bulkInto(index)
+	}
 	b := &bodyReader{o: &s.o, r: r, conn: nethttp.NewResponseController(w)}
 	if room, err = s.Admit(ctx, b.initial()); err != nil {
 		return d, hash, nil, s.untaken(err)
@@ -139,9 +147,9 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		_ = b.conn.SetReadDeadline(time.Time{}) // else the connection fails at the deadline
 		s.host.Count("bytes_received", b.received)
 		if r.Header.Get("Idempotency-Key") != "" {
-			hash = sha256.Sum256(body)
+			hash = hashOf(index, body)
 		}
-		d, err = s.decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord),
+		d, err = decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord),
 			s.expand(ctx, room, int64(len(body))))
 		if err != nil && !isStatus(err) && ctx.Err() == nil {
 			err = failure(400, "%w", err)
@@ -154,6 +162,17 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		}
 	}
 	return d, hash, room, err
+}
+
+// hashOf returns the hash of a body, and of the index in its path if there is one.
+func hashOf(index string, body []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	if index != "" {
+		_, _ = h.Write([]byte(index + "\n")) // a hash never fails
+	}
+	_, _ = h.Write(body)
+	h.Sum(sum[:0])
+	return sum
 }
 
 // expand returns a function that reserves bytes in addition to those of a body.
@@ -217,7 +236,6 @@ func (s *Server) deliver(
 			return reply{}, failure(422, "the Idempotency-Key was used for another body; use a key of its own for each")
 		}
 		s.host.Count("requests_repeated", 1)
-		room.Release()
 		sub, err := entry.wait(ctx)
 		if err != nil {
 			return reply{}, s.unknown(err)
@@ -231,11 +249,8 @@ func (s *Server) deliver(
 				return reply{}, s.unknown(err)
 			}
 		}
-		// the previous request failed and nothing was accepted: this one takes its place
-		if room, err = s.Reserve(ctx, int64(d.records.Size())); err != nil {
-			return reply{}, s.untaken(err)
-		}
-		defer room.Release()
+		// The previous request failed and nothing was accepted: this one takes its place.
+		s.keys.failed(entry)
 	}
 }
 

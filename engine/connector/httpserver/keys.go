@@ -72,7 +72,7 @@ func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e.sub, e.reply = sub, r
-	if k.by[e.key] != nil {
+	if at := k.by[e.key]; at != nil && at.Value.(*keyed) == e {
 		k.bytes += len(r.body)
 	}
 	close(e.ready)

@@ -285,6 +285,52 @@ func TestDuplicatesJoin(t *testing.T) {
 	}
 }
 
+// TestDuplicatesCount checks that a repeated request that waits for the first one counts against
+// the memory of the source.
+func TestDuplicatesCount(t *testing.T) {
+	s := run(t, "format: lines", "flow: {timeout: 60s, abandon: 120s}")
+	reached, gate := make(chan struct{}), make(chan struct{})
+	first, open := sync.OnceFunc(func() { close(reached) }), sync.OnceFunc(func() { close(gate) })
+	defer open()
+	s.setDeliver(func(context.Context, *stream.Batch) error {
+		first()
+		<-gate
+		return nil
+	})
+	const size = 1 << 20
+	body := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), size>>10)
+	var group sync.WaitGroup
+	send := func() {
+		group.Go(func() {
+			a, err := s.try("/", bytes.NewReader(body), "Idempotency-Key: k")
+			if err != nil || a.status != 200 {
+				t.Errorf("%v %v", a, err)
+			}
+		})
+	}
+	send()
+	<-reached
+	const repeats = 5
+	for range repeats {
+		send()
+	}
+	deadline := time.Now().Add(patience)
+	for s.server.Held() < (1+repeats)*size {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held for %d requests of %d bytes", s.server.Held(), 1+repeats,
+				size)
+		}
+		<-time.After(time.Millisecond)
+	}
+	// after this answer, the others have long begun to wait
+	s.want(s.post("/", strings.NewReader("other"), "Idempotency-Key: k"), 422, "another body")
+	if held := s.server.Held(); held < (1+repeats)*size {
+		t.Errorf("%d bytes are held for %d waiting requests of %d bytes", held, 1+repeats, size)
+	}
+	open()
+	group.Wait()
+}
+
 // TestFull checks that requests wait for room, and are refused if there is none until the deadline.
 func TestFull(t *testing.T) {
 	t.Parallel()

@@ -120,6 +120,15 @@ func (p *parser) append(dst []byte, m *golang.Base, data map[string]map[string]s
 	dst = appendCode(append(dst, `,"severity":`...), `,"severity_code":`, m.Severity, severities)
 	dst = appendText(append(dst, `,"message":`...), m.Message)
 	dst = append(dst, `,"structured_data":{`...)
+	if len(data) > 0 {
+		dst = appendStructured(dst, data)
+	}
+	dst = ndjson.AppendString(append(dst, `},"peer":`...), peer)
+	return append(dst, '}')
+}
+
+// appendStructured appends structured data, sorted by name.
+func appendStructured(dst []byte, data map[string]map[string]string) []byte {
 	for i, id := range slices.Sorted(maps.Keys(data)) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -133,8 +142,7 @@ func (p *parser) append(dst []byte, m *golang.Base, data map[string]map[string]s
 		}
 		dst = append(dst, '}')
 	}
-	dst = ndjson.AppendString(append(dst, `},"peer":`...), peer)
-	return append(dst, '}')
+	return dst
 }
 
 func appendText(dst []byte, text *string) []byte {

@@ -279,6 +279,61 @@ func TestTailIsLost(t *testing.T) {
 	})
 }
 
+// TestHeadIsLost checks that a route stops if the store has lost the envelopes after its progress
+// and all before them. A route without progress begins at the first envelope.
+func TestHeadIsLost(t *testing.T) {
+	for last, want := range map[uint64]string{
+		2: "envelope 2 of the buffer is corrupt",
+		4: "has lost envelopes 2-4, which the route has not settled",
+	} {
+		t.Run(fmt.Sprint(last), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(kept)
+				p := start(t, store, DefaultOptions(), intake.Options{})
+				for n := range 5 {
+					p.add(t, fmt.Sprint(n+1))
+				}
+				r := &route{name: streamtest.Route}
+				r.open(t, p)
+				b := r.want(t, "1", "2", "3")
+				r.mark = stream.Mark{Part: *b.Spans[0].Part}
+				r.mark.Watermark.Num = positionOf(2, 0)
+				p.stop(t)
+				for n := range last {
+					delete(store.texts, n+1)
+				}
+				o := DefaultOptions()
+				p = start(t, store, o, intake.Options{})
+				r.open(t, p)
+				skip := fmt.Sprintf("2-%d", last)
+				if last == 2 {
+					skip = "2"
+				}
+				texts, _, err := r.read(t)
+				if err == nil || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), "skip CONFIG "+skip+"`") {
+					t.Fatalf("Read = %q, %v", texts, err)
+				}
+				p.stop(t)
+				o.Skip = skip
+				p = start(t, store, o, intake.Options{})
+				p.host.SetRoutes(streamtest.Route, "new")
+				r.open(t, p)
+				rest := []string{"3", "4", "5"}[last-2:]
+				r.want(t, rest...)
+				if n := p.host.Counted("buffer_skipped"); n != int64(last-1) {
+					t.Errorf("%d envelopes were skipped, want %d", n, last-1)
+				}
+				other := &route{name: "new"}
+				other.open(t, p)
+				other.want(t)
+				other.want(t, rest...)
+				p.stop(t)
+			})
+		})
+	}
+}
+
 // TestFull checks that a buffer that is full by size or age accepts nothing until routes have
 // settled data, and loses nothing.
 func TestFull(t *testing.T) {

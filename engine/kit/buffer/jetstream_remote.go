@@ -38,7 +38,7 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 	if j.conn, err = o.NATS.Connect("buffer "+o.NATS.Stream, false, j.log); err != nil {
 		return err
 	}
-	need := envelopeBytes + o.maxRecord + envelopeSlack
+	need := o.largestEnvelope()
 	if have := stream.Size(j.conn.MaxPayload()); have < need {
 		return fmt.Errorf("the servers take messages of at most %v, want %v: raise max_payload of the "+
 			"servers, or lower max_record", have, need)
@@ -66,8 +66,13 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 	return checkStream(&info.Config, j.subject, o)
 }
 
+// largestEnvelope returns the maximum size of an envelope.
+func (o *Options) largestEnvelope() stream.Size {
+	return envelopeBytes + o.maxRecord + envelopeSlack
+}
+
 // checkStream returns an error if the stream is not suitable for a buffer, for example because it
-// deletes messages by itself.
+// deletes messages by itself, or because the buffer could not delete settled ones.
 func checkStream(c *jetstream.StreamConfig, subject string, o Options) error {
 	refused := func(property string, value any) error {
 		const text = "it cannot be a buffer: it has %s %v; name another one, which is created"
@@ -90,6 +95,12 @@ func checkStream(c *jetstream.StreamConfig, subject string, o Options) error {
 		return refused("max_bytes below buffer.bytes:", stream.Size(c.MaxBytes))
 	case c.Storage != jetstream.FileStorage:
 		return refused("the storage", c.Storage)
+	case c.MaxMsgSize > 0 && stream.Size(c.MaxMsgSize) < o.largestEnvelope():
+		return refused("a max_msg_size below the longest envelope:", stream.Size(c.MaxMsgSize))
+	case c.DenyPurge:
+		return refused("deny_purge", c.DenyPurge)
+	case c.NoAck:
+		return refused("no_ack", c.NoAck)
 	case c.AllowDirect:
 		return refused("allow_direct", c.AllowDirect)
 	case o.NATS.Replicas > 0 && c.Replicas != o.NATS.Replicas:

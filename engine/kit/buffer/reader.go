@@ -23,6 +23,7 @@ type reader struct {
 	objects intake.Objects
 
 	readers.Cursor
+	begin   int64     // data below it was settled and deleted before this route had progress
 	current *envelope // the envelope that contains the position At; nil until it is loaded
 	before  *envelope // the predecessor of current, if it was read
 }
@@ -45,7 +46,7 @@ func (b *Buffer) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if b.failed != nil {
 		return nil, b.failed
 	}
-	r := &reader{b: b, linger: o.Linger}
+	r := &reader{b: b, linger: o.Linger, begin: positionOf(b.first, 0)}
 	if o.Known != nil {
 		for m := range o.Known {
 			if strings.HasPrefix(m.Part.ID, partitionPrefix) && m.Part.ID != b.part.ID {
@@ -66,6 +67,9 @@ func (b *Buffer) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 			return nil, fmt.Errorf(text, b.name, number-1, b.last)
 		}
 		r.At, r.Above = max(r.At, mark.Watermark.Num), slices.Clone(mark.Above)
+		if r.At > 0 {
+			r.begin = 0 // nothing above its progress was deleted
+		}
 		p.committed = max(p.committed, mark.Watermark.Num)
 	}
 	p.known = true
@@ -135,9 +139,9 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 		if number > r.b.stored() {
 			return false, nil
 		}
-		if start := r.b.start(); r.At < start { // settled and deleted before this route existed
+		if r.At < r.begin {
 			if len(batch.Spans) == 0 { // an empty span advances the route's progress
-				r.Cover(batch, &r.b.part, min(border, start))
+				r.Cover(batch, &r.b.part, min(border, r.begin))
 			}
 			return true, nil
 		}
@@ -165,11 +169,12 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// start returns the position of the first envelope.
-func (b *Buffer) start() int64 {
+// lostFrom returns the number of the last envelope that is missing together with the given one at
+// the beginning of the store.
+func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return positionOf(b.first, 0)
+	return max(number, b.first-1)
 }
 
 // border returns the next position after r.At at which a batch has to end.
@@ -183,11 +188,18 @@ func (r *reader) border() int64 {
 type corruptError struct {
 	name   string
 	number uint64
+	last   uint64 // all envelopes up to this one are missing; number if it is one envelope
 	err    error
 }
 
-// Error names the envelope and the remedy.
+// Error names the envelopes and the remedy.
 func (e *corruptError) Error() string {
+	if e.last > e.number {
+		const text = "%s: the buffer has lost envelopes %d-%[3]d, which the route has not " +
+			"settled; restore them from a backup, or stop the run and give their records up with " +
+			"`penstock buffer skip CONFIG %[2]d-%[3]d`"
+		return fmt.Sprintf(text, e.name, e.number, e.last)
+	}
 	const text = "%s: envelope %d of the buffer is corrupt; restore it from a backup, or stop the run " +
 		"and give its records up with `penstock buffer skip CONFIG %d`: %v"
 	return fmt.Sprintf(text, e.name, e.number, e.number, e.err)
@@ -216,7 +228,7 @@ func (r *reader) load(ctx context.Context, number uint64) error {
 	}
 	if err != nil {
 		b.host.Count("buffer_corrupt", 1)
-		return &corruptError{b.name, number, err}
+		return &corruptError{b.name, number, b.lostFrom(number), err}
 	}
 	r.current = e
 	return nil

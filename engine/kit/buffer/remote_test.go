@@ -195,6 +195,9 @@ func TestRemoteRefuses(t *testing.T) {
 		"a max_msgs_per_subject of": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 10 },
 		"max_bytes below":           func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
 		"the storage Memory":        func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"a max_msg_size below":      func(c *jetstream.StreamConfig) { c.MaxMsgSize = 100 << 10 },
+		"deny_purge true":           func(c *jetstream.StreamConfig) { c.DenyPurge = true },
+		"no_ack true":               func(c *jetstream.StreamConfig) { c.NoAck = true },
 		"allow_direct":              func(c *jetstream.StreamConfig) { c.AllowDirect = true },
 		"the subjects other":        func(c *jetstream.StreamConfig) { c.Subjects = []string{"other"} },
 	} {

@@ -151,7 +151,8 @@ type discovered struct {
 	written Endpoint
 	base    endpoint // of its URL
 	found   []endpoint
-	failing bool // the last lookup failed
+	failing bool                // the last lookup failed
+	targets map[string][]string // addresses of each target of SRV, without the port
 
 	directory *registry.Directory  // of a subject, once it is open
 	answered  map[string]time.Time // of a subject: last response of each address
@@ -206,7 +207,8 @@ func (o *Options) discovered(f Format) (all []discovered) {
 	return all
 }
 
-// lookup returns the addresses behind the name, in a stable order.
+// lookup returns the addresses behind the name, in a stable order. If the lookup of one of several
+// targets fails, its last addresses stay.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {
@@ -214,23 +216,38 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 			return nil, err
 		}
 	}
+	before := d.targets
+	d.targets = make(map[string][]string, len(targets))
+	failed := 0
 	for _, t := range targets {
-		ips, lookupErr := r.LookupNetIP(ctx, "ip", strings.TrimSuffix(t.Target, "."))
+		found, lookupErr := lookupHost(ctx, r, t.Target)
 		if lookupErr != nil {
-			err = lookupErr // other targets may have addresses
-			continue
+			err = lookupErr
+			failed++
+			if none, ok := errors.AsType[*net.DNSError](err); !ok || !none.IsNotFound {
+				found = before[t.Target]
+			}
 		}
-		for _, ip := range ips {
-			addresses = append(addresses,
-				net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
+		d.targets[t.Target] = found
+		for _, ip := range found {
+			addresses = append(addresses, net.JoinHostPort(ip, strconv.Itoa(int(t.Port))))
 		}
 	}
 	slices.Sort(addresses)
 	addresses = slices.Compact(addresses)
-	if len(addresses) > 0 {
+	if len(addresses) > 0 && failed < len(targets) {
 		return addresses[:min(len(addresses), maxDiscovered)], nil
 	}
 	return nil, err
+}
+
+// lookupHost returns the addresses of a host.
+func lookupHost(ctx context.Context, r *net.Resolver, host string) (found []string, err error) {
+	ips, err := r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, "."))
+	for _, ip := range ips {
+		found = append(found, ip.Unmap().String())
+	}
+	return found, err
 }
 
 // endpointAt returns the endpoint of an address behind the name.

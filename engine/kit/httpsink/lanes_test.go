@@ -132,7 +132,15 @@ func TestDiscoveredLater(t *testing.T) {
 	dns.Set("b.test", "127.0.0.1", "127.0.0.2")
 	dns.Serve("_in._tcp.workers.test", net.SRV{Target: "a.test", Port: 8001},
 		net.SRV{Target: "b.test", Port: 8002})
-	f.want("https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/")
+	all := []string{"https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/"}
+	f.want(all...)
+	// The workers of a target stay while its lookup fails, and the others change.
+	dns.FailName("b.test", true)
+	dns.Set("a.test", "127.0.0.1", "127.0.0.3")
+	f.want(append(all, "https://127.0.0.3:8001/")...)
+	dns.FailName("b.test", false)
+	dns.Set("b.test")
+	f.want(all[0], "https://127.0.0.3:8001/")
 }
 
 // TestDiscoveredIsDialed checks that a request to a discovered worker goes to its address and names

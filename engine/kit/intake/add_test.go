@@ -1,6 +1,8 @@
 package intake_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // TestAddBeyondLimit checks that Add accepts records that exceed the limit of the intake, in order
@@ -116,4 +119,58 @@ func TestWaitersCheckTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLostAtStop checks that each record that is not delivered when the source stops is counted as
+// lost: those in the intake, those that wait for room, and those submitted later.
+func TestLostAtStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return true })
+		in := newIntake(t, intake.Options{MaxBytes: 1000}, h)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		records := make([]string, 100)
+		for i := range records {
+			records[i] = strings.Repeat("x", 40)
+		}
+		go func() { ended <- in.Add(ctx, lines(records...)) }()
+		synctest.Wait()
+		if in.Held() == 0 {
+			t.Fatal("nothing was submitted")
+		}
+		cancel()
+		h.Stop()
+		if err := <-ended; err == nil {
+			t.Error("Add submitted everything to a full intake")
+		}
+		if lost := h.Counted("records_lost"); lost != 100 {
+			t.Errorf("%d records are counted as lost, want 100", lost)
+		}
+		if err := in.Add(t.Context(), lines("late")); err != nil {
+			t.Error(err)
+		}
+		if lost := h.Counted("records_lost"); lost != 101 {
+			t.Errorf("%d records are counted as lost, want 101", lost)
+		}
+	})
+}
+
+// TestExpandIsBounded checks that the records of one reservation never exceed what Submit accepts,
+// so that a sender is told at once that its data is too large.
+func TestExpandIsBounded(t *testing.T) {
+	in := newIntake(t, intake.Options{}, quiet())
+	const body = 128 << 20
+	r, err := in.Reserve(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	err = r.Expand(t.Context(), body, intake.MaxSubmission+1)
+	if !errors.Is(err, intake.ErrTooLarge) {
+		t.Errorf("Expand = %v, want ErrTooLarge", err)
+	}
+	if err := r.Expand(t.Context(), body, intake.MaxSubmission); err != nil {
+		t.Error(err)
+	}
 }

@@ -81,9 +81,9 @@ const maxExpansion = 16
 
 // Expand grows the reservation, in large steps, to at least the size of a body and the memory that
 // its records take beyond it. The error is [ErrTooLarge] if both exceed the limit of the intake and
-// maxExpansion times the body.
+// maxExpansion times the body, or if the records exceed [MaxSubmission].
 func (r *Reservation) Expand(ctx context.Context, body, records int64) error {
-	bytes, most := body+records, max(r.in.gate.max, maxExpansion*body)
+	bytes, most := body+records, min(max(r.in.gate.max, maxExpansion*body), body+MaxSubmission)
 	switch {
 	case bytes <= r.bytes: // only calls of its owner change it
 		return nil

@@ -43,6 +43,8 @@ const (
 	MaxSubmission = math.MaxInt32 / 2
 
 	partitionPrefix = "intake-"
+	// recordsLost counts records that were received but not delivered when the source stopped.
+	recordsLost = "records_lost"
 )
 
 var (
@@ -71,6 +73,7 @@ type Intake struct {
 	routes    map[string]*progress
 	producers int
 	ended     bool      // no producer follows
+	stopped   bool      // the source stops: data that no sender waits for is lost
 	checked   time.Time // when a waiting caller last called release
 	changed   chan struct{}
 	draining  chan struct{} // closed while all routes drain
@@ -103,6 +106,7 @@ func New(o Options, h stream.Host) (*Intake, error) {
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
+	i.stopped = true
 	var bytes, records int64
 	for _, s := range slices.Concat(i.log, i.queue) {
 		if !s.awaited {
@@ -110,7 +114,7 @@ func (i *Intake) reportRest(ctx context.Context) error {
 		}
 	}
 	i.mu.Unlock()
-	i.host.Count("records_lost", records)
+	i.host.Count(recordsLost, records)
 	if records > 0 {
 		const text = "%s: %d records (%d bytes) were received but not delivered by every route: " +
 			"they are lost"

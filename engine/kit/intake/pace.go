@@ -17,9 +17,10 @@ type Pace struct {
 const (
 	// paceMemory is the time over which the rate is averaged.
 	paceMemory = 10 * time.Second
-	// The bounds of RetryAfter.
-	leastRetry = time.Second
-	mostRetry  = time.Minute
+	// The bounds of RetryAfter, before the jitter, and its value without a measurement.
+	leastRetry   = time.Second
+	mostRetry    = 50 * time.Second
+	unknownRetry = 15 * time.Second
 )
 
 // decay decays the rate until now. The caller holds p.mu.
@@ -39,16 +40,17 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 }
 
 // RetryAfter estimates the time until there is room again. It is the time to settle the held bytes
-// at the measured rate, between 1s and 1m, with a jitter of one fifth. Without any measurement it
-// is about 15s. The result is in whole seconds.
+// at the measured rate, between 1s and 50s, with a jitter of one fifth. Without any measurement it
+// is about 15s. The result is in whole seconds, at least one.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decay(now)
-	wait := float64(mostRetry) / 4
+	wait := float64(unknownRetry)
 	if rate := p.bytes / paceMemory.Seconds(); rate > 0 {
 		wait = float64(held) / rate * float64(time.Second)
 	}
+	wait = min(max(wait, float64(leastRetry)), float64(mostRetry))
 	wait *= 0.8 + 0.4*rand.Float64()
-	return min(max(time.Duration(wait).Round(time.Second), leastRetry), mostRetry)
+	return max(time.Duration(wait).Round(time.Second), leastRetry)
 }

@@ -476,7 +476,8 @@ func (i *Intake) release() {
 		}
 		i.gate.free(s.cost)
 		i.finish(s)
-		s.records = Records{} // free the memory, because a waiter may keep s
+		recycle(s.records.data)
+		s.records = Records{} // a waiter may keep s
 	}
 	clear(i.log[len(kept):])
 	i.log = kept

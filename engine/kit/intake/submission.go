@@ -27,6 +27,9 @@ var newline = []byte{'\n'}
 
 // Add appends a copy of a record. It must not follow [Lines].
 func (r *Records) Add(record []byte) {
+	if r.data == nil {
+		r.data = Buffer(int64(len(record)) + 1)
+	}
 	r.data = append(append(r.data, record...), '\n')
 	r.ends = append(r.ends, int32(len(r.data)))
 	r.count++
@@ -111,6 +114,9 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 	if r.request != "" {
 		i.working[r.request] = s
 	}
+	if i.stopped && !awaited {
+		i.host.Count(recordsLost, int64(records.count))
+	}
 	i.queue = append(i.queue, s)
 	i.notify()
 	return s, nil
@@ -121,16 +127,21 @@ const pieces = 4
 
 // Add waits for room, then submits records that no sender waits for. It submits many records in
 // several pieces, so that they may exceed the limit of the intake. A record that alone exceeds the
-// limit waits until the intake is empty.
+// limit waits until the intake is empty. If Add fails, the records that it has not submitted count
+// as lost.
 func (i *Intake) Add(ctx context.Context, records Records) error {
 	for {
 		piece, rest := records.split(max(i.gate.max/pieces, 1))
 		r, err := i.Reserve(ctx, min(piece.cost(), i.gate.max))
+		if err == nil {
+			_, err = r.Submit(piece, false)
+		}
 		if err != nil {
+			i.host.Count(recordsLost, int64(records.count))
 			return err
 		}
-		if _, err = r.Submit(piece, false); err != nil || rest.count == 0 {
-			return err
+		if rest.count == 0 {
+			return nil
 		}
 		records = rest
 	}

@@ -75,7 +75,9 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	if d.Network == "unixgram" {
 		_ = os.Remove(d.Address) // net does not remove this kind of socket
 	}
-	return errors.Join(group.Wait(), closed)
+	ended := group.Wait()
+	d.Host.Count("datagrams_dropped", int64(len(d.pending))) // received after the last submission
+	return errors.Join(ended, closed)
 }
 
 // receive reads datagrams until the socket is closed. It never waits for the intake.

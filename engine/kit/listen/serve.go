@@ -53,6 +53,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		switch {
 		case wrong != nil:
 			h.Count("connections_malformed", 1)
+			h.Count("bytes_discarded", int64(f.Pending()))
 			h.Log().Warn("connection closed: malformed data", "peer", peer, "error",
 				wrong)
 			return

@@ -352,6 +352,21 @@ func TestRetryAfter(t *testing.T) {
 		if after := f.RetryAfter(); after < 24*time.Second || after > 36*time.Second {
 			t.Errorf("RetryAfter = %v, want about 30s for 300KiB at 10KiB/s", after)
 		}
+		more, err := f.Admit(ctx, 700<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer more.Release()
+		waits := make(map[time.Duration]bool)
+		for range 100 {
+			after := f.RetryAfter()
+			if waits[after] = true; after < 40*time.Second || after > time.Minute {
+				t.Errorf("RetryAfter = %v, want 40s to 1m", after)
+			}
+		}
+		if len(waits) < 5 {
+			t.Errorf("clients that wait longest all return after %v", waits)
+		}
 	})
 }
 

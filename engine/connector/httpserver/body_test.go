@@ -1,0 +1,148 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	nethttp "net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// connection is a connection from which a body is read. A read after its deadline fails.
+type connection struct {
+	nethttp.ResponseWriter
+	body     io.Reader
+	deadline time.Time
+}
+
+// SetReadDeadline implements the optional method for nethttp.ResponseController.
+func (c *connection) SetReadDeadline(t time.Time) error {
+	c.deadline = t
+	return nil
+}
+
+// Read implements io.Reader.
+func (c *connection) Read(p []byte) (int, error) {
+	if !c.deadline.After(time.Now()) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.body.Read(p)
+}
+
+// Close implements io.Closer.
+func (c *connection) Close() error { return nil }
+
+// newBody returns a reader of a body of unknown length, and the intake in which it reserves room.
+func newBody(t *testing.T, body []byte, encoding string) (*bodyReader, *intake.Intake) {
+	t.Helper()
+	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
+	in, err := intake.New(intake.Options{MaxBytes: 16 << 20}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &connection{body: bytes.NewReader(body)}
+	r := &nethttp.Request{Body: c, ContentLength: -1, Header: nethttp.Header{}}
+	r.Header.Set("Content-Encoding", encoding)
+	b := &bodyReader{o: DefaultOptions(), r: r, conn: nethttp.NewResponseController(c),
+		begun: time.Now(), until: time.Now().Add(time.Hour)}
+	if b.room, err = in.Reserve(t.Context(), b.initial()); err != nil {
+		t.Fatal(err)
+	}
+	return b, in
+}
+
+// TestBodyWaitsForRoom checks that a client is not blamed for the time in which its body waits for
+// room.
+func TestBodyWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body := make([]byte, 1<<20)
+		b, in := newBody(t, body, "identity")
+		other, err := in.Reserve(t.Context(), 16<<20-in.Held())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ahead, err := in.Reserve(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ahead.Grow(t.Context(), 1); err != nil { // it alone may exceed the limit
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(10 * graceRead)
+			ahead.Release()
+			other.Release()
+		}()
+		got, err := b.read(t.Context())
+		if err != nil || len(got) != len(body) {
+			t.Errorf("read %d bytes, %v; want %d", len(got), err, len(body))
+		}
+	})
+}
+
+// TestWindowIsReserved checks that the window of a zstd decoder is reserved before it is allocated,
+// also if the body is short.
+func TestWindowIsReserved(t *testing.T) {
+	var body bytes.Buffer
+	z, err := zstd.NewWriter(&body, zstd.WithWindowSize(maxWindow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // frames
+		if _, err := z.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		z.Reset(&body)
+	}
+	b, in := newBody(t, body.Bytes(), "zstd")
+	plain, done, err := b.decompress(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if held := in.Held(); held < maxWindow {
+		t.Errorf("%d bytes are reserved for a window of %d", held, maxWindow)
+	}
+	if got, err := io.ReadAll(plain); err != nil || len(got) != 2<<20 {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+}
+
+// TestWindowOfLaterFrames checks that a later frame may have a larger window than the first one, up
+// to leastWindow, and that a window larger than that is refused.
+func TestWindowOfLaterFrames(t *testing.T) {
+	frame := func(size int) []byte {
+		enc, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enc.EncodeAll(make([]byte, size), nil)
+	}
+	for _, c := range []struct {
+		first, second int
+		ok            bool
+	}{{10, leastWindow, true}, {10, leastWindow + 1, false}, {2 << 20, 2 << 20, true}} {
+		b, _ := newBody(t, append(frame(c.first), frame(c.second)...), "zstd")
+		plain, done, err := b.decompress(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, plain)
+		done()
+		if (err == nil) != c.ok {
+			t.Errorf("frames of %d and %d bytes: %v", c.first, c.second, err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// malformed is a Framer for which all data is wrong.
+type malformed struct {
+	buf [16]byte
+	n   int
+}
+
+// Space implements Framer.
+func (f *malformed) Space() []byte { return f.buf[f.n:] }
+
+// Frame implements Framer.
+func (f *malformed) Frame(n int) (intake.Records, error) {
+	f.n += n
+	return intake.Records{}, errors.New("wrong")
+}
+
+// Rest implements Framer.
+func (f *malformed) Rest() intake.Records { return intake.Records{} }
+
+// Pending implements Framer.
+func (f *malformed) Pending() int { return f.n }
+
+// TestMalformedCounts checks that the bytes that follow the last record of a malformed connection
+// are counted as discarded.
+func TestMalformedCounts(t *testing.T) {
+	h := streamtest.NewHost(t)
+	in, err := intake.New(intake.Options{Name: "test"}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	go func() { _, _ = client.Write([]byte("12345")) }()
+	s := &Streams{Intake: in, Host: h, IdleTime: time.Minute,
+		Framer: func(string) Framer { return new(malformed) }}
+	s.pump(t.Context(), server, func(bool) {})
+	if h.Counted("connections_malformed") != 1 || h.Counted("bytes_discarded") != 5 {
+		t.Errorf("%d connections and %d bytes are counted, want 1 and 5",
+			h.Counted("connections_malformed"), h.Counted("bytes_discarded"))
+	}
+}
