@@ -77,7 +77,7 @@ Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,
 	return cmd
 }
 
-// auditArgs requires a config and accepts a route.
+// auditArgs accepts a config and, optionally, a route.
 func auditArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 2 {
 		return usagef("audit takes a config and a route; remove %q", args[2])
@@ -85,7 +85,7 @@ func auditArgs(cmd *cobra.Command, args []string) error {
 	return needs("a config")(cmd, args[:min(1, len(args))])
 }
 
-// count returns a number with its noun.
+// count returns a number with its noun, in the plural if needed.
 func count(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// heldServer is an HTTP receiver that can be asked for the lines that it holds, and for the member
-// "n" of each.
+// heldServer is an HTTP receiver that lists the lines that it has stored, or the member "n" of
+// each.
 type heldServer struct {
 	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-// ServeHTTP implements http.Handler. It asks each client for a token.
+// ServeHTTP implements http.Handler. It refuses clients without a token.
 func (h *heldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer s3cr3t" {
 		http.Error(w, "wrong token", http.StatusUnauthorized)
@@ -51,15 +51,15 @@ func (h *heldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change replaces the lines by those that edit returns.
+// change replaces the stored lines with the result of edit.
 func (h *heldServer) change(edit func([]string) []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = edit(append([]string{}, h.lines...))
 }
 
-// TestAuditHTTP asks HTTP receivers for their records: whole ones, the value of an expression of
-// each, and plain lines.
+// TestAuditHTTP audits HTTP receivers that list whole records, the value of an expression for
+// each record, or plain lines.
 func TestAuditHTTP(t *testing.T) {
 	t.Chdir(t.TempDir())
 	held := &heldServer{}

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// auditConfig has routes into each sink that can be asked, and one that cannot.
+// auditConfig has a route into each sink that an audit can compare, and one into a sink that it
+// cannot.
 const auditConfig = `state: ./state
 pipelines:
   rows: {source: {spool_dir: {path: spool, settle: 1ms}}, sink: {sqlite: {path: rows.db, table: t}},
@@ -79,7 +80,7 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-// replaceIn overwrites text in a file. The inode and the length stay.
+// replaceIn overwrites text in a file, without a change of inode and length.
 func replaceIn(t *testing.T, path, old, by string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -102,7 +103,8 @@ func replaceIn(t *testing.T, path, old, by string) {
 	}
 }
 
-// TestAudit changes sources and sinks behind the checkpoint's back.
+// TestAudit changes sources and sinks after the delivery, and checks the differences that audit
+// reports.
 func TestAudit(t *testing.T) {
 	auditFixture(t)
 	sql := func(path, statement string) func(*testing.T) {
@@ -204,7 +206,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// restore writes the files of a snapshot that have changed, and removes others. Inodes stay.
+// restore rewrites in place the files that differ from the snapshot, and removes files that are
+// not in it.
 func restore(t *testing.T, before map[string]string) {
 	t.Helper()
 	for name, text := range snapshotOf(t) {
@@ -218,8 +221,8 @@ func restore(t *testing.T, before map[string]string) {
 	}
 }
 
-// TestAuditBesideRun audits while a process holds the state directory: data that is not delivered
-// yet is no difference, and nothing is changed.
+// TestAuditBesideRun audits while another process uses the state directory. Data that is not
+// delivered yet must not count as a difference, and no file may change.
 func TestAuditBesideRun(t *testing.T) {
 	auditFixture(t)
 	before := snapshotOf(t)

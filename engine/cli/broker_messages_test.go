@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestBrokerMessages gives bad input to pipelines with Kafka, NATS and clusters. Each message names
-// the place and the remedy, and no message has the password.
+// TestBrokerMessages checks the messages for bad input to pipelines with Kafka, NATS and
+// clusters. Each message names the place and the remedy, and none contains the password.
 func TestBrokerMessages(t *testing.T) {
 	t.Parallel()
 	kafka, locked := kafkaOfMessages(t), lockedKafka(t)
@@ -134,7 +134,8 @@ func TestBrokerMessages(t *testing.T) {
 	}
 }
 
-// kafkaOfMessages returns the address of a broker with positions that do not fit.
+// kafkaOfMessages returns the address of a broker with committed offsets that do not fit its
+// topics.
 func kafkaOfMessages(t *testing.T) string {
 	t.Helper()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1),
@@ -173,7 +174,7 @@ func kafkaOfMessages(t *testing.T) string {
 	return k.ListenAddrs()[0]
 }
 
-// lockedKafka returns the address of a broker that wants a login.
+// lockedKafka returns the address of a broker that requires a login.
 func lockedKafka(t *testing.T) string {
 	t.Helper()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(),
@@ -185,7 +186,7 @@ func lockedKafka(t *testing.T) string {
 	return k.ListenAddrs()[0]
 }
 
-// natsServer returns the URL of a server, which wants a login if password is not empty.
+// natsServer returns the URL of a server, which requires a login if password is not empty.
 func natsServer(t *testing.T, password string, jetStream bool) string {
 	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: jetStream, StoreDir: t.TempDir(),
@@ -240,7 +241,7 @@ func natsOfMessages(t *testing.T) string {
 	return url
 }
 
-// closedAddress returns an address at which nobody listens.
+// closedAddress returns an address without a listener.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

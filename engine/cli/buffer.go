@@ -32,7 +32,7 @@ type envelopeResult struct {
 	Texts    []string `json:"texts,omitempty"` // of show
 }
 
-// bufferEnd is the last line with --json.
+// bufferEnd is the last line of `buffer list --json`.
 type bufferEnd struct {
 	OK        bool  `json:"ok"`
 	Envelopes int64 `json:"envelopes"`
@@ -126,7 +126,7 @@ func (f *bufferFlags) add(cmd *cobra.Command, json bool) {
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "one pipeline, if several have a buffer")
 }
 
-// numbered requires a config and the number of an envelope, or a range of them.
+// numbered requires a config and the number of an envelope, or a range of numbers.
 func numbered(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return usagef("%sneeds a config and an envelope's number: %s", named(cmd), cmd.UseLine())
@@ -150,8 +150,8 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// each calls take with the buffer of each pipeline of a config, under the lock of the state
-// directory. It skips pipelines without a buffer, and sources that have not stored anything yet.
+// each calls take with the buffer of each pipeline of a config, while it holds the lock of the
+// state directory. It skips pipelines without a buffer, and buffers without any data.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,
@@ -277,7 +277,7 @@ func (c bufferCommands) show(
 	})
 }
 
-// bounds describes the envelopes that are stored.
+// bounds returns a text for the range of stored envelopes.
 func bounds(first, last uint64) string {
 	if last == 0 {
 		return "nothing is stored"

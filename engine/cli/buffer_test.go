@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/buffer"
 )
 
-// bufferedConfig stores its records, and delivers them to a sink.
+// bufferedConfig has a source with a durable buffer, and a sink.
 const bufferedConfig = `state: ./state
 pipelines:
   push:
@@ -28,7 +28,7 @@ pipelines:
     sink: SINK
 `
 
-// runBuffered runs the config while do runs.
+// runBuffered runs the config until do returns.
 func runBuffered(t *testing.T, address, sink string, do func()) {
 	t.Helper()
 	text := strings.NewReplacer("ADDRESS", address, "SINK", sink).Replace(bufferedConfig)
@@ -54,7 +54,7 @@ func runBuffered(t *testing.T, address, sink string, do func()) {
 	<-ended
 }
 
-// post sends a record until it is acknowledged.
+// post sends a record repeatedly until it is acknowledged.
 func post(t *testing.T, address, record string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -73,8 +73,8 @@ func post(t *testing.T, address, record string) {
 	}
 }
 
-// TestBuffer stores records that nothing delivers, damages one of their envelopes, and gives it up:
-// the others are delivered.
+// TestBuffer stores records while the sink is unreachable, damages one of their envelopes, and
+// skips it. The other records must be delivered.
 func TestBuffer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address := connectortest.FreeAddress(t)

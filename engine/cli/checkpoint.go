@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// markResult is one mark in `checkpoint show --json`.
+// markResult is the progress of one partition in `checkpoint show --json`.
 type markResult struct {
 	Route     string        `json:"route"`
 	Boot      string        `json:"boot,omitempty"` // see layer
@@ -94,7 +94,7 @@ With --json it prints one object per partition or position, then one with "ok".`
 	return cmd
 }
 
-// stateOf returns the state directory for an argument: the argument itself, or that of a config.
+// stateOf returns the state directory for an argument, which is a state directory or a config.
 func (p *program) stateOf(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return path, nil
@@ -220,9 +220,10 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the key of a route in the checkpoint. Marks whose data the sink has received and not
-// yet synced are stored separately, with the boot of the operating system during which they are
-// valid; see docs/adr/0004-two-layers-of-checkpoint.md.
+// layer splits the key of a route in the checkpoint into the route and the boot id. If the sink
+// has received data and not yet synced it, its progress is stored under a separate key. The key
+// contains the id of the boot during which the progress is valid; see
+// docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot
@@ -252,7 +253,8 @@ func positionText(p stream.Position) string {
 	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
 }
 
-// printable escapes text of a source or receiver that could control a terminal.
+// printable escapes control characters in text of a source or receiver, so that it cannot
+// control the terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

@@ -48,7 +48,7 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 	return nil
 }
 
-// change is a change of marks by reset or set.
+// change is a change of progress by `checkpoint reset` or `checkpoint set`.
 type change struct {
 	route string
 	parts []string // ids or names; empty means all partitions of the route
@@ -134,7 +134,7 @@ func (c *change) flags(cmd *cobra.Command) {
 		"--json prints it; may be repeated")
 }
 
-// changeCheckpoint changes marks under the lock of the state directory.
+// changeCheckpoint applies c to the checkpoint, while it holds the lock of the state directory.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
 		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
@@ -146,7 +146,8 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	})
 }
 
-// withLockedState calls use with a state directory that has a checkpoint, under its lock.
+// withLockedState calls use with a state directory that has a checkpoint, while it holds the
+// lock of the directory.
 func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {

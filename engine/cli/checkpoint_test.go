@@ -83,8 +83,8 @@ func TestCheckpointShowDamage(t *testing.T) {
 	}
 }
 
-// TestCheckpointChange checks manual changes of marks: reset and set, by id or name, in both
-// layers, with a backup; ambiguous arguments are refused.
+// TestCheckpointChange checks manual changes of progress: reset and set, by id or name, in both
+// layers of the checkpoint. A backup is made, and ambiguous arguments are refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

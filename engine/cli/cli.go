@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// started approximates the start of the process, from which the `seconds` of a run are counted.
+// started approximates the start time of the process. The `seconds` of a run are counted from
+// it.
 var started = time.Now()
 
 // Main runs the command line in os.Args with the given components and exits the process. It is
@@ -51,11 +52,11 @@ func (p Program) Main() {
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs one command line, without the program's name, and returns the exit code: 0 if the work
-// is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An error is
-// printed on stderr. While the run command is running, the process's SIGINT and SIGTERM drain it,
-// and SIGHUP reloads its config. It reports to systemd where NOTIFY_SOCKET is set. A stderr that
-// blocks or breaks does not stop a run: lines are dropped.
+// Run runs one command line, without the program's name, and returns the exit code: 0 if the
+// work is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An
+// error is printed on stderr. While the run command is running, the process's SIGINT and SIGTERM
+// drain it, and SIGHUP reloads its config. It reports to systemd if NOTIFY_SOCKET is set. If
+// stderr blocks or breaks, lines are dropped and the run continues.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }

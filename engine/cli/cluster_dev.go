@@ -89,7 +89,7 @@ logs of the processes and the table are kept.`,
 	return cmd
 }
 
-// dev is a cluster on one machine.
+// dev runs a cluster on one machine.
 type dev struct {
 	dir    string
 	bin    string
@@ -117,7 +117,7 @@ func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
 		return err
 	}
 	defer d.server.Close()
-	// the driver is that of the sink; the processes create the table
+	// the processes create the table
 	if d.db, err = sql.Open("sqlite", filepath.Join(dir, "orders.db")); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (d *dev) prepare() error {
 
 func (d *dev) config() string { return filepath.Join(d.dir, "penstock.yaml") }
 
-// say prints a line with the time.
+// say prints a line that begins with the time.
 func (d *dev) say(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

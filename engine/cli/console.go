@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// console is stderr of a command that runs an engine: logs, progress and notices.
+// console writes logs, progress and notices of a command that runs an engine to stderr.
 type console struct {
 	w     io.Writer
 	view  *screen // draws the progress; nil if nothing is drawn
@@ -26,8 +26,8 @@ type console struct {
 	interrupted bool // a signal has come
 }
 
-// newConsole returns the console of a command. draws means that progress is drawn if stderr is a
-// terminal.
+// newConsole returns the console of a command. If draws is true and stderr is a terminal,
+// progress is drawn and updated in place.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {
@@ -74,8 +74,8 @@ func (c *console) progress(s engine.Status) {
 	}
 }
 
-// finish calls write, which writes the summary to stdout. After a signal it does not wait longer
-// than flushTimeout for a stdout that blocks.
+// finish calls write, which writes the summary to stdout. After a signal it waits at most
+// flushTimeout if stdout blocks.
 func (c *console) finish(write func() error) error {
 	if !c.interrupted {
 		return write()

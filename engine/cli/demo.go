@@ -128,7 +128,7 @@ func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
 	return errors.Join(runErr, err)
 }
 
-// write writes the data and the config.
+// write creates the input data and the config in dir, and returns the path of the config.
 func (d *play) write(dir string) (config string, err error) {
 	g, err := generate.New("common", 1)
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *play) name(worker string) string {
 	return "slow"
 }
 
-// With these widths a line fits a terminal of 80 columns.
+// Widths of the columns, with which a line fits a terminal of 80 columns.
 const (
 	demoBar    = 18 // characters
 	demoWindow = 30 // the window that fills it

@@ -20,9 +20,9 @@ type driven struct {
 }
 
 // drive runs e until it ends. The first SIGINT or SIGTERM drains e, and the second stops it
-// immediately. After that drive waits at most p.stopping for a hanging engine. SIGHUP reloads the
-// config, or drains e if there is nothing to reload. SIGHUP never counts as the second signal,
-// because a closing terminal may send several.
+// immediately. After the second signal drive waits at most p.stopping for the engine. SIGHUP
+// reloads the config, or drains e if there is nothing to reload. SIGHUP never counts as the
+// second signal, because a closing terminal may send several.
 func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()

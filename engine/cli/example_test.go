@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The main function of a binary that has every command of penstock, with components of its own.
-// Most add to all.Components().
+// This is the main function of a binary with every command of penstock and with its own
+// components. Most programs also pass all.Components().
 func ExampleMain() {
 	cli.Main(stream.Component{
 		Role: stream.SinkRole, Name: "mine", New: func(any, stream.Host) (any, error) {

@@ -68,8 +68,8 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed returns an error if help is requested for an unknown command. Cobra would print the help
-// of its parent.
+// strayed returns an error if help is requested for an unknown command. Without it, cobra would
+// print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
@@ -172,8 +172,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs returns the Args of a command with exactly one argument. The error for a missing argument
-// names it as what.
+// needs returns the Args of a command with exactly one argument. The parameter what is the
+// argument's name in the error about a missing argument.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -219,7 +219,8 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		"%s", named(cmd)+word, strings.Join(names, ", "))
 }
 
-// flagError returns an error that names the nearest flag, or the wrong value.
+// flagError returns err in plain words: for an unknown flag it suggests the nearest one, and for
+// a wrong value it names the value.
 func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {

@@ -43,14 +43,15 @@ It reads a trace, for any moment of a run:
     penstock explain flow.ndjson                   # all workers, at the end
     penstock explain flow.ndjson --worker a:8080 --at 90s
 
-or asks the process that runs a config for its current state (at the config's ` + "`admin:`" + `,
-or at an address, host:port, with the token in ` + tokenVariable + `):
+or asks a running process for its current state. It connects to the address in the
+config's ` + "`admin:`" + `, or to the given address host:port with the token in
+` + tokenVariable + `:
 
     penstock explain penstock.yaml --worker a:8080
 
 W is a worker's name, or a unique part of it; in a trace of ` + "`sim flow`" + ` workers
-are numbers from 0. TIME is how long after the start, or a moment as in a log. How the
-words come about: docs/flow-control.md.`,
+are numbers from 0. TIME is a duration since the start, or a time as in a log.
+docs/flow-control.md describes the algorithms.`,
 		Example: `  penstock explain flow.ndjson
   penstock explain flow.ndjson --worker http://a:8080/in --at 2026-11-21T14:03:05Z
   penstock explain 127.0.0.1:7070 --json | jq 'select(.gate == "breaker") | .worker'`,
@@ -189,7 +190,8 @@ func instant(text string, started time.Time) (time.Duration, error) {
 	return when.Sub(started), nil
 }
 
-// theOne returns the name that equals part, otherwise the only name that contains part.
+// theOne returns the name that equals part or, if there is none, the only name that contains
+// part.
 func theOne(part string, names []string, where string) (string, error) {
 	var found []string
 	for _, n := range names {

@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// told returns summaries with every gate.
+// told returns summaries that together contain every gate.
 func told() []*explain.Summary {
 	worker := explain.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,
@@ -69,7 +69,7 @@ func told() []*explain.Summary {
 	return out
 }
 
-// TestExplainText pins every kind of answer.
+// TestExplainText compares every kind of explanation with a golden file.
 func TestExplainText(t *testing.T) {
 	path := testdata(t, "explain.golden")
 	var b strings.Builder

@@ -53,7 +53,7 @@ type explainedStep struct {
 	Probes int     `json:"probes,omitempty"` // probes and measurements since, without a change
 }
 
-// explainedRoute is the line after the lines of a route's workers.
+// explainedRoute is the line of `explain --json` that follows the lines of a route's workers.
 type explainedRoute struct {
 	OK      bool    `json:"ok"`
 	Route   string  `json:"route"`
@@ -208,8 +208,8 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 	return err
 }
 
-// sharesText returns the gates by the time for which each was binding, longest first, without those
-// below one percent.
+// sharesText lists the gates with the share of time for which each was binding, longest first.
+// Gates below one percent are omitted.
 func sharesText(shares map[string]time.Duration) string {
 	var gates []string
 	var all time.Duration

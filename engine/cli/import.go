@@ -19,7 +19,7 @@ import (
 // maxImported bounds the size of another program's configuration.
 const maxImported = 4 << 20
 
-// importResult is the last line of `import --json`, after the notes.
+// importResult is the last line of `import --json`, which follows the notes.
 type importResult struct {
 	OK       bool   `json:"ok"`              // every route has a source and a sink
 	Agent    string `json:"agent,omitempty"` // of Flume

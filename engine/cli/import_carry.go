@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// carry creates a checkpoint for the new config from the other program's stored progress, and adds
-// the resulting notes. It returns the number of files in it.
+// carry creates a checkpoint for the new config from the other program's stored progress, and
+// adds notes about it to r. It returns the number of files in the checkpoint.
 func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// spoolMeta writes .flumespool-main.meta as Flume 1.11's DurablePositionTracker does: an Avro data
-// file with the name of the spooled file in its metadata, and a block of one record for each stored
-// position.
+// spoolMeta returns a file .flumespool-main.meta as Flume 1.11's DurablePositionTracker writes
+// it. It is an Avro data file with the name of the spooled file in its metadata, and a block of
+// one record for each stored position.
 func spoolMeta(file string, offsets ...int64) string {
 	const schema = `{"type":"record","name":"TransferStateFileMeta","namespace":"org.apache.flume.serialization",` +
 		`"fields":[{"name":"offset","type":"long"}]}`
@@ -76,8 +76,8 @@ const (
 		"file_roll\na.sinks.k.sink.directory = out\na.sinks.k.channel = c\n"
 )
 
-// TestImportTaildir checks that each file continues at its stored position, also under another
-// name, that nothing is lost, and that repeated data is reported.
+// TestImportTaildir checks that each file resumes at its stored position, also under another
+// name. No data may be lost, and repeated data must be reported.
 func TestImportTaildir(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
@@ -120,9 +120,9 @@ func TestImportTaildir(t *testing.T) {
 	}
 }
 
-// TestImportSpool checks a directory that Flume 1.11 has read partly. Finished files are skipped,
-// by their suffix or by the markers in trackerDir, and the current file continues after the last
-// batch recorded by Flume.
+// TestImportSpool imports a directory that Flume 1.11 has read in part. Files that are finished,
+// by their suffix or by a marker in trackerDir, must be skipped. The current file must resume
+// after the last batch that Flume has recorded.
 func TestImportSpool(t *testing.T) {
 	for _, policy := range []string{"rename", "tracker_dir"} {
 		t.Run(policy, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestImportSpool(t *testing.T) {
 	}
 }
 
-// TestImportDamaged checks unreadable progress of Flume, as after a full disk: everything is
-// delivered, and the repetition is reported.
+// TestImportDamaged imports damaged progress of Flume, as a full disk leaves it. Everything must
+// be delivered, and the repetition must be reported.
 func TestImportDamaged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()

@@ -72,7 +72,7 @@ func wantNew(t *testing.T, got string, n int) {
 	}
 }
 
-// logs writes files that the other program has read in part, in the folder logs.
+// logs creates files in the directory logs, which the other program has read in part.
 func logs(t *testing.T) (here string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -95,8 +95,8 @@ output.file: { path: ./out, filename: all.log }
 path.data: ./data
 `
 
-// TestImportFilebeatLog checks the registry of the input log: a snapshot, and a log of changes with
-// a removed key, an older change and a torn end.
+// TestImportFilebeatLog imports the registry of Filebeat's input `log`: a snapshot, and a log of
+// changes with a removed key, an older change and an incomplete end.
 func TestImportFilebeatLog(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
@@ -155,8 +155,8 @@ func TestImportFilebeatLog(t *testing.T) {
 	}
 }
 
-// TestImportFilestream checks entries by fingerprint, which is that of the first 1,024 bytes, by
-// inode and by path; entries of another input are left alone.
+// TestImportFilestream imports entries by fingerprint (of the first 1,024 bytes), by inode and
+// by path. Entries of another input must be ignored.
 func TestImportFilestream(t *testing.T) {
 	here := logs(t)
 	long := strings.Repeat("read long line\n", 100)
@@ -185,7 +185,8 @@ func TestImportFilestream(t *testing.T) {
 	}
 }
 
-// TestImportFluentBit checks the database of an input tail, with an older row of a file.
+// TestImportFluentBit imports the database of an input `tail` in which one file has an outdated
+// row, too.
 func TestImportFluentBit(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]
@@ -232,7 +233,8 @@ func TestImportFluentBit(t *testing.T) {
 	}
 }
 
-// TestImportVector checks checkpoints by the checksum of the first line and by inode.
+// TestImportVector imports checkpoints that identify files by the checksum of the first line and
+// by inode.
 func TestImportVector(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "vector.toml", fmt.Sprintf(`data_dir = "data"
@@ -260,7 +262,8 @@ encoding.codec = "text"
 	}
 }
 
-// ecma182 is CRC-64/ECMA-182 by long division, another way than the importer's.
+// ecma182 computes CRC-64/ECMA-182 by long division, independently of the importer's
+// implementation.
 func ecma182(text string) uint64 {
 	var bits []byte
 	for _, b := range append([]byte(text), make([]byte, 8)...) {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// The share of a cgroup's memory that the Go runtime may use. The rest is for memory that it does
-// not count, such as page tables, stacks of the kernel and child processes.
+// This is the share of a cgroup's memory that the Go runtime may use. The rest is for memory
+// that the runtime does not count, such as page tables, kernel stacks and child processes.
 const (
 	memoryShareNumerator   = 9
 	memoryShareDenominator = 10
 )
 
-// cgroupMemory returns the memory limit of this process in bytes: the least memory.max of its
-// cgroup and the cgroups above it. root is the root of the file system. ok is false if there is no
-// limit, or no cgroup of version 2.
+// cgroupMemory returns the memory limit of this process in bytes. It is the lowest memory.max of
+// its cgroup and that cgroup's ancestors. root is the root of the file system. ok is false if
+// there is no limit, or no cgroup of version 2.
 func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -34,7 +34,7 @@ func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 		return 0, false
 	}
 	limit = math.MaxInt64
-	// In a container the path may lead outside: Clean keeps .. within the root.
+	// In a container the path may begin with "..". Clean keeps it below the root.
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
 		if n, limited := memoryMax(root, dir); limited {
 			limit, ok = min(limit, n), true
@@ -55,8 +55,9 @@ func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 	return limit, err == nil && limit > 0
 }
 
-// followCgroup limits the memory of the Go runtime to a share of the cgroup's, so that it collects
-// garbage more often instead of being killed. set is debug.SetMemoryLimit.
+// followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. Near
+// its limit the runtime collects garbage more often, so that the kernel does not kill the
+// process. set is debug.SetMemoryLimit.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
 		set(limit / memoryShareDenominator * memoryShareNumerator)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOperatorMessages gives bad input to the commands of operators. Each message names the place
-// and the remedy, and no message has the token.
+// TestOperatorMessages checks the messages of operators' commands for bad input. Each message
+// names the place and the remedy, and none contains the token.
 func TestOperatorMessages(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(tokenVariable, "hunter2")

@@ -15,10 +15,10 @@ const (
 	flushTimeout = 2 * time.Second // time limit for the queue at the end of a command
 )
 
-// output queues writes to a stream that may block, such as the pipe of a hanging log reader or a
-// terminal after Ctrl-S, so that a write never waits. Writes that do not fit in the queue are
-// dropped as a whole; the next write that fits is preceded by a line with the number of dropped
-// writes. It is safe for concurrent use.
+// output queues writes to a stream that may block, such as a pipe with a hanging reader or a
+// terminal after Ctrl-S. So a write never waits. A write that does not fit into the queue is
+// dropped completely. The next write that fits is preceded by a line with the number of dropped
+// writes. An output is safe for concurrent use.
 type output struct {
 	w     io.Writer
 	group *supervise.Group
@@ -38,7 +38,7 @@ func newOutput(w io.Writer) *output {
 	}}
 }
 
-// reportBy sets the form of the line about dropped writes.
+// reportBy sets the function that formats the line about dropped writes.
 func (o *output) reportBy(report func(n int) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stuckWriter blocks each write while it is closed off, like a full pipe.
+// stuckWriter blocks writes while the test holds gate, like a full pipe.
 type stuckWriter struct {
 	gate sync.Mutex // held by the test while the writer is stuck
 	text bytes.Buffer
@@ -24,8 +24,9 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// TestOutputNeverBlocks writes more than the queue holds to a stuck stream: no write waits, the
-// first lines are kept in order, and the line after the gap counts the lines that are missing.
+// TestOutputNeverBlocks writes more than the queue holds to a blocked stream. No write may wait,
+// the first lines must be kept in order, and the line after the gap must have the number of
+// dropped lines.
 func TestOutputNeverBlocks(t *testing.T) {
 	w := new(stuckWriter)
 	w.gate.Lock()
@@ -59,8 +60,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run with a stderr that is blocked from the start; its exit code is
-// that of a drained run.
+// TestBlockedStderr drains a run with a stderr that is blocked from the start, and checks that
+// the exit code is the usual one of a drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +92,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestBrokenStderr runs with a stderr pipe without a reader.
+// TestBrokenStderr checks a run with a pipe without a reader as stderr.
 func TestBrokenStderr(t *testing.T) {
 	inFolder(t)
 	e := newFake()

@@ -9,18 +9,19 @@ import (
 // leastGarbage is the minimum number of bytes of garbage between two collections.
 const leastGarbage = 6 << 20
 
-// mostPercent makes the runtime collect a heap of leastGarbage the first time: with 100 it collects
-// at 4 MiB, regardless of the live heap.
+// mostPercent is the GC percentage with which the first collection happens at a heap of
+// leastGarbage. With 100 percent it would happen at 4 MiB.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
-// pace sets the target of the next garbage collection after each one. The cost of a collection
-// depends on the memory that is scanned for pointers, which is small here: most memory is batches,
-// tens of MiB without pointers. The default rule, a share of the whole heap, would allow as much
-// garbage as the batches take. The process would be half as large again, with nothing gained.
+// pace sets the target of the next garbage collection after each collection. The cost of a
+// collection depends on the memory with pointers, which is small here: most memory is batches,
+// which are tens of MiB without pointers. The runtime's default rule allows garbage in
+// proportion to the whole heap, including the batches. The process would then use half as much
+// memory again without saving noticeable time.
 type pace struct{ samples []metrics.Sample }
 
-// beginPace starts pace. The runtime calls it again after each collection, on the goroutine of
-// finalizers.
+// beginPace sets the first target. After each collection the runtime calls the method again, on
+// a goroutine for cleanups.
 func beginPace() {
 	p := &pace{samples: []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"},
@@ -29,8 +30,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the target, and is called again when the next collection has found the sentinel
-// unreachable.
+// again sets the target, and registers itself as the cleanup of a new object. The object is
+// unreachable, so the next collection causes another call.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64
@@ -43,9 +44,10 @@ func (p *pace) again() {
 	runtime.AddCleanup(new(*byte), (*pace).again, p)
 }
 
-// percent returns the argument of debug.SetGCPercent that allows half as much garbage as a
-// collection has to scan, but at least leastGarbage. live is the size of the heap after the last collection,
-// scanned its part with pointers, roots the stacks and variables, each in bytes.
+// percent returns the argument for debug.SetGCPercent. It allows half as much garbage as a
+// collection has to scan, but at least leastGarbage. All sizes are in bytes: live is the heap
+// after the last collection, scanned the part of it with pointers, and roots the stacks and
+// global variables.
 func percent(live, scanned, roots uint64) int {
 	garbage := max(scanned/2, leastGarbage)
 	return int(min(100*garbage/max(live+roots, 1), mostPercent))

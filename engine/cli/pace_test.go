@@ -36,7 +36,7 @@ func TestPaceBesideBatches(t *testing.T) {
 		held = append(held, make([]byte, 256<<10))
 	}
 	var m runtime.MemStats
-	// The runtime comes to its finalizers when it likes.
+	// The runtime calls cleanups some time after a collection.
 	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		runtime.GC()
 		runtime.ReadMemStats(&m)

@@ -35,7 +35,7 @@ type parkedStats struct {
 	Cancelled int64  `json:"cancelled"`
 }
 
-// parkedEnd is the last line with --json.
+// parkedEnd is the last line of the parked commands with --json.
 type parkedEnd struct {
 	OK         bool  `json:"ok"`
 	Deliveries int64 `json:"deliveries"` // number of printed deliveries
@@ -221,7 +221,8 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	return err
 }
 
-// operate returns a command that calls ask for each key, in the first route that has the key.
+// operate returns a command that calls ask for each key given as argument, with the first route
+// that has the key.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {

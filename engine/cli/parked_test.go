@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestParked parks deliveries in a finite run and then asks for them, retries and cancels them.
+// TestParked parks deliveries in a finite run, and then lists, retries and cancels them.
 func TestParked(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

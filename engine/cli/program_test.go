@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// fakeEngine stands in for the pipelines: it runs until it is drained, cancelled or, with once, at
-// once at its end.
+// fakeEngine replaces the engine in tests. It runs until it is drained or cancelled. With once
+// it ends immediately.
 type fakeEngine struct {
 	once    bool
 	err     error // what Run returns when it was not cancelled
@@ -75,7 +75,7 @@ type pathOptions struct {
 	Password string `yaml:"password" secret:"true"`
 }
 
-// idleSource and idleSink are components that are made and never run.
+// idleSource and idleSink are components that are created but never run.
 type (
 	idleSource struct{ stream.Source }
 	idleSink   struct{ stream.Sink }
@@ -85,7 +85,7 @@ func makeSource(any, stream.Host) (any, error) { return idleSource{}, nil }
 
 func makeSink(any, stream.Host) (any, error) { return idleSink{}, nil }
 
-// newProgram is the program with a fake engine, components and signals.
+// newProgram returns a program with a fake engine, test components and test signals.
 func newProgram(e *fakeEngine, signals chan os.Signal) *program {
 	p := &program{
 		started: time.Now(),
@@ -151,8 +151,8 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// testdata is the absolute path of a file in testdata, to be taken before the test changes its
-// folder.
+// testdata returns the absolute path of a file in testdata. Call it before the test changes its
+// directory.
 func testdata(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// The progress of finite work on a terminal.
+// Limits and sizes of the progress display on a terminal.
 const (
 	drawEvery   = 200 * time.Millisecond // a picture
 	mostRoutes  = 8                      // routes drawn; more are summed up
@@ -19,8 +19,8 @@ const (
 	rateOver    = 10 * time.Second       // time over which the speed is measured
 )
 
-// progressView converts the status of an engine to lines. It keeps figures of the last seconds to
-// compute the speed.
+// progressView converts the status of an engine to the lines of the progress display. It keeps
+// the figures of the last seconds to compute the speed.
 type progressView struct {
 	past []sighting
 }
@@ -54,7 +54,7 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf returns the sums of the figures of routes as one route.
+// sumOf returns a route with the sums of the figures of all routes.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]

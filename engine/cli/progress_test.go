@@ -69,8 +69,8 @@ func TestDemoPicture(t *testing.T) {
 	}
 }
 
-// TestScreen checks that written text is above the drawn lines, that lines are cut to the width,
-// and that drawn lines are erased before they are redrawn.
+// TestScreen checks that other output appears above the drawn lines. Lines must be cut to the
+// width of the terminal, and erased before they are redrawn.
 func TestScreen(t *testing.T) {
 	var out strings.Builder
 	s := &screen{w: &out, width: func() int { return 10 }}

@@ -41,8 +41,8 @@ An invalid config changes nothing: the current one keeps running, and reload pri
 reason and ends with exit code 1, or 2 if this command itself finds the config invalid.
 A reload cannot change the state directory, ` + "`admin:` and `telemetry:`" + `.
 
-The command connects to the config's ` + "`admin:`" + `, or at an address, host:port; there the
-token is taken from ` + tokenVariable + `.`,
+The command connects to the address in the config's ` + "`admin:`" + `, or to the given address
+host:port. With an address, the token is taken from ` + tokenVariable + `.`,
 		Example: `  penstock reload /etc/penstock.yaml
   penstock reload 127.0.0.1:7070`,
 		DisableFlagsInUseLine: true,

@@ -163,8 +163,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestHangup sends SIGHUP: it reloads the config of a file, drains a run that has none to reload, and
-// has no effect on a drain.
+// TestHangup checks the effects of SIGHUP. It reloads the config file, drains a run without a
+// file to reload, and has no effect during a drain.
 func TestHangup(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -38,7 +38,7 @@ func terminal(w io.Writer) *screen {
 	}}
 }
 
-// Write implements io.Writer: p is written above the drawn lines.
+// Write implements io.Writer. It writes p above the drawn lines.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,8 @@ func (s *screen) text() string {
 	return strings.Join(s.drawn, "\n") + "\n"
 }
 
-// erased moves to the first drawn line and erases from there.
+// erased returns the control sequence that moves to the first drawn line and erases everything
+// from there.
 func (s *screen) erased() string {
 	if len(s.drawn) == 0 {
 		return ""

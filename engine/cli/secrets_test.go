@@ -20,7 +20,7 @@ const aSink = `endpoints: ["http://127.0.0.1:1"], `
 
 const aNotify = `url: message, allow: {hosts: [a.example]}, `
 
-// secretCases are the components with secrets.
+// secretCases lists the components with secret options.
 var secretCases = map[string]struct {
 	role stream.Role
 	// options maps the path of each option that may hold a secret to the component's options, with
@@ -186,7 +186,8 @@ const kafkaBase = `brokers: ["127.0.0.1:1"], group: g, topics: [t], connect_time
 
 const natsBase = `url: "nats://127.0.0.1:1", stream: S, connect_timeout: 100ms, `
 
-// wrongForms are values that secret options refuse or truncate. %s is the marker.
+// wrongForms lists values that secret options refuse or truncate. %s is replaced with the
+// marker.
 var wrongForms = []string{
 	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`,
 	`!secret %s`, `!!binary %s`, `*%s`, `&a %s`,

@@ -27,7 +27,8 @@ const (
 	maxStatusText = 200
 )
 
-// errNoSignOfLife is the cause of a ping that was not answered in time.
+// errNoSignOfLife is the cause with which a ping's context ends if the engine does not answer in
+// time.
 var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
 // serviceManager reports the state of a run to systemd, in the protocol of sd_notify(3). A nil
@@ -126,7 +127,7 @@ func (m *serviceManager) Run(ctx context.Context, e runner) error {
 	}
 }
 
-// beat tells the watchdog that the engine makes progress, if it does.
+// beat pings the engine, and notifies the watchdog if the engine answers.
 func (m *serviceManager) beat(ctx context.Context, e runner) {
 	ping, cancel := context.WithTimeoutCause(ctx, m.watchdog/3, errNoSignOfLife)
 	defer cancel()
@@ -141,7 +142,7 @@ func (m *serviceManager) beat(ctx context.Context, e runner) {
 	m.notify(daemon.SdNotifyWatchdog)
 }
 
-// ready reports that the engine has started, unless it stops already.
+// ready reports that the engine has started, unless it is already stopping.
 func (m *serviceManager) ready(e runner) {
 	text := "STATUS=" + statusLine(e.Status())
 	m.mu.Lock()

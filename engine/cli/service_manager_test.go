@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// recorder is a service manager that keeps the messages.
+// recorder records the messages that a serviceManager sends.
 type recorder struct {
 	*serviceManager
 	sent []string
@@ -109,7 +109,8 @@ func TestServiceManagerNotStarted(t *testing.T) {
 	})
 }
 
-// TestServiceManagerUnreached logs one warning for a socket that does not answer.
+// TestServiceManagerUnreached checks that only one warning is logged if the socket does not
+// accept messages.
 func TestServiceManagerUnreached(t *testing.T) {
 	m := record(0)
 	m.fail = errors.New("connection refused")
@@ -137,8 +138,8 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestServiceManagerOfEnvironment sends to the socket that the environment names, and children do
-// not inherit it.
+// TestServiceManagerOfEnvironment checks that messages go to the socket named by the
+// environment, and that child processes do not inherit the variable.
 func TestServiceManagerOfEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

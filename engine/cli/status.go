@@ -37,14 +37,16 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Print the state of a running penstock",
 		Long: `Status prints the progress of each route of a running process, and for each worker the
 window, the in-flight batches, and the state with its reason. It connects to the
-config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
-` + tokenVariable + `. With --tree it shows every part of the process by its name: the time in
-its state, the number of restarts, and the last failure.
+address in the config's ` + "`admin:`" + `, or to the given address host:port. With an address,
+the token is taken from ` + tokenVariable + `.
+
+With --tree it shows every part of the process by its name: the time in its state, the
+number of restarts, and the last failure.
 With --cluster it shows which process runs each pipeline that a cluster shares.
 
 The exit code is 1 if nothing responds, or if the process is not ready (a route
-stopped, a worker misconfigured, nothing settled for a minute while data waits, a full
-disk). Then it prints the reason.`,
+stopped, a worker is misconfigured, no batch has settled for a minute while data waits,
+or the disk is full). Then it prints the reason.`,
 		Example: `  penstock status /etc/penstock.yaml
   penstock status --tree 127.0.0.1:7070
   penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,
@@ -95,8 +97,8 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	return err
 }
 
-// adminOf returns the admin address and token of a config. If what is an address, it returns the
-// address.
+// adminOf returns the admin address and token for an argument, which is a config or an address.
+// The token for an address is in the environment variable tokenVariable.
 func (p *program) adminOf(what string) (address, token string, err error) {
 	if _, statErr := os.Stat(what); statErr != nil {
 		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
@@ -209,7 +211,7 @@ func clusterText(s *status.Status) string {
 	return text
 }
 
-// sourceCounters returns the rows of the sources' counters that are not 0.
+// sourceCounters returns a table row for each counter of a source that is not 0.
 func sourceCounters(s *status.Status) [][]string {
 	rows := [][]string{{"route", "source", "counter", "count"}}
 	add := func(of, source string, counters map[string]int64) {

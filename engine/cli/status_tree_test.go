@@ -46,8 +46,8 @@ penstock    running   1m1s         -
 	}
 }
 
-// TestExplainParts checks that explain describes the parts in the tree, and with a worker only
-// those of its name.
+// TestExplainParts checks that explain describes all restarted parts of the tree or, with a
+// worker, only the parts of that name.
 func TestExplainParts(t *testing.T) {
 	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90,
 		Reason: "sink x: gone", Children: []status.Child{

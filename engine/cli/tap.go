@@ -105,8 +105,8 @@ func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {
 	return err
 }
 
-// tapRoute returns the full name of a route of the process: name, or the only one if name is empty.
-// A name without a slash means the only route of a pipeline.
+// tapRoute returns the full name PIPELINE/ROUTE of a route of the process. An empty name means
+// the only route of the process. A name without a slash means the only route of that pipeline.
 func tapRoute(ctx context.Context, address, token, name string, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func tapRoute(ctx context.Context, address, token, name string, timeout time.Dur
 	return "", usagef("tap: %s has several routes: %s", name, strings.Join(found, ", "))
 }
 
-// interruptible returns a context that the first signal ends.
+// interruptible returns a context that is canceled by the first signal.
 func interruptible(ctx context.Context, p *program) (context.Context, func()) {
 	signals, stop := p.notify()
 	ctx, cancel := context.WithCancelCause(ctx)

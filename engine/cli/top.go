@@ -104,10 +104,10 @@ func terminalFile(w io.Writer) *os.File {
 	return f
 }
 
-// topTrouble is the message that there is no current frame, with the reason.
+// topTrouble is sent to the model if no current frame is available. It is the reason.
 type topTrouble string
 
-// topModel is a top.State on a terminal.
+// topModel displays a top.State on a terminal.
 type topModel struct{ state top.State }
 
 // Init implements tea.Model.

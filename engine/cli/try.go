@@ -36,7 +36,7 @@ and prints the record after each processor that changed it, with the fields that
 added (+), removed (-) or changed (~). It reads no source, opens no sink and keeps no
 state. In a terminal it prints the result of each line that you type; Ctrl-D ends it.
 
-Exit code 1: a processor failed as a whole. Dead letters are results.`,
+Exit code 1: a processor itself failed. A dead letter is not a failure.`,
 		Example: `  penstock try penstock.yaml < access.log
   penstock try --json --route web/main penstock.yaml < lines.txt | jq 'select(.fate == "dead")'`,
 		DisableFlagsInUseLine: true,

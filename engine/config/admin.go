@@ -17,8 +17,9 @@ type Admin struct {
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
 	// Token is the required bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
-	// DeliveryTokens is the path of a JSON file of receivers that may ask for their own parked
-	// deliveries: {"NAME": {"token": "...", "hosts": ["..."]}}. It is reread when it changes.
+	// DeliveryTokens is the path of a JSON file that lists receivers and their tokens: {"NAME":
+	// {"token": "...", "hosts": ["..."]}}. A listed receiver may query the parked deliveries to
+	// its hosts. The file is read again when it changes.
 	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON file with tokens of receivers"`
 	// Hosts are additional accepted values of the Host header. With a token and no hosts, any value
 	// is accepted.
@@ -83,7 +84,7 @@ func (l *loader) admin(n *yaml.Node, f *Config) {
 	}
 }
 
-// plan returns a single address if nothing else is set.
+// plan returns the value of the key as YAML: only the address if no other setting is set.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {
 		return text(AdminOff, false)

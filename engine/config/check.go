@@ -9,7 +9,8 @@ import (
 
 // Bounds of options.
 const (
-	// Offsets in a batch have 32 bits, and its records may be longer than bytes.
+	// Offsets in a batch have 32 bits, and a batch may exceed the limit by the length of its
+	// last record.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
@@ -22,8 +23,9 @@ const (
 	maxGuardRecords    = 100_000 // the number of records that the guard remembers
 )
 
-// check checks one route for values and combinations that cannot work. Parts are keys of a route,
-// such as flow; the key of a part that is one value, such as memory, is "".
+// check checks one route for values and combinations that cannot work. Its methods name an
+// option by its part, a key of the route such as flow, and the key within the part. If the part
+// has no keys, such as memory, the key is "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it
@@ -38,7 +40,7 @@ func (c check) all() {
 	c.limits()
 }
 
-// composite checks the flow of a sink that consists of others.
+// composite checks the flow options of a sink that consists of other sinks, such as failover.
 func (c check) composite() {
 	_, ok := c.route.Sink.Options.(stream.Composite)
 	if ok && c.route.Flow.Dispatch == "hash" {
@@ -138,7 +140,8 @@ func (c check) flow() {
 	c.repeats()
 }
 
-// repeats checks the keys about batches that are sent more than once, and the concurrency limits.
+// repeats checks the options for repeated deliveries (redelivery, hedges, poison) and the
+// concurrency limits.
 func (c check) repeats() {
 	f := c.route.Flow
 	switch {

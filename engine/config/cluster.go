@@ -25,13 +25,13 @@ type Cluster struct {
 	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"copies of a new bucket; of 3, one may fail"`
 	// Node is the name of this process in status and logs. Default: the name of the host.
 	Node string `yaml:"node" doc:"name of this process; default: that of the host"`
-	// Credentials is a file with JWT and key.
+	// Credentials is the path of a file with a JWT and its key.
 	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
-	// User and Password are a login. Token takes their place.
+	// User and Password are the login. Token is used instead of them.
 	User     string `yaml:"user" doc:"name of a user"`
 	Password string `yaml:"password" secret:"true" doc:"password of the user"`
 	Token    string `yaml:"token" secret:"true" doc:"token, in place of user and password"`
-	// TLS has the files of certificates.
+	// TLS names the certificate files.
 	TLS ClusterTLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 
@@ -42,7 +42,8 @@ type ClusterTLS struct {
 	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
 }
 
-// stateForm is the long form of the key `state`. Without `nats`, it is the folder alone.
+// stateForm is the value of the key `state` as a mapping. Without `nats`, only the directory is
+// set.
 type stateForm struct {
 	Dir  string  `yaml:"dir" path:"true" doc:"dead letters; without nats, checkpoints too"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
@@ -119,7 +120,7 @@ func checkServer(text string) error {
 	return nil
 }
 
-// readState reads the key `state`: a folder, or a mapping with a cluster.
+// readState reads the key `state`: a directory, or a mapping with a directory and a cluster.
 func readState(l *loader, n *yaml.Node, f *Config) {
 	if n.Kind != yaml.MappingNode {
 		l.decode(n, reflect.ValueOf(&f.State).Elem(), option{name: "state", path: true})
@@ -142,7 +143,7 @@ func readState(l *loader, n *yaml.Node, f *Config) {
 	}
 }
 
-// statePlan returns the key `state` as it would be written.
+// statePlan returns the value of the key `state` as YAML.
 func (c *Config) statePlan() *yaml.Node {
 	if !c.Cluster.On() {
 		return text(c.State, false)

@@ -2,11 +2,9 @@
 //
 // [Load] and [Parse] decode a file before anything starts. Errors contain file, line, column, an
 // excerpt and a hint. A config may also be built in Go: begin each route with [DefaultRoute] and
-// call [Config.Validate]. [Config.Plan] prints a config with all defaults, [JSONSchema] describes
-// it to an editor.
-//
-// The package opens nothing but the config and the files that ${file:...} names, and creates
-// nothing.
+// call [Config.Validate]. [Config.Plan] prints a config with all defaults. [JSONSchema] returns
+// a schema for editors. The package opens only the config and the files named by ${file:...},
+// and creates no files.
 package config
 
 import (
@@ -21,7 +19,8 @@ import (
 // own directory for them.
 type Config struct {
 	Path string // file it was read from, as given to Load or Parse; empty if built in Go
-	// Directory of checkpoints and dead letters, created if missing; must not be empty.
+	// State is the directory of checkpoints and dead letters, created if missing. It must not be
+	// empty.
 	State     string
 	Cluster   Cluster    // processes that share these pipelines; the zero value means none
 	Admin     Admin      // address of metrics, health and status; the zero value serves none
@@ -36,7 +35,8 @@ type Config struct {
 type Pipeline struct {
 	Name   string // 1 to 64 of a-z, 0-9, - and _
 	Source Use
-	// At least one, with distinct names; the short form of a config has one named MainRoute.
+	// Routes has at least one route; names are distinct. If the config has no key `routes`, the
+	// only route is named MainRoute.
 	Routes []Route
 	Where  Place // of its name; zero if built in Go
 }
@@ -54,7 +54,8 @@ type Route struct {
 	Guard       Guard
 	Checkpoint  Checkpoint
 	Memory      stream.Size // bytes that all batches of the route may hold; default 32MiB
-	// Bound of a drain: in-flight batches are abandoned after it; default 30s.
+	// Drain bounds the duration of a drain. In-flight batches are abandoned after it. Default
+	// 30s.
 	Drain time.Duration
 	Where Place // of its name; zero if built in Go
 }
@@ -80,7 +81,8 @@ type Use struct {
 	Where     Place // of its name; zero if built in Go
 }
 
-// ends returns the members of a composite, or u itself.
+// ends returns the members of a composite sink such as failover, or u itself for any other
+// component.
 func (u Use) ends() []Use {
 	composite, ok := u.Options.(stream.Composite)
 	if !ok {
@@ -128,8 +130,8 @@ type Flow struct {
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
-	// Timeout is the round trip after which a batch is sent to another worker as well: "auto" or a
-	// duration shorter than Abandon. Default auto.
+	// Timeout is the time without a response after which a batch is also sent to another worker:
+	// "auto" or a duration shorter than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon bounds one attempt. It must be positive; default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
@@ -147,16 +149,18 @@ type Flow struct {
 	// the keys `limit` and `worker_limit` beside `sink`. Default: no limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
-	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches.
-	// Default false.
+	// Hedge sends a second copy of the oldest batch to an idle worker. This applies to at most 2
+	// % of the batches. Default false.
 	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
 	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck
 	// such as one database. If they do, one window limits all of them together. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
-	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is
-	// held responsible; 0 means never. Default 3.
+	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
+	// cause. Failures at workers that deliver other batches count like kills. 0 means any
+	// number. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
-	// Poisoned is the fate of a batch that workers fail without dying. Default keep: it is retried.
+	// Poisoned determines what happens to a batch that fails at workers that deliver other
+	// batches. Default keep: it is retried.
 	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"handling of a batch that fails at workers which deliver others"`
 
 	// Order is none, or partition to deliver each partition in order. Empty, the default, means the
@@ -184,8 +188,8 @@ type Retry struct {
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
 	// that deliver other batches count. Zero, the default, means any number.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
-	// MaxElapsed is how long after its first such failure a batch is exhausted, without the time in
-	// which no worker was open. Zero, the default, means any time.
+	// MaxElapsed is the time from the first such failure until a batch is exhausted. Time in
+	// which no worker was open does not count. Zero, the default, means no limit.
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
 	// keep.
@@ -211,8 +215,8 @@ type DeadLetters struct {
 	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
 	// directory.
 	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
-	// Max bounds the dead letters of the route in bytes, at least 1. A full file stops the route:
-	// nothing is dropped. Default 1GiB.
+	// Max bounds the dead letters of the route in bytes, at least 1. At this size the route
+	// stops, and no record is dropped. Default 1GiB.
 	Max stream.Size `yaml:"max" doc:"maximum size; at it the route stops, and drops nothing"`
 }
 
@@ -220,9 +224,9 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
-	// Records is the minimum number of records to judge, 1 to 100000. The start of a run is judged
-	// after a tenth of it if no record was delivered, and after 10 s after a hundredth. Default
-	// 1000.
+	// Records is the minimum number of records before the guard stops a route, 1 to 100000. If
+	// no record has been delivered since the start of the run, a tenth of it is enough, and
+	// after 10 s a hundredth. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -28,8 +28,9 @@ type option struct {
 	min, max   string // of a number or duration, inclusive; "" means no limit
 }
 
-// expression is implemented by types that hold an expression, so that ` #` within one is never
-// taken for a comment. It is matched by its method, since a connector cannot import this package.
+// expression is implemented by option types that hold an expression. In such an option ` #` is
+// an error, because YAML would start a comment there. Connectors implement it without importing
+// this package.
 type expression interface{ Expression() }
 
 var (
@@ -194,8 +195,8 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	return len(l.errs) == before
 }
 
-// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one: such a
-// struct may be written as the list that is this field's value.
+// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one. Such a
+// struct may also be written as the list that is this field's value.
 func listField(t reflect.Type) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("yaml") == ",list" {
@@ -214,7 +215,8 @@ func isList(t reflect.Type) bool {
 	return ok
 }
 
-// hasItems reports whether v is such a struct, and its list is not empty.
+// hasItems reports whether v is a struct that may be written as a list, and its list is not
+// empty.
 func hasItems(v reflect.Value) bool {
 	if v.Kind() != reflect.Struct {
 		return false
@@ -223,7 +225,7 @@ func hasItems(v reflect.Value) bool {
 	return ok && v.FieldByIndex(f.Index).Len() > 0
 }
 
-// hasOptions reports whether t is a struct that a mapping can set.
+// hasOptions reports whether t is a struct with fields that a mapping in a config can set.
 func hasOptions(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false

@@ -15,7 +15,7 @@ type tuning struct {
 	Times times         `yaml:"times"`
 }
 
-// times are a list, or a text.
+// times may be written as a list or as a single text.
 type times struct {
 	List []time.Duration `yaml:",list"`
 	Of   string
@@ -82,8 +82,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDescribeBoundsAndLists checks that the schema and the plan support all that the decoder
-// supports.
+// TestDescribeBoundsAndLists checks that the schema and the plan support every type that the
+// decoder supports.
 func TestDescribeBoundsAndLists(t *testing.T) {
 	schema := string(appendJSON(nil,
 		describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))

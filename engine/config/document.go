@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The maximum size of a config. A larger file is a mistake or an attack.
+// Limits on the size of a config. A larger file is a mistake or an attack.
 const (
 	maxConfigBytes = 1 << 20
 	maxAliases     = 100     // uses; an alias within an aliased value counts each time
@@ -55,7 +55,7 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 // match parts of ordinary words.
 const leastHidden = 4
 
-// hide masks a value in messages, because errors of a component may quote its options.
+// hide masks value in all messages about d, because errors of a component may quote its options.
 func (d *document) hide(value string) {
 	if len(value) >= leastHidden {
 		d.hidden = append(d.hidden, value)
@@ -108,7 +108,7 @@ func (d *document) report() error {
 	return d.errs.joined()
 }
 
-// masks reports whether d shows the line with a masked part; lines count from 1.
+// masks reports whether a part of the line is masked in excerpts. Lines count from 1.
 func (d *document) masks(line int) bool {
 	return line < 1 || line > len(d.lines) || d.shown[line-1] != d.lines[line-1]
 }
@@ -253,7 +253,8 @@ func (d *document) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return d.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping. Those of a merge key come last and replace none.
+// pairs returns the keys and values of a mapping. Keys of a merge key (<<) come last, and do not
+// replace others.
 func (d *document) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}

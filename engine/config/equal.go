@@ -37,9 +37,9 @@ func (a *Admin) Equal(other *Admin) bool {
 		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two options are equal. Options with a text form are compared as text.
-// Of a struct only the fields that a config can set are compared, because the others are derived:
-// two compilations of one expression are not deeply equal.
+// sameValue reports whether two options are equal. Options with a text form are compared as
+// text. In structs only the fields that a config can set are compared. Other fields are derived
+// from them and may differ, such as two compilations of the same expression.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

@@ -43,8 +43,8 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns excerptWidth characters of a line, with those replaced that a terminal would not
-// show as one character.
+// window returns excerptWidth characters of a line. Characters that a terminal would not show as
+// one character are replaced.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))
@@ -63,13 +63,13 @@ var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
 	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
-	// Of a URL that lacks its scheme.
+	// bareUser matches the user and password of a URL without a scheme.
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
-// masked returns the lines without the values of secret keys, in their line and indented beneath
-// it, and without the secrets of URLs. If in doubt it masks too much, because the text may not be
-// parsable.
+// masked returns the lines with all secrets masked: values of secret keys, on the line of the
+// key or indented beneath it, and secrets in URLs. The text may not be parsable, so in doubtful
+// cases a value is masked.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key beneath which this line stands
@@ -91,8 +91,8 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
-// maskLine masks the secret values in one line and reports whether it contains a secret key. A
-// variable stays, because its name is not secret.
+// maskLine masks the secret values in one line and reports whether it contains a secret key.
+// Variables such as ${NAME} are kept, because their names are not secret.
 func maskLine(line string, secrets map[string]bool) (string, bool) {
 	found := false
 	for at := 0; ; {

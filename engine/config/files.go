@@ -11,17 +11,19 @@ import (
 )
 
 const (
-	// confDir is the directory below that of a config with more files of it.
+	// confDir is the subdirectory of a config directory that contains further files of the
+	// config.
 	confDir = "conf.d"
 
-	// maxFiles bounds the files of a config.
+	// maxFiles bounds the number of files of a config.
 	maxFiles = 1000
 )
 
-// Files returns the files that make up the config at path. A file is a config by itself. Of a
-// directory they are its files *.yaml and *.yml, then those in its subdirectory conf.d, each in
-// order of name and without hidden ones. The files of a directory form one config: each pipeline,
-// list of processors, `state` and `admin` occurs in one of them only.
+// Files returns the files that make up the config at path. If path is a file, it is the only
+// one. If it is a directory, the files are *.yaml and *.yml in it, followed by those in its
+// subdirectory conf.d. Hidden files are skipped, and each group is sorted by name. These files
+// form one config: each pipeline, list of processors, `state` and `admin` may occur in only one
+// of them.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -136,8 +138,8 @@ func (s *set) report() error {
 	return all
 }
 
-// claimFirst records that something with a name stands at key. It refuses a second one in another
-// file.
+// claimFirst records that the key defines a name of the given kind, such as a pipeline. It
+// refuses a second definition in another file.
 func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 	id := kind + " " + key.Value
 	if at, ok := l.set.firsts[id]; ok {
@@ -214,7 +216,8 @@ func readTests(l *loader) {
 	}
 }
 
-// inLine returns the words for a place in a message about the file of l.
+// inLine returns text such as "in line 3" for a place. If the place is in another file than that
+// of l, the text names the file.
 func inLine(l *loader, at Place) string {
 	if at.File == l.path {
 		return fmt.Sprintf("in line %d", at.Line)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// loadFiles loads a config from a directory with files. Names and texts take turns.
+// loadFiles loads a config from a new directory with files. The arguments alternate between a
+// file's name and its text.
 func loadFiles(t *testing.T, files ...string) (*Config, string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +68,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesRefused checks messages about several files. The directory is left out of them.
+// TestFilesRefused checks messages about configs of several files. The directory is removed from
+// the messages.
 func TestFilesRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -115,7 +117,7 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// TestOtherwise checks the conditions of the route that takes the rest.
+// TestOtherwise checks the condition of a route with `otherwise: true`.
 func TestOtherwise(t *testing.T) {
 	c, _ := mustLoad(t, `
 processors:

@@ -62,7 +62,7 @@ func (o object) with(key string, value any) object {
 	return append(slices.Clip(o), member{key, value})
 }
 
-// within adds the bounds of a number.
+// within returns o with the minimum and maximum of a number.
 func (o object) within(bounds option) object {
 	if bounds.min != "" {
 		o = o.with("minimum", json.Number(bounds.min))
@@ -143,7 +143,8 @@ func (s schemas) defs() object {
 	}
 }
 
-// route is the schema of a route, or with more of a pipeline.
+// route returns the schema of a route. With the further members of more it is the schema of a
+// pipeline.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""
@@ -235,7 +236,8 @@ func (s schemas) component(r stream.Role) object {
 	})
 }
 
-// textSchema takes whatever a config may have for a text: `password: 0123` is a number to YAML.
+// textSchema accepts every value that a config may have for a text option. For example,
+// `password: 0123` is a number to YAML.
 func textSchema() object { return ofType("string", "number", "boolean") }
 
 // schemaOf returns the schema of an option with the default v.

@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// limitKey and workerLimitKey are keys of a route. They also stand in `flow`, under their former
-// names.
+// limitKey and workerLimitKey are keys of a route. Their former place is in `flow`, which is
+// still accepted.
 const (
 	limitKey       = "limit"
 	workerLimitKey = "worker_limit"
 )
 
-// Limit bounds attempts of a route, whatever windows allow: the keys `limit`, for all workers of
-// the sink together, and `worker_limit`, for each.
+// Limit bounds the attempts of a route, regardless of its windows. The key `limit` applies to
+// all workers of the sink together, and `worker_limit` to each worker.
 type Limit struct {
 	// Rate is in records a second, repeats included. Zero, the default, means no limit.
 	Rate PerSecond `yaml:"rate" doc:"records a second: 100/s, 6000/m or 50000/h"`

@@ -20,15 +20,16 @@ type LoadOptions struct {
 	// Env looks up the variable of ${NAME} and reports whether it is set. Nil means os.LookupEnv.
 	Env func(name string) (value string, ok bool)
 
-	// Source is the source of the pipelines, as YAML, such as "stdin: {}". A pipeline that has a
-	// source is refused then. Empty means that each pipeline names its source.
+	// Source is the source of all pipelines, as YAML, such as "stdin: {}". A pipeline in the
+	// config must then have no source of its own. Empty means that each pipeline names its
+	// source.
 	Source string
 }
 
-// Load reads the config at path: a file, or a directory of files (see [Files]). It returns all of
-// it or an error, which is an [*Error], or [Errors] if several independent things are wrong. It
-// opens the config and the files that ${file:...} names, and creates nothing. Relative paths in a
-// file are resolved against its directory; the default of `state` against path.
+// Load reads the config at path: a file, or a directory of files (see [Files]). The error is an
+// [*Error], or [Errors] for several independent mistakes. Load opens the config and the files
+// named by ${file:...}, and creates no files. Relative paths in a file are resolved against the
+// file's directory. The default of `state` is resolved against the directory of the config.
 func Load(path string, o LoadOptions) (*Config, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -53,9 +54,9 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	return s.load()
 }
 
-// Parse is Load for a config in memory of at most 1 MiB. name stands for the file in errors;
-// relative paths are resolved against its directory, which for a name without a slash is the
-// working directory.
+// Parse is Load for a config in memory of at most 1 MiB. Errors use name as the path of the
+// config. Relative paths are resolved against the directory of name; without a slash in name
+// this is the working directory.
 func Parse(name string, text []byte, o LoadOptions) (*Config, error) {
 	return newLoader(name, o).load(text)
 }
@@ -162,7 +163,7 @@ func (l *loader) keys(n *yaml.Node, of string,
 	return out, meant
 }
 
-// emptyOr describes a node in place of which a non-empty mapping is required.
+// emptyOr describes a node that should be a non-empty mapping, for an error message.
 func emptyOr(n *yaml.Node) string {
 	if n.Kind == yaml.MappingNode {
 		return "empty"

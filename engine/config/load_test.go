@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// plain returns a route without functions, which cannot be compared.
+// plain returns a copy of the route without its functions, because functions cannot be compared.
 func plain(r Route) Route {
 	r.Sink.Component.Options, r.Sink.Component.New = nil, nil
 	return r
@@ -265,7 +265,7 @@ pipelines:
 	}
 }
 
-// TestErrorsCanBeTaken checks that callers can extract each mistake as a value.
+// TestErrorsCanBeTaken checks that callers can get each mistake as an *Error with errors.As.
 func TestErrorsCanBeTaken(t *testing.T) {
 	_, dir, err := loadText(t, "stat: x\n"+minimal+"    drain: 5\n")
 	es, ok := err.(Errors)
@@ -294,7 +294,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	}
 }
 
-// TestPlanIsAConfig checks that a plan has the same meaning as its config.
+// TestPlanIsAConfig checks that the output of Plan is a valid config with the same meaning.
 func TestPlanIsAConfig(t *testing.T) {
 	f, _ := mustLoad(t, `
 pipelines:

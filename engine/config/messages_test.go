@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the messages that came out into testdata/messages")
 
-// leastMessages is how many broken configs the scripts must hold.
+// leastMessages is the minimum number of cases in the scripts.
 const leastMessages = 40
 
 // TestMessages checks the scripts in testdata/messages: broken configs with their exact messages.
@@ -69,8 +69,8 @@ func runScript(t *testing.T, script string) (cases int) {
 	return len(blocks)
 }
 
-// unescape replaces escapes in a script for characters that an editor would not keep: \t, \x01,
-// \xff.
+// unescape replaces the escapes \t, \x01 and \xff in a script with their characters, which an
+// editor might not preserve.
 func unescape(config string) string {
 	return strings.NewReplacer(`\t`, "\t", `\x01`, "\x01", `\xff`, "\xff", `\r`,
 		"\r").Replace(config)

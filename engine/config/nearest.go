@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that word is most likely meant to be, with at most a third of its
-// letters wrong, or "" if there is none.
+// Nearest returns the name that is most similar to word, or "" if none is similar. At most a
+// third of the letters may differ.
 func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {

@@ -8,9 +8,9 @@ import (
 )
 
 // A slice of structs with the tag `yaml:",key"` on the first field and `yaml:",value"` on the
-// second is an ordered mapping: `set: {b: 1, a: 2}`. A field Where of type Place gets the position
-// of the key; all others must be unexported. If the elements implement a text form, a list of texts
-// is also allowed: `columns: [b, a]`.
+// second is an ordered mapping: `set: {b: 1, a: 2}`. A field Where of type Place gets the
+// position of the key; all others must be unexported. If the elements have a text form, a list
+// of texts is also allowed: `columns: [b, a]`.
 
 // isPairs reports whether t is such a slice.
 func isPairs(t reflect.Type) bool {
@@ -50,7 +50,8 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// describePairs returns the written form: a list if that is allowed, because it can omit values.
+// describePairs returns a slice of pairs as YAML. It is a list if the elements have a text form,
+// because a list can omit values.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

@@ -40,7 +40,7 @@ func (c *Config) Plan() []byte {
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(root); err != nil {
-		// It is made of text and goes to memory.
+		// Cannot happen: the tree contains only text, and the output is in memory.
 		panic(fmt.Sprintf("config: BUG: writing the plan: %v", err))
 	}
 	return out.Bytes()
@@ -144,7 +144,7 @@ func (r *Route) plan() *yaml.Node {
 	return n
 }
 
-// plan has the policy, or the keys that it replaces.
+// plan returns r as YAML. It contains either the policy or the keys that a policy replaces.
 func (r Retry) plan() *yaml.Node {
 	n := describe(reflect.ValueOf(r), false)
 	if isShape(r.Backoff) {
@@ -171,7 +171,7 @@ func (u Use) plan() *yaml.Node {
 	return n
 }
 
-// describe returns an option in the form of a config, or the mask for a secret that is set.
+// describe returns an option as YAML. A secret that is set is masked.
 func describe(v reflect.Value, secret bool) *yaml.Node {
 	t := v.Type()
 	switch {

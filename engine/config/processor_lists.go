@@ -14,7 +14,7 @@ const (
 	// processorsKey is the key of shared lists at the top level, and of a route's own list.
 	processorsKey = "processors"
 
-	// useKey stands for a shared list in a list of processors.
+	// useKey refers to a shared list from a list of processors.
 	useKey = "use"
 
 	// otherwiseKey marks the route for records that no other route's condition takes.
@@ -57,7 +57,7 @@ func readLists(l *loader, n *yaml.Node) {
 	}
 }
 
-// emptyList describes a node in place of which a list with elements is required.
+// emptyList describes a node that should be a list with elements, for an error message.
 func emptyList(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode {
 		return "empty"
@@ -114,14 +114,14 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 // selector is implemented by the options of a processor that keeps records by a condition, such as
 // `where`.
 type selector interface {
-	// Otherwise returns options of the same type that keep the records for which no list of
-	// conditions holds as a whole. The conditions are options of the same type.
+	// Otherwise returns options of the same type. They keep a record if, in each of the lists,
+	// at least one condition is false for it. The conditions are options of the same type.
 	Otherwise(lists [][]any) any
 }
 
-// addOtherwise returns the processors of a route for the records that no condition of the other
-// routes takes. It inserts the opposite of these conditions into own, at the same place. ok is
-// false after an error.
+// addOtherwise returns the processors of the route with `otherwise: true`. It inserts the
+// negation of the other routes' conditions into own, at the same place. ok is false after an
+// error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {
@@ -161,8 +161,8 @@ func addOtherwise(
 	return slices.Insert(slices.Clone(own), prelude, condition), true
 }
 
-// conditions returns the bounds of the first condition, or of the first few that follow one
-// another. They are equal if there is none.
+// conditions returns the range of the first condition and of the conditions directly after it.
+// Both bounds are equal if there is no condition.
 func conditions(uses []Use) (begin, end int) {
 	isCondition := func(u Use) bool {
 		_, ok := u.Options.(selector)

@@ -15,7 +15,7 @@ const policyKey = "policy"
 // backoffTable is the key of a policy that is a list of waits.
 const backoffTable = "table"
 
-// isShape reports whether text names a shape, which uses the keys base, max and jitter.
+// isShape reports whether text is exponential or fixed, which use the keys base, max and jitter.
 func isShape(text string) bool { return text == "exponential" || text == "fixed" }
 
 // RetryPolicy returns the policy that determines the waits of batches.
@@ -118,8 +118,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy that is given as text. At its end the last wait repeats, so that an
-// end is no fault.
+// retryPolicy checks a policy that is given as text. A policy may end, because its last wait is
+// then repeated.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

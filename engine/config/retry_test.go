@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// TestRetryBackoff checks that each form of retry.backoff gives the policy that it says, under its
-// former name, too, and the plan of a config means the same.
+// TestRetryBackoff checks the policy that results from each form of retry.backoff, also under
+// its former name. The plan of the config must result in the same policy.
 func TestRetryBackoff(t *testing.T) {
 	for retry, want := range map[string]string{
 		"{}":                         "exponential base=250ms factor=2 max=30s jitter=full",

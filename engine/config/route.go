@@ -83,8 +83,8 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	return p, true
 }
 
-// givenSource returns the source of LoadOptions, with the place of the pipeline's key. written is
-// the source in the file, which is refused; nil if there is none.
+// givenSource returns the source of LoadOptions. Its place is that of the pipeline's key.
+// written is the source in the file, nil if there is none; it is refused.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
 		const text = "%s has a source, but the command line gives another one; remove it from " +
@@ -245,15 +245,15 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	check{
 		route: r,
 		given: func(part, key string) bool { return given(part, key) != nil },
-		// At the value, or the nearest key above it that was written.
+		// The error is reported at the value, or at the nearest enclosing key that the file
+		// contains.
 		wrong: func(part, key, format string, args ...any) {
 			l.fail(cmp.Or(given(part, key), keys[part], at), format, args...)
 		},
 	}.all()
 }
 
-// preferredInMemory is how many of a sink's preferred batches fit into the default memory of a
-// route.
+// preferredInMemory is the default memory of a route, in preferred batches of its sink.
 const preferredInMemory = 16
 
 // prefer applies a sink's preferred batch limits as defaults.

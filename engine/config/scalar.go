@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// decodeScalar reads text into v by the type of v, never by the form of the text: a password "0123"
-// stays text.
+// decodeScalar decodes text into v. Only the type of v matters, not the form of the text, so a
+// password 0123 stays text.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
 		e := l.fail(n, "%s wants %s, but this is %s", o.name, wanted(v.Type()),
@@ -121,8 +121,8 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show returns a value for a message. It hides secrets, and values that came from a file or a
-// variable, since those are often secret.
+// show returns a value for a message. Secrets are hidden, and so are values from a file or a
+// variable, which are often secret.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):
@@ -152,7 +152,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// setScalar parses text into v; errors name it as shown.
+// setScalar parses text into v. Errors quote shown instead of text.
 func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == durationType {
 		d, err := parseDuration(text, shown)

@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// quoteText replaces a hint that would quote a line with a secret.
+// quoteText is the hint for a line that contains a secret, in place of a hint that would quote
+// the line.
 const quoteText = "if it is text, quote the whole value"
 
 // syntax records an error of the YAML parser, with a remedy.
@@ -150,8 +151,9 @@ func (d *document) cut(n *yaml.Node) string {
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut refuses a value that a ` #` cut short. An expression is always refused; another value
-// only if the rest is clearly broken, because comments after values are common and harmless.
+// checkCut refuses a value that ends at ` #`, where YAML starts a comment. An expression is
+// always refused. Another value is refused only if its remaining part is clearly incomplete,
+// because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {
@@ -170,10 +172,12 @@ func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
 }
 
-// bareValue finds a plain scalar within brackets that is a variable: its brace opens a mapping.
+// bareValue matches an unquoted variable within brackets. YAML would read its brace as the start
+// of a mapping.
 var bareValue = regexp.MustCompile(`[:,\[{]\s*(\$\{[^{}]*\})`)
 
-// bareVariable returns the remedy if one of the lines from to to has a bare variable, else "".
+// bareVariable returns a hint if one of the lines has an unquoted variable within brackets, else
+// "".
 func (d *document) bareVariable(from, to int) string {
 	for _, line := range d.lines[max(0, from-1):min(to, len(d.lines))] {
 		if found := bareValue.FindStringSubmatch(line); found != nil {

@@ -24,7 +24,7 @@ type Test struct {
 	// Expect holds the records that reach the sink, in order. A text stands for an unparsed record
 	// with that text, and a mapping for the fields of a parsed one.
 	Expect []Value `yaml:"expect" doc:"records that reach the sink, in order: mappings of fields, or texts of unparsed records"`
-	// Dead holds the expected dead letters, in order: a part of the reason of each.
+	// Dead lists the expected dead letters, in order. Each entry is a part of a letter's reason.
 	Dead []string `yaml:"dead" doc:"a part of the reason of each dead letter, in order"`
 
 	Where Place // of its name; zero if built in Go
@@ -93,8 +93,8 @@ func loadTests(l *loader, n *yaml.Node, f *Config) {
 	}
 }
 
-// Route returns the pipeline and the route with the given names. Empty names stand for the only
-// one. An error lists the names that exist.
+// Route returns the pipeline and the route with the given names. An empty name means the only
+// pipeline or route. An error lists the existing names.
 func (c *Config) Route(pipeline, route string) (*Pipeline, *Route, error) {
 	var names []string
 	for i := range c.Pipelines {

@@ -55,7 +55,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	return u, true
 }
 
-// claimExclusive refuses a component that uses a resource of another one.
+// claimExclusive refuses a component that needs exclusive use of a resource which another
+// component uses.
 func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	user, ok := u.Options.(stream.ExclusiveUser)
 	if !ok {
@@ -125,7 +126,7 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the component of the role and name of c that the options select.
+// variant returns the component that the options select among those with the role and name of c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c
@@ -239,7 +240,8 @@ func isValid(l *loader, u Use, key, options *yaml.Node) bool {
 	return false
 }
 
-// flatten returns the errors joined in err. An OptionError around several is repeated for each.
+// flatten returns the errors that are joined in err. If an OptionError wraps several joined
+// errors, the result has an OptionError for each.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Validate checks a config that was built or changed in Go. It applies the rules of [Load] and runs
-// the Validate method of options that were not read from a file; a config that Load returned is
-// valid. An error is an [*Error], or [Errors] if several independent things are wrong.
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load], and
+// calls the Validate method of options that were not read from a file. A config that Load
+// returned is valid. The error is an [*Error], or [Errors] for several independent mistakes.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {
@@ -186,7 +186,8 @@ func (r *Route) parts() []routePart {
 	}
 }
 
-// option returns the value of a part's key; the key of a part that is one value is "".
+// option returns the value of a key in a part of the route. The key is "" if the part has no
+// keys.
 func (r *Route) option(part, key string) reflect.Value {
 	parts := r.parts()
 	value := parts[slices.IndexFunc(parts, func(p routePart) bool { return p.key == part })].value

@@ -137,7 +137,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestEqual checks that a route equals itself read again, and no change of an option goes unseen.
+// TestEqual checks that a route equals the same route loaded again, and that every change of an
+// option is detected.
 func TestEqual(t *testing.T) {
 	const text = `
 pipelines:

@@ -72,7 +72,8 @@ func Handler() http.Handler {
 	})
 }
 
-// kinds maps extensions to content types, independently of the machine's table.
+// kinds maps file extensions to content types, so that they do not depend on the MIME table of
+// the machine.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",

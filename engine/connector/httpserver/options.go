@@ -26,7 +26,7 @@ const (
 // Options are the options of the source.
 type Options struct {
 	push.ServerOptions
-	Path        string        `yaml:"path" doc:"of requests; \"\" is the one of the format"`
+	Path        string        `yaml:"path" doc:"path of requests; default: that of the format"`
 	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"format of request bodies"`
 	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept"`
 	Register    Register      `yaml:"register" doc:"NATS servers at which senders find this worker"`

@@ -17,11 +17,11 @@ import (
 type Reading struct {
 	MaxRecord    stream.Size     `yaml:"max_record" doc:"a longer record is treated as long_record says"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
-	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"of the files"`
-	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"bytes that are no text"`
-	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"of the files; auto: as the first bytes of each say"`
-	MaxExpansion int             `yaml:"max_expansion" doc:"bytes that a compressed one may become, beyond 64 MiB; 0: any number"`
-	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
+	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"encoding of the files"`
+	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"handling of invalid bytes"`
+	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"auto: detected from the first bytes of a file"`
+	MaxExpansion int             `yaml:"max_expansion" doc:"maximum ratio of expansion, checked beyond 64 MiB; 0: no limit"`
+	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"cut into pieces, or dead-letter the beginning"`
 }
 
 // DefaultReading reads lines of at most 1 MiB in UTF-8, of files that may be compressed.
@@ -68,8 +68,8 @@ func (o *Reading) text() framing.Text {
 // Polling contains the config keys for how often a source looks at its files. It is embedded in the
 // options of each source.
 type Polling struct {
-	PollMin time.Duration `yaml:"poll_min" doc:"how soon an idle source looks at its files again at first; the wait doubles"`
-	PollMax time.Duration `yaml:"poll_max" doc:"how soon an idle source looks at its files again at the latest"`
+	PollMin time.Duration `yaml:"poll_min" doc:"shortest time between two listings of an idle source; it doubles up to poll_max"`
+	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source"`
 }
 
 // DefaultPolling waits 100 ms at first and at most 1 s.

@@ -15,9 +15,9 @@ import (
 // Options are the options of every source to which clients push records.
 type Options struct {
 	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records count as taken; buffered: on disk"`
-	Buffer      buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+	Buffer      buffer.Options `yaml:"buffer" doc:"options of ack: buffered"`
 	Memory      stream.Size    `yaml:"memory" doc:"bytes that wait for delivery; then clients wait"`
-	Connections int            `yaml:"connections" doc:"open at once; the one idle longest is closed for a new one"`
+	Connections int            `yaml:"connections" doc:"maximum open connections; the one idle longest is closed for a new one"`
 	IdleTime    time.Duration  `yaml:"idle_timeout" doc:"until an idle connection is closed"`
 	TLS         listen.TLS     `yaml:"tls" doc:"certificates"`
 	Insecure    bool           `yaml:"insecure" doc:"listen beyond loopback unprotected"`
@@ -62,8 +62,8 @@ func (o *SocketOptions) Check(maxRecord stream.Size) error {
 type ServerOptions struct {
 	Listen    string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
 	Deadline  time.Duration `yaml:"deadline" doc:"for a request, from its header to its answer"`
-	Token     string        `yaml:"token" secret:"true" doc:"that clients must send, such as ${file:/path}"`
-	Tokens    listen.Tokens `yaml:"tokens" secret:"true" doc:"by the name of the client, in place of token"`
+	Token     string        `yaml:"token" secret:"true" doc:"token that clients must send, such as ${file:/path}"`
+	Tokens    listen.Tokens `yaml:"tokens" secret:"true" doc:"tokens by client name, in place of token"`
 	MaxRecord stream.Size   `yaml:"max_record" doc:"a longer record is refused"`
 	Options
 }

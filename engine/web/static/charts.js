@@ -1,4 +1,5 @@
-// A chart of the last hour: history from the engine, then a point per frame.
+// A chart of the last hour. It starts with the history from the engine and adds a point for each
+// frame.
 
 import { h } from "./dom.js";
 

@@ -14,7 +14,7 @@ export function h(tag, attrs, ...children) {
   return e;
 }
 
-// text sets the text of an element if it differs, so that nothing is painted for nothing.
+// text sets the text of an element if it differs, to avoid repainting.
 export function text(e, value) {
   value = String(value);
   if (e.textContent !== value) e.textContent = value;

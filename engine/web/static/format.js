@@ -49,7 +49,8 @@ export function plural(n, one, many) {
   return count(n) + " " + (n === 1 ? one : many);
 }
 
-// tone is the color of a worker's state. A slow worker that could take more and has nothing to do is idle.
+// tone returns the color of a worker's state. A slow worker without work that could take more
+// counts as idle.
 export function tone(w) {
   if (w.misconfigured || w.state === "OPEN") return "bad";
   if ((w.state === "SLOW" || w.state === "BUSY") && w.gate === "none" && w.in_flight === 0) return "idle";

@@ -51,7 +51,7 @@ export class Parked {
     this.timer = setTimeout(() => this.load(), 250);
   }
 
-  // load shows the first page, or adds the one after a delivery.
+  // load shows the first page, or appends the page that follows the delivery after.
   async load(after) {
     const turn = this.turn = (this.turn || 0) + 1;
     const route = "?route=" + encodeURIComponent(this.route.value);

@@ -71,10 +71,9 @@ With --outage, the service is unavailable for the given time instead. It prints 
 number of requests that each policy wastes during the outage, the delay until clients
 notice its end, and the number of clients that return within the same 50 ms.
 
-A policy is a spec for penstock backoff, or one of these names. Their settings begin at
-10 ms and end at 2 s:
-` + policyNames() + `
-or a spec as penstock backoff takes it.`,
+A policy is a spec as penstock backoff takes it, or one of these names. Their settings
+begin at 10 ms and end at 2 s:
+` + policyNames(),
 		Example: `  penstock sim backoff --clients 10,50,100,190 --policy full --policy recommended
   penstock sim backoff --clients 100 --policy "exponential base=20ms max=5s jitter=equal" --json
   penstock sim backoff --outage 50ms,5s,10m --clients 1,100`,

@@ -90,7 +90,7 @@ func Experiments() []Experiment { return append(experiments(), oneLimit(), resta
 func experiments() []Experiment {
 	return []Experiment{{
 		Name: "dispatch",
-		Question: "Hash without acks, round robin with windows, or the idlest worker first: " +
+		Question: "The worker is chosen by hash, round robin or least completion: " +
 			"a finite job, and 60 % load",
 		Columns: []Column{
 			{Title: "seconds for 20,000 batches", scenario: 0, figure: scenario.Finish},
@@ -115,8 +115,8 @@ func experiments() []Experiment {
 		},
 		Rows: windowSizes(),
 	}, {
-		Name: "step", Question: "One step of the window per round, or per ack: endless backlog, " +
-			"workers with one slot and with eight",
+		Name: "step", Question: "The window changes once per round, or with each ack: endless " +
+			"backlog, workers with 1 and 8 slots",
 		Columns: []Column{
 			{Title: "goodput %", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", scenario: 0, figure: scenario.RTTMean},
@@ -141,7 +141,7 @@ func experiments() []Experiment {
 		Rows: slowStarts(),
 	}, {
 		Name: "after_timeout",
-		Question: "After a timeout, the same worker again or the next one: one of twelve equal " +
+		Question: "A timed-out batch goes to the same worker or another one: one of 12 equal " +
 			"workers hangs for 30 s, 60 % load",
 		Columns: []Column{
 			{Title: "p99 ms", figure: scenario.LatencyP99},
