@@ -200,12 +200,11 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 		return z, func() { _ = z.Close() }, nil
 	case "zstd":
 		in := bufio.NewReader(b)
-		window, err := b.window(ctx, in)
-		if err != nil {
+		if err := b.reserveWindow(ctx, in); err != nil {
 			return nil, nil, err
 		}
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(window),
+			zstd.WithDecoderMaxWindow(maxWindow),
 			zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
 		if err != nil {
 			return nil, nil, b.failed(err)
@@ -216,13 +215,12 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 	}
 }
 
-// window reserves the window of a zstd decoder, which the decoder allocates at the first block, and
-// returns its size. The header of the first frame states it. Later frames may have a window of
-// leastWindow at least.
-func (b *bodyReader) window(ctx context.Context, in *bufio.Reader) (uint64, error) {
+// reserveWindow reserves the window of a zstd decoder, which the decoder allocates at the first
+// block. The header of the first frame states it. A larger window of a later frame is not reserved.
+func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {
-		return 0, b.failed(err)
+		return b.failed(err)
 	}
 	var h zstd.Header
 	_ = h.Decode(head) // the decoder reports the error
@@ -233,6 +231,5 @@ func (b *bodyReader) window(ctx context.Context, in *bufio.Reader) (uint64, erro
 	case h.SingleSegment:
 		window = h.FrameContentSize
 	}
-	window = min(max(window, leastWindow), maxWindow)
-	return window, b.grow(ctx, int64(window))
+	return b.grow(ctx, int64(min(max(window, leastWindow), maxWindow)))
 }

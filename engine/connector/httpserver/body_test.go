@@ -121,7 +121,7 @@ func TestWindowIsReserved(t *testing.T) {
 }
 
 // TestWindowOfLaterFrames checks that a later frame may have a larger window than the first one, up
-// to leastWindow, and that a window larger than that is refused.
+// to maxWindow, and that a window larger than that is refused.
 func TestWindowOfLaterFrames(t *testing.T) {
 	frame := func(size int) []byte {
 		enc, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
@@ -133,7 +133,7 @@ func TestWindowOfLaterFrames(t *testing.T) {
 	for _, c := range []struct {
 		first, second int
 		ok            bool
-	}{{10, leastWindow, true}, {10, leastWindow + 1, false}, {2 << 20, 2 << 20, true}} {
+	}{{10, leastWindow + 1, true}, {10, maxWindow, true}, {10, maxWindow + 1, false}} {
 		b, _ := newBody(t, append(frame(c.first), frame(c.second)...), "zstd")
 		plain, done, err := b.decompress(context.Background())
 		if err != nil {

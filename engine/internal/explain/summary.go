@@ -38,7 +38,7 @@ type Step struct {
 // MaxSteps bounds the steps that a Summary keeps.
 const MaxSteps = 12
 
-// Forever, passed to FromTrace as the moment, means the end of the trace.
+// Forever is a moment for FromTrace. It means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
 // FromTrace plays a trace up to a moment. worker is the worker whose steps are kept, by its name in

@@ -7,7 +7,7 @@ import "sync"
 var buffers sync.Pool // *[]byte
 
 // smallBuffer is the capacity up to which a buffer is reused for a text of any size.
-const smallBuffer = 64 << 10
+const smallBuffer = 4 << 10
 
 // Buffer returns an empty slice with a capacity of at least size. The memory limit of an intake
 // counts sizes, not capacities. So the capacity is at most twice the size or smallBuffer.

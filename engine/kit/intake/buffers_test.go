@@ -68,7 +68,7 @@ func TestBufferCapacity(t *testing.T) {
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			data := intake.Buffer(size)
-			if n := int64(cap(data)); n < size || n > max(2*size, 64<<10) {
+			if n := int64(cap(data)); n < size || n > max(2*size, 4<<10) {
 				t.Errorf("Buffer(%d) has a capacity of %d", size, n)
 			}
 			data = data[:size]
@@ -85,7 +85,7 @@ func TestBufferCapacity(t *testing.T) {
 
 // TestBuffersAreReused checks that a busy source allocates no new texts.
 func TestBuffersAreReused(t *testing.T) {
-	const rounds, size = 50, 8 << 20
+	const rounds, size = 400, 1 << 20
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
 	r.limits = stream.BatchLimits{Bytes: 64, Records: 1}

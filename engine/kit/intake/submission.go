@@ -27,9 +27,6 @@ var newline = []byte{'\n'}
 
 // Add appends a copy of a record. It must not follow [Lines].
 func (r *Records) Add(record []byte) {
-	if r.data == nil {
-		r.data = Buffer(int64(len(record)) + 1)
-	}
 	r.data = append(append(r.data, record...), '\n')
 	r.ends = append(r.ends, int32(len(r.data)))
 	r.count++

@@ -47,8 +47,9 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		n, err := c.Read(f.Space())
 		evict(false)
 		records, wrong := f.Frame(n)
-		if s.Intake.Add(ctx, records) != nil {
-			return // the source stops
+		if s.Intake.Add(ctx, records) != nil { // the source stops
+			h.Count("bytes_discarded", int64(f.Pending()))
+			return
 		}
 		switch {
 		case wrong != nil:
