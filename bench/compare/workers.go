@@ -85,8 +85,8 @@ func oursWorkersPost(url string) flow.WorkerFunc[[]line] {
 	}
 }
 
-// theirsWorkers is the same with errgroup, cenkalti/backoff and a file. Each server gets the same
-// share of the lines.
+// theirsWorkers does the same as oursWorkers with errgroup, cenkalti/backoff and a progress file.
+// Each server gets the same share of the lines.
 func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	progress := theirsWorkersProgress{done: make(map[int64]bool)}
 	if saved, err := os.ReadFile("progress"); err == nil {

@@ -15,8 +15,8 @@ func TestRun(t *testing.T) {
 	for i := range 1 + behind {
 		want += fmt.Sprintf("QUESTION %d\n", i)
 	}
-	// Only requests in progress at a crash are repeated: one request for each crash and one for
-	// each answer.
+	// Only the request in progress at a crash is repeated. So the number of requests is the number
+	// of crashes plus the number of answers.
 	want += fmt.Sprintf("%d crashes, %d requests for %d answers\n", failures, failures+1+behind,
 		1+behind)
 	if got.String() != want {

@@ -26,8 +26,8 @@ func newSettlement(ev *evidence) *settlement {
 	}
 }
 
-// reject records that no worker will accept the item. It is cut or dead-lettered when none of its
-// attempts runs any more.
+// reject records that no worker will accept the item. The item is cut into pieces or dead-lettered
+// once none of its attempts is running.
 func (s *settlement) reject(it *item, out []Command) []Command {
 	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
 		return out

@@ -100,9 +100,9 @@ func Dir(t testing.TB) string {
 	}
 }
 
-// Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy. A
-// policy without an owner fails Compat's test, one without a handler its owner's; so does a setting
-// that no handler read.
+// Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy.
+// The test of pkg fails if one of its policies has no handler, or if a handler leaves a parameter
+// of a case unread. A case whose policy has no owner fails the test of Compat.
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 	for _, policy := range slices.Sorted(maps.Keys(owners)) {
 		if owned := owners[policy] == pkg; owned != (handlers[policy] != nil) {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Lines returns an unsplit batch of lines, as a reader returns it: from the start of the file
-// a.log.
+// Lines returns a batch with the given lines, as if read from the start of the file a.log. Its
+// Records are empty until [stream.Batch.Split] is called.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
 // Text is like Lines, for a text that ends with a line end.

@@ -119,8 +119,9 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 	return nil
 }
 
-// rename renames the file to a free name, and then checks that it is this file and has not grown.
-// If it is not, or has, rename undoes the renaming.
+// rename gives e's file a free name, and then checks that the renamed file is e's file and has not
+// grown. Otherwise rename restores the old name and returns an error. If a grown file cannot be
+// restored because its old name is taken, it keeps the new name, without an error.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)

@@ -380,8 +380,8 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
-// put stores an envelope as the next one, and returns its size. Only the goroutine that stores
-// changes last, sum and keys.
+// put stores e as the next envelope, and returns its size. The fields last, sum and keys are
+// changed only by the goroutine that stores envelopes.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

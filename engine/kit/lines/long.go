@@ -84,9 +84,9 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 	return end, false, nil
 }
 
-// Complete finishes b before it is handed out. With Framing it sets the records; if the rules say
-// so, it dead-letters records longer than MaxRecord. It must be called once for each filled batch;
-// the Filler is then ready for the next batch.
+// Complete finishes b before b is handed out. If Framing is set, it fills b.Records and
+// dead-letters the bad ones. If Bury is set, it dead-letters records longer than MaxRecord. It must
+// be called once for each filled batch. Then the Filler is ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
 	l.handOver(b)
 	if len(l.deadLettered) == 0 {

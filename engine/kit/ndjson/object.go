@@ -110,9 +110,9 @@ const (
 // string; bits above that one are meaningless. It returns 0 if there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
-// control is special without quotes and backslashes, and without masking the top bits. The top bit
-// of a byte below 0x80 is set if the subtraction underflows or the addition reaches 0x80 (Hacker's
-// Delight, section 6-1).
+// control is like the function special, but ignores quotes and backslashes, and does not mask the
+// top bits. For a byte below 0x80, w - ones*' ' sets the top bit if the byte is less than a space,
+// and w + ones sets it if the byte is 0x7F (Hacker's Delight, section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 
 // quoting is like control, but for quotes and backslashes in bytes below 0x80.

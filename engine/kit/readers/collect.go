@@ -1,5 +1,6 @@
-// Package readers contains the common parts of readers ([stream.Reader]) that wait for data: the
-// wait for a full batch, a position with settled ranges above it, and the ends of earlier batches.
+// Package readers contains the common parts of readers ([stream.Reader]) that wait for data.
+// [Collect] waits for a full batch. [Cursor] is a position with the settled ranges above it. [Cuts]
+// are the ends of earlier batches, at which a restarted route ends its batches again.
 package readers
 
 import (

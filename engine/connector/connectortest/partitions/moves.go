@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// Moves runs two or three engines with a shared table on one broker, through rebalances, ended
-// sessions, lost responses, and kills that leave goroutines running. Each record must arrive
-// exactly once.
+// Moves runs two or three engines that read from one broker and write to one table. It causes
+// rebalances, ended sessions, lost responses, and kills that leave goroutines running. Each record
+// must arrive exactly once.
 func Moves(t *testing.T, r Receiver, seed uint64) {
 	g := &group{t: t, r: r, broker: streamtest.NewBroker(4), rnd: dice(seed)}
 	defer g.close()

@@ -199,7 +199,8 @@ type FailFirst struct {
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
 }
 
-// Knee describes how a link's delay grows with a level, and its treatment of levels above a limit.
+// Knee describes how a link's delay grows with a level, and the link's action above a limit. The
+// level is the number of batches in flight, or of batches begun in the last second.
 type Knee struct {
 	Scale float64 `yaml:"scale" min:"0" max:"1e6"`
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
