@@ -205,8 +205,9 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// TestCorrupt checks that a route stops at an envelope that is missing, damaged or of another
-// chain, with the number in its error. It continues only if the operator skips the envelope.
+// TestCorrupt checks that a route stops at an envelope that is missing, is damaged, or does not
+// follow its predecessor. The error contains the envelope's number. The route continues only if the
+// operator skips the envelope.
 func TestCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(*kept){
 		"missing": func(k *kept) { delete(k.texts, 2) },
@@ -279,8 +280,9 @@ func TestTailIsLost(t *testing.T) {
 	})
 }
 
-// TestHeadIsLost checks that a route stops if the store has lost the envelopes after its progress
-// and all before them. A route without progress begins at the first envelope.
+// TestHeadIsLost checks that a route stops if the store has lost its first envelopes, including
+// some that the route has not settled. A route without progress begins at the first remaining
+// envelope.
 func TestHeadIsLost(t *testing.T) {
 	for last, want := range map[uint64]string{
 		2: "envelope 2 of the buffer is corrupt",

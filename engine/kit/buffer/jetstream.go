@@ -93,8 +93,8 @@ func streamConfig(name, subject string, o Options, replicas int) jetstream.Strea
 	}
 }
 
-// Append implements Store. External servers may be down for a while. They may also have stored an
-// envelope after its acknowledgement was lost.
+// Append implements Store. It retries while external servers do not accept data. If only their
+// acknowledgement was lost, it finds the stored envelope and reports success.
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
 	for failed := 0; ; failed++ {
 		err := j.publish(ctx, number, text)

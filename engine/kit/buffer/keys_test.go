@@ -95,8 +95,8 @@ func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 func (r *route) b() *Buffer { return r.reader.(*reader).b }
 
 // TestKeysSurvive checks that repeated requests are stored once, with the same record ids as with
-// `ack: delivered`. Runs die in any append, and requests are repeated even after their envelopes
-// were deleted. PENSTOCK_PUSH makes it try 150 seeds.
+// `ack: delivered`. A process may die during any append, and a request may be repeated after its
+// envelope was deleted. PENSTOCK_PUSH makes it try 150 seeds.
 func TestKeysSurvive(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("PENSTOCK_PUSH") != "" {

@@ -169,8 +169,8 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last envelope that is missing together with the given one at
-// the beginning of the store.
+// lostFrom returns the number of the last lost envelope in the gap that begins with the given
+// number. It detects a gap of several envelopes only at the beginning of the store.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,7 +235,7 @@ func (r *reader) load(ctx context.Context, number uint64) error {
 }
 
 // take appends records of the current envelope to the batch until the batch is full, the envelope
-// ends, or the border is reached.
+// ends, or the position reaches border.
 func (r *reader) take(batch *stream.Batch, offset int, border int64) {
 	e, begin := r.current, offset
 	for offset < len(e.data) && !batch.Full() && positionOf(e.number, offset) < border {

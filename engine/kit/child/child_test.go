@@ -176,8 +176,8 @@ func eventually(what func() bool) bool {
 	return true
 }
 
-// TestGrace checks that a child that ends with its input is not killed, and that one that does not
-// end is killed after Grace.
+// TestGrace checks that Run does not kill a child that ends when its input is closed. It checks
+// that Run kills any other child after Grace.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -196,8 +196,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestWriteToNobody checks that a write to a child that does not read ends with its context, and
-// that a write to a dead child fails at once.
+// TestWriteToNobody checks that a write to a child that does not read ends when the context ends. A
+// write to a child that has closed its input fails.
 func TestWriteToNobody(t *testing.T) {
 	enough := errors.New("enough")
 	big := make([]byte, 4<<20)

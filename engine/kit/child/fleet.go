@@ -109,7 +109,7 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the smallest value of DownError.Next. It is also the value if the next start is due or
+// Soon is the smallest value of DownError.Next. Next is also Soon if the next start is due, or if
 // its time is unknown.
 const Soon = 10 * time.Millisecond
 

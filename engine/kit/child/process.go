@@ -114,8 +114,9 @@ func (p *Process) Read(text []byte) (int, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
 		return n, err
 	}
-	// The child is dead. Either a process outside its group holds the pipe, or this goroutine is
-	// late. A read deadline in the past hides bytes that are available.
+	// The read deadline has passed, so the child is dead. Either a process outside its group still
+	// holds the pipe, or this goroutine has not read all output yet. Available bytes cannot be read
+	// until the deadline is moved into the future.
 	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
 		return 0, err
 	}

@@ -53,8 +53,8 @@ type Program struct {
 	all    bool     // uses $env itself, and so any field
 	meta   bool     // uses meta
 	result stream.FieldType
-	// comparisons with null are false, because the schema is known and a missing value cannot be a
-	// misspelled name
+	// a comparison with null is false, not an error: the schema is known, so a null cannot come
+	// from a misspelled name
 	lenient bool
 
 	condition condition   // compiled without the virtual machine; nil if not possible

@@ -23,8 +23,8 @@ func (u *Unmatched) Begin(b *stream.Batch, names int) {
 // Matched records that name k was found.
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
-// End reports the names that were not found to h, which may be nil. name returns name k in the form
-// of the config.
+// End reports the unmatched names of the batch to h, which may be nil. The function name returns
+// name k as written in the config.
 func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 	if h == nil || u.records == 0 {
 		return

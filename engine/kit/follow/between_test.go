@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestCopyIsMadeWhileItIsLookedAt checks that the copy of a log is recognised if it is listed
-// incomplete. It is complete at the first look, and the log is emptied before the two are compared.
+// TestCopyIsMadeWhileItIsLookedAt checks that the copy of a log is recognised although it is
+// incomplete when it is listed. The copy is completed at the first look, and the log is emptied
+// before the two files are compared.
 func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -31,9 +32,9 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// TestCopyIsMadeWholeWhileItIsLookedAt checks that a copy is recognised if it is completed, and its
-// original emptied, while a route looks at the copy. The routes have just read the end of the
-// original.
+// TestCopyIsMadeWholeWhileItIsLookedAt checks that a copy is recognised if it is completed while a
+// route looks at it. Its original is emptied at the same moment, just after the routes have read
+// the end of it.
 func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -73,9 +74,9 @@ func TestIncompleteCopyOfRewritten(t *testing.T) {
 	})
 }
 
-// TestMissedFileIsReadLate checks that a file of an earlier run is read to its end if the first
-// listing misses it during a rename. The file is found as an unlisted one, but the route is busy
-// until gone_wait is over. The file must not be sealed then, because it has a name.
+// TestMissedFileIsReadLate checks a file of an earlier run that the first listing misses during a
+// rename. It is found as an unlisted file, but the route is busy until gone_wait is over. The file
+// must then be read to its end. It must not be sealed, because it still has a name.
 func TestMissedFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -98,8 +99,9 @@ func TestMissedFileIsReadLate(t *testing.T) {
 	})
 }
 
-// TestDeletedAfterItWasListed checks that both routes, which have read a file, continue in its copy
-// if the file is deleted after it was listed together with the copy.
+// TestDeletedAfterItWasListed checks a file that both routes have read and that is copied. If the
+// file is deleted just after it was listed together with the copy, both routes continue in the
+// copy.
 func TestDeletedAfterItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -24,8 +24,8 @@ type heldFiles struct {
 	since time.Duration // when the oldest lost its name
 }
 
-// Held returns the deleted files that are kept until all routes have read them, as the last listing
-// has found them.
+// Held returns the deleted files that are kept until all routes have read them, as of the last
+// listing.
 func (c *Catalogue) Held() stream.Held {
 	h := c.held.Load()
 	if h == nil {

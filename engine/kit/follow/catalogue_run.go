@@ -12,8 +12,8 @@ import (
 // idleSpacing is scanSpacing for listings that only keep the catalogue current.
 const idleSpacing = 3 * scanSpacing
 
-// bringUpToDate lists the files: the first listing shows which files were rotated, the second one
-// finds where they went.
+// bringUpToDate lists the files twice. The first listing shows which files were rotated, and the
+// second one finds their new locations.
 func (c *Catalogue) bringUpToDate() {
 	if c.o.Growing == nil {
 		return
@@ -26,10 +26,10 @@ func (c *Catalogue) bringUpToDate() {
 	}
 }
 
-// Run lists the files while no route does, until ctx is done. So a rotation, deletion or
-// compression during an outage is followed as it happens, and files are opened before they
-// disappear. While it runs, the files stay open for the routes that wait for their restart. Call it
-// once per Catalogue. It returns at once unless files may grow.
+// Run lists the files while no route does so, until ctx is done. Rotations, deletions and
+// compressions during an outage are therefore followed as they happen, and files are opened before
+// they disappear. While Run is running, files stay open for the routes that wait for their restart.
+// Call it once per Catalogue. It returns at once unless files may grow.
 func (c *Catalogue) Run(ctx context.Context) error {
 	if c.o.Growing == nil {
 		return nil
@@ -75,8 +75,8 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// attend updates the catalogue if no route has listed the files for at least least, and looks at
-// the changed files.
+// attend lists the files and looks at the changed ones. It lists nothing if the last listing is
+// younger than least, or if an idle route lists the files itself.
 func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +134,8 @@ func (c *Catalogue) updateRoutes() {
 	}
 }
 
-// missesRoute reports whether a route of the source has not opened yet, or waits for its restart,
-// so that its marks are not known.
+// missesRoute reports whether a route of the source has not opened yet, or waits for its restart.
+// The marks of that route are then unknown.
 func (c *Catalogue) missesRoute() bool {
 	h, ok := c.h.(stream.SourceHost)
 	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {

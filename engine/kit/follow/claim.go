@@ -5,9 +5,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// claim gives a newly joined route its cursors in files that the catalogue knows by other ids than
-// the route has stored. The ids differ if the catalogue met a file before the route opened, or if
-// an old state has several ids for a file.
+// claim gives a newly joined route its cursors in files that have one id in the catalogue and
+// another id in the progress of the route. The ids differ if the catalogue met a file before the
+// route opened, or if an old state has several ids for a file.
 func (n *identifier) claim(r *Reader, stored []*Entry) {
 	c := n.c
 	for _, e := range stored {
@@ -41,16 +41,17 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 	}
 }
 
-// isProvisional reports whether f got its id while no route's progress was known, and nothing was
-// read of it.
+// isProvisional reports whether f may still get another id: no route with a cursor in f is active,
+// and nothing was read under its present id.
 func isProvisional(f *file) bool {
 	return f.all(func(cur *cursor) bool {
 		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
 	})
 }
 
-// withdraw takes its provisional id from f, which may be a restored copy of e's file. e awaits its
-// successor, and f is identified again, as if no listing had come before the route.
+// withdraw removes the provisional id of f, because f may be a restored copy of e's file. If e's
+// own file is gone, e awaits a successor. Later f is identified again, as if it had not been listed
+// before the route opened.
 func (n *identifier) withdraw(f *file, e *Entry) {
 	c := n.c
 	c.release(f)

@@ -6,10 +6,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// completions are the files that all routes have read to their ends, with progress that is not
-// dropped yet. A route keeps its progress until every other route has saved that it is done.
-// Otherwise, after a crash, it would read again from the beginning a file for which another route
-// still waits.
+// completions are the files that all routes have read to their ends, but with progress that was not
+// dropped yet. A route keeps its progress in a file until every other route has saved that it is
+// done. If the process crashes while another route still needs the file, the next process must not
+// treat the file as new for the first route.
 type completions []completion
 
 type completion []progressOf
@@ -68,7 +68,8 @@ func (d *completions) add(c *Catalogue, f *file) {
 	*d = append(*d, all)
 }
 
-// withdraw keeps the progress of a file that has grown, so that more of it is to be read.
+// withdraw keeps the progress of a file that has grown, because the routes have to read the new
+// data.
 func (d *completions) withdraw(cur *cursor) {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		return slices.Contains(all, progressOf{cur.r, cur.part.ID})
@@ -78,9 +79,9 @@ func (d *completions) withdraw(cur *cursor) {
 	delete(cur.r.done, cur.part.ID)
 }
 
-// rejoin makes a route's next reader take over the completed progress m of its previous one. It
-// reports whether the new reader is done with the partition. It is not if the file can be read
-// again and the end of it was never saved.
+// rejoin makes r take over the completed progress m of the route's previous reader. It reports
+// whether r is done with the partition. r is not done if the end of the file was never saved and
+// the file can be read again.
 func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {

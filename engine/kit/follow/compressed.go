@@ -57,8 +57,8 @@ const (
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is the length beyond max_record from which a record is no longer held in memory,
-	// only its end is searched for.
+	// searchFrom is added to max_record. A record longer than the sum is no longer held in memory,
+	// and only its end is searched for.
 	searchFrom = 4 << 20
 )
 
@@ -201,9 +201,9 @@ func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
 	return false
 }
 
-// fillFrom is Fill for compressed files too. The end of a compressed file is unknown until it is
-// decompressed, so decompression continues as long as b has room. before holds the bytes that must
-// precede the data; nil if another check verifies them.
+// fillFrom is like [lines.Filler.Fill], but also reads compressed files. The end of a compressed
+// file is unknown until it is decompressed, so decompression continues as long as b has room.
+// before holds the bytes that must precede the data. It is nil if another check verifies them.
 func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()

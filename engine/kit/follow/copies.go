@@ -13,9 +13,9 @@ import (
 const (
 	// maxRelated is the maximum number of files of one stem that a new file is compared with.
 	maxRelated = 32
-	// maxUndecidedListings is the maximum number of listings for which a file is held back beyond
-	// its time. It applies to a possible copy of a file that cannot be read, because that file lost
-	// its name since the last listing.
+	// maxUndecidedListings is the maximum number of listings for which a possible copy is held back
+	// after CopyWait. It applies if the original cannot be read, because it has lost its name since
+	// the last listing.
 	maxUndecidedListings = 3
 )
 
@@ -42,7 +42,7 @@ type verdict struct {
 }
 
 // findPredecessor determines whether f, which no route knows, continues a known file. done reports
-// that it does, or that it may and is held back. read reports that f can be read now.
+// that f continues one, or that f may do so and is held back. read reports that f can be read now.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.comparing {
 		return false, false
@@ -146,8 +146,8 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, for CopyWait or, if undecided, for a few listings more.
-// It reports whether f is still held back.
+// holdBack holds back f, a possible copy, for CopyWait. If undecided is set, it holds f back for a
+// few more listings. It reports whether f is still held back.
 func (k *copies) holdBack(f *file, undecided bool) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
@@ -169,9 +169,9 @@ func (k *copies) holdBack(f *file, undecided bool) bool {
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. That is the
-// case if it was changed, or if any file was met, renamed, deleted or emptied since. It is also
-// compared again after the maximum wait of an idle reader, because not every change shows in a
-// listing.
+// case if the file has changed since the last comparison, or if any file was met, renamed, deleted
+// or emptied since. The file is also compared again after PollMax, because not every change shows
+// in a listing.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	if a.unread > now {
@@ -186,7 +186,7 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 }
 
 // isIntact reports whether g still contains its delivered data at this moment. If g holds other
-// data, its identity starts to wait for a copy.
+// data, its identity awaits a copy from now on.
 func (k *copies) isIntact(g *file) bool {
 	if !k.c.handles.refreshNow(g) {
 		return false
@@ -195,8 +195,8 @@ func (k *copies) isIntact(g *file) bool {
 	return cur == nil || k.c.verify(cur, false)
 }
 
-// logNew logs that a possibly restored file, which is newer than its original, is read as a new
-// file. Delivering data twice is better than losing it.
+// logNew logs that f is read as a new file although it may be a restored copy, because it is newer
+// than its original. Delivering data twice is better than losing it.
 func (k *copies) logNew(f *file) {
 	if f.extras == nil || !f.extras.restored {
 		return
@@ -210,10 +210,12 @@ func (k *copies) logNew(f *file) {
 }
 
 // relatedEntries returns the identities of files with names that f's name may be derived from. Many
-// rotations may be waiting, so it leaves out identities with read data that does not fit head, the
-// beginning of f. Files that a route has still to read come first, then those with the longest
-// names: if several files hold the same data, and a copy continued a file that all routes have
-// read, a needed file could be deleted unread.
+// rotations may be waiting, so it omits identities with read data that does not fit head, the
+// beginning of f.
+//
+// The files that a route has still to read come first. Several files may hold the same data: if f
+// continued one that all routes have read, a needed one could be deleted unread. Within each group,
+// longer names come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var out []*Entry
 	k.c.dormant.reactivateRelated(f.label)

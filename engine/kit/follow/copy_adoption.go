@@ -168,10 +168,11 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c.count("files_rotated", 1)
 }
 
-// continueInCopy has the routes read the data of f, a deleted file, in g, which holds the same data
-// and exists. f stays open and unidentified until they have done so, at least for GoneWait. If g is
-// deleted first, f continues it like any other copy. If f gets more data, it becomes a separate
-// file, and the routes skip what they read in g. read reports that f can be read now.
+// continueInCopy has the routes read the data of the deleted file f in g, an existing file with the
+// same data. f stays open and unidentified until they have read that part of g, and at least for
+// GoneWait. If g is deleted first, f continues g like any other copy. If f gets more data, it
+// becomes a separate file, and the routes skip the part that they read in g. read reports that f
+// can be read now.
 func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 	c, now, to := k.c, k.c.now(), f.extras.equalTo
 	grows := c.strategy.(*growing)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// equals reports whether f is a copy of the beginning of g. It compares the first and the last of
-// the common bytes, and records their number.
+// equals reports whether f is a copy of the beginning of g. It compares only the first and the last
+// bytes of the length that both have, and records that length.
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {
@@ -42,9 +42,9 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w: it is shorter than one route's
-// read data of w, and only another route, which has read less, finds its data in f. The rest is
-// awaited for the first half of CopyWait.
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written. One
+// route has read more of w than f contains. f fits only the progress of another route, which has
+// read less. The rest of the copy is awaited for the first half of CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false
@@ -60,8 +60,8 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f may continue the awaiting file w, of which nothing was read: f begins
-// with the bytes that the id of w hashes and is not shorter.
+// mayBe reports whether f may continue the awaiting file w, of which nothing was read. f must be at
+// least as long as w and begin with the bytes that the id of w hashes.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
 	id := k.c.ids.idOf(w.entry)
 	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil ||
@@ -97,8 +97,9 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	return id.Match(seen)
 }
 
-// mayBeRestored reports whether f, under the name of w and with its content, may still turn out to
-// be a restored copy: cp -p and tar restore a file's time after its bytes.
+// mayBeRestored reports whether f, which has the name and the read data of w, may still turn out to
+// be a restored copy of w. Commands such as cp -p and tar restore a file's time only after its
+// bytes.
 func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	p := w.fingerprint()
 	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
@@ -108,11 +109,13 @@ func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w, with which
-// mayBegin has compared it: f is shorter than the read data of w. If this process never saw the
-// beginning of w, its id decides. If f is shorter than the hashed bytes, a possible copy of a
-// deleted file is awaited rather than read a second time. A file rewritten in place may have any
-// number of unrelated new files next to it, and they are not held back.
+// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: f is shorter than
+// the read data of w. The caller has compared the beginnings of both with mayBegin.
+//
+// If this process never saw the beginning of w, the id of w decides. f may be shorter than the
+// bytes that the id hashes. It is then held back if w was deleted, because f could otherwise be
+// delivered twice. If w was rewritten in place, f is not held back, because any number of unrelated
+// new files may appear next to w.
 func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 	if f.view != nil || f.isUnlisted() || f.info.Size >= w.read() || !k.mayInherit(f, w) ||
 		sameFile(f.info, w.info) {

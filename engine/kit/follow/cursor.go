@@ -41,7 +41,7 @@ type cursor struct {
 	storedFinished bool // its stored progress is marked as finished
 }
 
-// version is a file as it was at a moment, by its stat. The zero value is none.
+// version is the state of a file at one moment, as its stat shows it. The zero value is no state.
 type version struct {
 	at   stamp
 	size int64
@@ -210,8 +210,8 @@ func isNeeded(f *file) bool {
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
 }
 
-// holds returns how many bytes the file has. A compressed file is decompressed until to bytes are
-// known or it ends.
+// holds returns the number of bytes in the file. It decompresses a compressed file only until to
+// bytes are known, so the result may then be too small.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size

@@ -114,9 +114,9 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	})
 }
 
-// TestCopyIsKnownBeforeItsOriginalIsGivenUp checks that the next process does not treat a copy as a
-// new file if the copy is shorter than the read data of its original. Another file comes first, so
-// the batch in which the original is given up has no room for the copy.
+// TestCopyIsKnownBeforeItsOriginalIsGivenUp checks a copy that is shorter than the read data of its
+// original. The next process must not treat it as a new file. The original is given up in a batch
+// that has no room for the copy, because another file comes first.
 func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

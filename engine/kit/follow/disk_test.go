@@ -92,8 +92,9 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits reports whether the route has stored an unfinished mark for past or present data of the
-// inode, and is not about to finish it.
+// waits reports whether the route has stored an unfinished mark for present or earlier data of the
+// inode. It ignores the marks of data that has moved to another inode, or that the catalogue has
+// given up.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// maxPrefix is the length of the prefix of a file's data that is kept in memory. It distinguishes
-// a new file from a deleted or rewritten one of which the new file may be an incomplete copy: the
-// hashes of an id and a fingerprint cover more bytes than the new file may have.
+// maxPrefix is the length of the prefix of a file's data that is kept in memory. A new file may be
+// an incomplete copy of a deleted or rewritten file, and shorter than the bytes that an id or a
+// fingerprint hashes. The prefix then distinguishes a possible copy from an unrelated file.
 const maxPrefix = 32
 
 // Entry is the identity of a file, for all routes. identities.mu guards all fields except file and
@@ -54,7 +54,7 @@ type sealing struct {
 // generation is the lowest unused generation of ids for an inode and birth time.
 type generation struct{ birth, next int64 }
 
-// identities are the ids of a source's files, once for all routes. Its methods are safe for
+// identities holds the ids of a source's files, shared by all routes. Its methods are safe for
 // concurrent use.
 type identities struct {
 	mu    sync.Mutex
@@ -212,8 +212,8 @@ func (s *identities) close() {
 	}
 }
 
-// unref counts one cursor of e less for r. keep is set if r was closed with the partition sealed:
-// the file can still be finished.
+// unref removes one cursor of e, which belongs to r. keep is set if r was closed while its seal was
+// valid. The seal then stays, because the file can still be finished.
 func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,8 @@ type extras struct {
 	// the listing up to which it is held back beyond its time, because its original is unreadable
 	undecided uint32
 	why       string // awaiting: the reason
-	// the latest time to give up an awaiting or nameless file after its wait is over; 0 before
+	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
+	// over
 	until time.Duration
 	// a nameless file after its wait is over: its unlisted name as last found, and the listing
 	// before that

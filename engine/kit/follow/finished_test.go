@@ -44,9 +44,9 @@ func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	})
 }
 
-// TestIdentifiedAfterAnotherRouteFoundIt checks that the next process finds a file that the second
-// route first met after a move, in the location where the first route found it. The mark of the
-// second route names that location.
+// TestIdentifiedAfterAnotherRouteFoundIt checks a file that was moved before the second route first
+// read it. The next process must find the file at the location where the first route found it. The
+// mark of the second route names that location.
 func TestIdentifiedAfterAnotherRouteFoundIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -158,8 +158,8 @@ func TestIncompleteUnlistedCopy(t *testing.T) {
 	})
 }
 
-// TestEndedWhileItIsIdentified checks that a copy that was deleted long ago, but is still open, is
-// not sealed before its own copy was looked at. Only then is the deleted copy recognised as the
+// TestEndedWhileItIsIdentified checks a copy that was deleted long ago, but is still open. It must
+// not be sealed before its own copy was looked at. Only then is the deleted copy recognised as the
 // last data of the original file.
 func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -307,9 +307,9 @@ func TestKilledBeforeItForgot(t *testing.T) {
 	})
 }
 
-// TestKilledBeforeItForgotFromEnd checks that with start: end such a mark is kept until the sweep.
-// Without any mark the next process would be at its very first start, and skip all lines written
-// meanwhile.
+// TestKilledBeforeItForgotFromEnd checks that with start: end the mark of a deleted and completed
+// file is kept until the sweep. A process without any mark would behave as at its very first start.
+// It would skip all lines that were written since the previous run.
 func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})

@@ -23,8 +23,8 @@ func (n Finisher) Do(finish func() error) error {
 	return finish()
 }
 
-// Lookup returns the entry of a partition, its last seen name, and whether it is over: the file is
-// finished, or the inode holds other data. It returns nil if no reader has it.
+// Lookup returns the entry of a partition and its last seen name. over reports that the file is
+// finished, or that its inode holds other data. e is nil if no reader has the partition.
 func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -35,8 +35,9 @@ func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	return e, e.name, e.phase != known || e.done
 }
 
-// Sealed returns an error unless every route has read the file to its end and, where it grew,
-// stored that the rest was settled. untouched reports that no change is known since.
+// Sealed returns an error unless every route has read the file to its end. If the file has grown,
+// every route must also have saved that the new data is settled. untouched reports that no change
+// of the file is known since it was sealed.
 func (n Finisher) Sealed(e *Entry) (untouched bool, err error) {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -89,9 +90,9 @@ func (n Finisher) touchedLocked(e *Entry) {
 // Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f, which the last listing lacks, is about to be finished and exists
-// under the name that its source last gave it. During the listing, the source may have renamed f as
-// a finished file and then back.
+// isStillThere reports whether f exists although the last listing lacks it. f must be about to be
+// finished, and have the name that its source last gave it. The source may have renamed f and
+// restored the name during the listing.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {

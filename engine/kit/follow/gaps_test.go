@@ -142,9 +142,9 @@ func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
-// TestCopyInAUsedInode checks that the copy of a file that was copied and emptied while nothing ran
-// is recognised, whichever of the two is read first. The copy's inode belonged to another file that
-// still has a mark.
+// TestCopyInAUsedInode checks a file that was copied and emptied while nothing ran. The copy has
+// the inode of another file that still has a mark. The copy must be recognised, whichever of the
+// two is read first.
 func TestCopyInAUsedInode(t *testing.T) {
 	for range 20 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestCopyInAUsedInode(t *testing.T) {
 	}
 }
 
-// TestRewrittenFileHasOneID checks that a route that starts later with a mark of a rewritten file
-// uses the id that the other route has given to the present file.
+// TestRewrittenFileHasOneID checks a route that starts late with a mark of a file that was
+// rewritten. It must use the id that the other route has given to the present file.
 func TestRewrittenFileHasOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

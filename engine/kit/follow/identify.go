@@ -82,10 +82,10 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of all[0], which matches f by stat and head, if f contains the data
-// that the routes have read. An old state may have several ids for one file. A route that has
-// stored another id of all keeps it. recognise returns false if all[0] does not belong to f any
-// more, and the caller should try again.
+// recognise makes f the file of all[0] if f contains the data that the routes have read. All ids in
+// all match f by stat and head; an old state may have several for one file. A route that has stored
+// another id of all keeps it. If all[0] turns out not to belong to f, recognise returns false, and
+// the caller tries again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]
 	switch w := e.file; {
@@ -118,9 +118,9 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 	return true, nil
 }
 
-// mismatch handles an identity with data that is not in f. Another route may have stored the inode
-// that holds the data now. A route that was killed or idle since a rotation knows only the inode
-// before it.
+// mismatch handles an identity with data that is not in f. If the data may be in another inode that
+// a route has stored, only the inode of f is removed from the identity. A route that was killed or
+// idle since a rotation knows only the inode before the rotation.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)
@@ -225,8 +225,8 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 	return nil
 }
 
-// displaced makes the identities of this inode wait for their copies if the inode has another head
-// now.
+// displaced handles the identities that have the inode of f, but a different head. They wait for
+// copies of their data from now on.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {

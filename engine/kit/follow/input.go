@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// Input returns a hash over name, size and time of the last change of each file that is to be read,
-// for stream.InputReader.
+// Input returns a hash for stream.InputReader. The hash covers the name, size, modification time
+// and inode of each file that is to be read.
 func Input(p Place) (uint64, error) {
 	var sum uint64 // of the files' hashes, since a listing has no order
 	err := p.List(func(f Sight) {

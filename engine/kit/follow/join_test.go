@@ -64,9 +64,9 @@ func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 	}
 }
 
-// TestOneRouteSavedThatAFileWasCopied checks that a copy is recognised under any name if only one
-// route has saved that the file was rotated. The inode that the other route has stored holds other
-// data.
+// TestOneRouteSavedThatAFileWasCopied checks that a copy is recognised under any name although only
+// one route has saved that the file was rotated. The inode in the other route's mark holds other
+// data by now.
 func TestOneRouteSavedThatAFileWasCopied(t *testing.T) {
 	for _, firstSaved := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ const scanSpacing = 10
 const (
 	// wakeSpacing is the least wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile raises the least wait: it is wakePerFile for each file that the last listing
-	// found to be read, up to wakeMost. A read costs several system calls however little a file
-	// grew, so many growing files are read in larger pieces, a little later.
+	// wakePerFile is the part of the minimum wait for each file that the last listing found to be
+	// read. The sum is at most wakeMost. A read costs several system calls even if a file has grown
+	// little. With many growing files, longer waits lead to fewer and larger reads.
 	wakePerFile = 200 * time.Microsecond
 	wakeMost    = 20 * time.Millisecond
 )

@@ -206,8 +206,8 @@ func (w *rotator) copy(from, to string) {
 }
 
 // move moves a rotated file to another file system and back: it is copied, and the original is
-// deleted. An unlisted file is recognised by its read data once its inode is deleted: without that
-// no route could recognise the copy.
+// deleted. An unlisted file of which nothing was read is not moved. Once its inode is deleted, only
+// its read data identifies it, so no route could recognise the copy.
 func (w *rotator) move(i int) {
 	from := w.rotated[i].name
 	if strings.Contains(from, "old") && w.have(w.who) <= w.rotated[i].from {

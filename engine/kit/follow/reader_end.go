@@ -75,8 +75,8 @@ func (r *Reader) ended() (bool, error) {
 	return true, io.EOF
 }
 
-// endgameOf returns the longest time that a reader with Once waits for files that are still
-// written. Files without their data may have successors. If awaited is set, there are some.
+// endgameOf returns the longest time that a reader with Once waits for files that are still being
+// written. The time is longer if awaited is set, because some files await a successor.
 func endgameOf(o Options, awaited bool) time.Duration {
 	most := max(endgameMin, endgameSettle*o.Settle)
 	if awaited {

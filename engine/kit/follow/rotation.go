@@ -136,8 +136,9 @@ func (t *rotation) wait(w *file) {
 }
 
 // awaitStored waits for a successor of an identity of earlier runs. It returns nil if every route
-// has finished it. While the marks of a route are unknown, finished routes wait, too: that route
-// may have data left to read, and then a copy is not a new file.
+// has finished the file. While the marks of a route are unknown, routes that have finished the file
+// wait as well. The unknown route may still have data to read, and then a copy of the file is not a
+// new file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{

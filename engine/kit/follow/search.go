@@ -130,8 +130,9 @@ func (t *rotation) tryUnlisted(f *file, s Sight, at []*file) outcome {
 	return result
 }
 
-// recogniseUnlisted makes an unlisted file the successor of the first of same that it continues.
-// These had its inode. If there are none, f may be a copy of an awaiting file of a related name.
+// recogniseUnlisted makes an unlisted file the successor of the first file in same that it
+// continues. The files in same are awaiting files that had its inode. If there are none, f may be a
+// copy of an awaiting file of a related name.
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
@@ -257,11 +258,11 @@ func (t *rotation) hasRelated(f *file) bool {
 // looked at but is not complete yet.
 const lateMost = 10 * packedWait
 
-// mayHaveSuccessor reports whether one of the listed files may be the successor of w, which waits
-// or has no name and has used up its time. A catalogue with many files may be late in reading the
-// successor: it was listed in time, but not read, and may have another name by now. Candidates are
-// therefore read now, by the name in this listing, while one that is being compressed or held back
-// is awaited. A file that turns out to be the successor takes w over.
+// mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
+// nameless or awaits a successor, and its waiting time is over. In a catalogue with many files, the
+// successor may have been listed in time, but not read yet, and may have another name by now.
+// Candidates are therefore read now, by their names in this listing. A candidate that is being
+// compressed or held back is awaited. The successor, if there is one, takes over w.
 func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file
@@ -308,9 +309,9 @@ func (f *file) isMovedOrGrown() bool {
 	return err != nil || seen.Size > 0 || !sameFile(statOf(seen), f.info)
 }
 
-// missed reports whether the file without listed name f may have a listed name after its time is
-// over. A listing misses a file that is renamed during the listing. The next listing has it, unless
-// the new name is outside the configured patterns.
+// missed reports whether f, which has no listed name and has waited long enough, may have a listed
+// name after all. A listing misses a file that is renamed during the listing. The next listing has
+// it, unless the new name is outside the configured patterns.
 func (t *rotation) missed(f *file) bool {
 	if f.info.Links == 0 {
 		return false

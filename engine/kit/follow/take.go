@@ -204,14 +204,15 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	return res, true
 }
 
-// atOnce is how much of a growing file is read by one call together with the delivered bytes before
-// it. If more is unread, those bytes are verified after the read, because the file may be emptied
-// and rewritten during it. The extra call then costs little in comparison.
+// atOnce is the maximum number of unread bytes that one call reads together with the delivered
+// bytes before them. If more is unread, the file may be emptied and rewritten during the read. The
+// delivered bytes are then verified after the read, and the extra call costs little in comparison.
 const atOnce = 64 << 10
 
-// verifyRead reports whether the file was not rewritten while the last Fill read it: the data read
-// before the position before is still there. seen reports that Fill has found the bytes that end
-// there, so that only the head remains to be verified. data are the bytes that Fill has added.
+// verifyRead reports whether the file still has the data that was delivered up to the position
+// before. If not, the file was rewritten while the last Fill read it. seen reports that Fill has
+// already compared the bytes just before that position, so that only the head remains to be
+// verified. data are the bytes that Fill has added.
 func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	c, f := cur.r.c, cur.f
 	fingerprint := cur.note.fingerprint

@@ -26,8 +26,8 @@ func (t *rotation) recogniseUnreadable() {
 	t.c.identify.recogniseAll(list)
 }
 
-// isUnread reports whether u may still be a file of an earlier run. A readable file is known not to
-// be one of the finished ones.
+// isUnread reports whether u may still be a file of an earlier run that a route has to read. If u
+// is readable, files that all routes have finished are ruled out.
 func (t *rotation) isUnread(u *file) bool {
 	return t.c.table.has(u) && u.entry == nil && slices.ContainsFunc(t.c.identify.knownAs(u), func(e *Entry) bool {
 		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool {

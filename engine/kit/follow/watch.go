@@ -18,9 +18,9 @@ const (
 	// wakeSpacing. Constantly growing files cause a notification per write, and a wake-up for each
 	// costs more than reading the written bytes.
 	eventsAtOnce = 1024
-	// busyFor is the time after which watching stops if every listing in it has found bytes to
-	// read. A constantly reading route lists by the clock anyway, and notifications would only cost
-	// the writer and the reader time.
+	// busyFor is the time after which watching stops, if every listing in that time has found bytes
+	// to read. A route that reads constantly lists by the clock anyway. Notifications would only
+	// cost time, in the writer and in the reader.
 	busyFor = time.Second
 )
 
@@ -48,8 +48,9 @@ func (c *Catalogue) Watch(
 	}
 }
 
-// watchUntilBusy is Watch until all readers are busy. It reports whether they are. again reports
-// that they were since an earlier call, so that the latest changes are unknown.
+// watchUntilBusy is like Watch, but also returns when all readers are busy. busy reports that this
+// was the reason. again is set if an earlier call has returned for that reason. The latest changes
+// are then unknown.
 func watchUntilBusy(
 	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string,
 	ours func(path string, written bool) bool, again bool,

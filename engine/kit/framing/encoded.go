@@ -14,8 +14,8 @@ import (
 type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
-	// inner works on the raw bytes, because the delimiters have the same bytes in this encoding as
-	// in UTF-8, or were encoded in advance
+	// inner works on the raw bytes: the delimiters have the same bytes in this encoding as in
+	// UTF-8, or are encoded in advance
 	bytes bool
 	lines bool // inner finds lines
 	onBad bad

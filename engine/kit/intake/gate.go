@@ -164,8 +164,8 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 }
 
 // grant gives bytes to the growing reservations, and then to the waiting ones, in order, while
-// there is room. One growing reservation may overdraw the limit. The next one may do so when
-// delivered data has made so much room that the limit is kept again.
+// there is room. One growing reservation may exceed the limit. The next one may do so only after
+// the held bytes are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0

@@ -370,8 +370,9 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
-// TestSubmittedBeyondLimit checks that submitted data beyond the limit leaves no room for growing
-// reservations. One that exceeds the limit by its records waits until the data has been delivered.
+// TestSubmittedBeyondLimit checks that no reservation can grow while submitted data exceeds the
+// limit. Here the records of the first submission exceed it. The second reservation waits until
+// they are delivered.
 func TestSubmittedBeyondLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())

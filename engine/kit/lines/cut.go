@@ -29,9 +29,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing returns the target of a batch that has reached the record end next with the given number
-// of records. It differs from t if next is at the multiple and the batch has used a larger share of
-// its records than of its bytes.
+// passing returns the target of a batch that has the given number of records and has reached the
+// record end next. Usually this is t. It is another target if next is at the multiple, and the
+// batch has used a larger share of its records than of its bytes.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

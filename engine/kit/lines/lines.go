@@ -44,8 +44,8 @@ const firstLook = 512 << 10
 // readMax bounds the size of one read.
 const readMax = 1 << 20
 
-// alignFrom is the minimum size of a read for which the arena is aligned: for smaller reads the
-// page would be wasted.
+// alignFrom is the minimum size of a read for which the arena is aligned. Alignment may waste a
+// page, which smaller reads are not worth.
 const alignFrom = 64 << 10
 
 // Rules determine the treatment of long records, and the framing.
@@ -227,7 +227,7 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 }
 
 // stretch hands out records from c.Next up to end, or until the batch is full. closed means that
-// the stretch is known to end there.
+// the last record ends at end, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
@@ -335,8 +335,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	return d, have, long, nil
 }
 
-// read extends the bytes of f from off on, which are in b.Data from base on, to want bytes; have of
-// them are there already.
+// read completes a part of f in b.Data. The part begins at offset off in the file and at base in
+// b.Data. have of its bytes are in b.Data already, and want is the number of bytes after the call.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -403,8 +403,8 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add appends a span for the next size bytes of f, which are in the arena as the given number of
-// bytes, or extends the previous span. own forces a separate span, because the end of its record
+// add extends the previous span, or appends a new one, for the next size bytes of f. They take the
+// given number of bytes in the arena. own forces a separate span, because the end of its record
 // cannot be derived from its bytes.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next

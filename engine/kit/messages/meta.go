@@ -68,9 +68,9 @@ func NewMetaAdder(m Meta) *MetaAdder {
 // Enabled reports whether any field has a name.
 func (a *MetaAdder) Enabled() bool { return a.any }
 
-// Add adds the fields to record i of b, and must be called for all records in order, from 0. value
-// appends the value of field k, as numbered in the Meta, to dst. Consecutive records share equal
-// values. No further record may be appended to b.
+// Add adds the fields to record i of b. It must be called for all records in order, from 0, after
+// the last record was appended to b. The function value appends to dst the value of field k, as
+// numbered in the Meta. Consecutive records share equal values.
 func (a *MetaAdder) Add(b *stream.Batch, i int,
 	value func(dst []byte, k int) ([]byte, stream.Kind)) {
 	from := b.OpenFields(i)

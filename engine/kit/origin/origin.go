@@ -59,8 +59,8 @@ func (o Options) Validate(key string) error {
 	return nil
 }
 
-// within reports whether a names a member of the field or object that b names. A record cannot have
-// both.
+// within reports whether the name a means a member of the field or object that the name b means. A
+// record cannot have both names.
 func within(a, b fieldname.Name) bool {
 	path := b.Path
 	if path == nil {

@@ -153,8 +153,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery, unless its state in the file is no longer from. It
-// returns the host to which the delivery has moved, or nil if it stays at host.
+// advance stores the progress of a delivery. If the state in the file is no longer from, it stores
+// nothing. It returns the host to which the delivery has moved, or nil if the delivery stays at
+// host.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {

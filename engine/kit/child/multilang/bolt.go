@@ -232,8 +232,9 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is the number of queued bytes above which Give waits.
 const maxOut = 256 << 10
 
-// Give sends one tuple to the child. It waits while the child has Pending unanswered tuples or does
-// not read its input. When ctx ends, Give returns its cause. After an error the tuple was not sent.
+// Give sends one tuple to the child. It waits while the child has Pending unanswered tuples, and
+// while the child does not read its input. When ctx ends, Give returns its cause. If Give returns
+// an error, the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
