@@ -102,8 +102,8 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 	return keys, fields
 }
 
-// decode reads a node into v, which holds the default. It records mistakes and continues; it
-// returns false after the first.
+// decode reads a node into v, which holds the default. It records all mistakes, and returns false
+// if there was one.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {

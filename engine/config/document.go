@@ -212,8 +212,9 @@ func (d *document) isText(text []byte) bool {
 	return true
 }
 
-// tidy resolves aliases and merge keys, and rejects YAML features that a config must not use: tags,
-// repeated keys, and keys that are not text. open are the anchors that contain the node.
+// tidy resolves aliases and merge keys. It rejects YAML features that a config must not use: tags,
+// repeated keys, and keys that are not text. open contains the mappings and lists around the node,
+// to detect an alias inside its own anchor.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
 		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+

@@ -114,14 +114,14 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 // selector is implemented by the options of a processor that keeps records by a condition, such as
 // `where`.
 type selector interface {
-	// Otherwise returns options of the same type. They keep a record if, in each of the lists,
-	// at least one condition is false for it. The conditions are options of the same type.
+	// Otherwise returns options of the same type. Each list holds the conditions of one other
+	// route. The returned options keep a record if each list has a condition that is false for it.
 	Otherwise(lists [][]any) any
 }
 
-// addOtherwise returns the processors of the route with `otherwise: true`. It inserts the
-// negation of the other routes' conditions into own, at the same place. ok is false after an
-// error.
+// addOtherwise returns the processors of the route with `otherwise: true`. These are own, with the
+// negation of the other routes' conditions inserted where those routes have them. ok is false after
+// an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {

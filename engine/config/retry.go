@@ -118,8 +118,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy that is given as text. A policy may end, because its last wait is
-// then repeated.
+// retryPolicy checks a policy that is given as text. A policy with a limited number of waits is
+// allowed, because its last wait is then repeated.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

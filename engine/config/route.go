@@ -83,8 +83,9 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	return p, true
 }
 
-// givenSource returns the source of LoadOptions. Its place is that of the pipeline's key.
-// written is the source in the file, nil if there is none; it is refused.
+// givenSource returns the source of LoadOptions, with the place of the pipeline's key. written is
+// the source in the file, or nil if there is none. If the file has a source, givenSource records an
+// error and returns nil.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
 		const text = "%s has a source, but the command line gives another one; remove it from " +

@@ -136,8 +136,8 @@ func (d *document) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns the written form of a plain scalar that is followed by a comment, including the
-// comment; otherwise "".
+// cut returns the written form of a plain scalar that is followed by a comment. The result includes
+// the comment. For any other node it returns "".
 func (d *document) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
 		yaml.FoldedStyle
@@ -204,8 +204,8 @@ func unbalanced(s string) bool {
 // quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest returns the value at the start of a rest of line, up to a comment or the end of the
-// enclosing brackets.
+// plainRest returns the value at the start of rest, the remaining part of a line. The value ends at
+// a comment, or at the end of the enclosing brackets.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

@@ -76,8 +76,8 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c.rotation.index(f)
 }
 
-// gather gives f the cursors of routes that have read the data of f under the identity of another
-// awaiting file. These routes must not begin at the start of f.
+// gather finds routes that have read the data of f under the identity of another awaiting file. It
+// moves their cursors to f, so that they do not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
@@ -127,9 +127,9 @@ func (k *copies) place(cur *cursor) {
 	}
 }
 
-// startCopy makes f the successor of w for routes that have read w no further than to, the end of
-// w's data in f. For routes that have read more, f is a separate file, and they skip everything
-// before to.
+// startCopy makes f the successor of w for the routes that have not read beyond the position to,
+// the end of w's data in f. For routes that have read more of w, f is a separate file, and they
+// skip everything before to.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }

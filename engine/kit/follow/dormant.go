@@ -288,8 +288,8 @@ func (z *dormant) isIdle(f *file) bool {
 		})
 }
 
-// isSaved reports whether every route has stored that all of an idle file was delivered, so that
-// its stat alone identifies it.
+// isSaved reports whether every route has stored that all of an idle file was delivered. The stat
+// of the file must also be sufficient to identify it.
 func (z *dormant) isSaved(f *file) bool {
 	e := f.entry
 	for _, r := range z.c.readers {
@@ -302,8 +302,9 @@ func (z *dormant) isSaved(f *file) bool {
 	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
 }
 
-// isHardLink reports whether label is a second name of a dormant file that was listed under its own
-// label, too. If it was not, the file was renamed and is recognised under the new label.
+// isHardLink reports whether label is a second name of a dormant file, which was also listed under
+// its own label. If its own label was not listed, the file was renamed and is recognised under the
+// new label.
 func (z *dormant) isHardLink(label string, key fileid.Key) bool {
 	d := z.table.get(key)
 	if d == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestGivenUpAndFoundByAnotherRoute checks a file that is emptied before the second route has read
-// any of it. That route reads the copy as a separate file and gives the original up; the first
-// route has recognised the copy. When the copy is copied again and the process restarts, the second
-// route resumes from its progress in the first copy.
+// TestGivenUpAndFoundByAnotherRoute checks a file that is copied and emptied before the second
+// route has read any of it. The first route recognises the copy. The second route gives the
+// original up and reads the copy as a separate file. Then the copy is copied again and the process
+// restarts. The second route must resume from its progress in the first copy.
 func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -20,8 +20,8 @@ import (
 )
 
 // TestCopyIsShorterThanWhatWasRead checks a copy that lacks a line that the second route has read
-// in the original. The first route has recognised the copy. The second route must not read the copy
-// again, and continues with the new lines.
+// in the original. The first route recognises the copy. The second route must not read the copy
+// again, but must continue with the new lines of the original.
 func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

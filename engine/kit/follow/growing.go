@@ -198,8 +198,9 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 	}
 }
 
-// lastLine returns where the unterminated last line of a file begins, or the size of the file if
-// there is none. A route that starts there does not split a record.
+// lastLine returns the offset at which the unterminated last line of a file begins. If the last
+// line is complete, it returns the size of the file. A route that starts there does not split a
+// record.
 func (g *growing) lastLine(f *file) (int64, error) {
 	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
@@ -290,10 +291,10 @@ func (g *growing) readByHandle(f *file) {
 }
 
 // keepUnread keeps a file that lost its name before anything of it was read, and reports whether it
-// did. An open file, which was rewritten in place, is read by its handle. Any other file is awaited,
-// because its inode may be found under an unlisted name. This includes an empty file, which may
-// have been written to since, and a held-back possible copy, because its new name shows whether it
-// is one.
+// did. An open file that was rewritten in place is read by its handle. Any other file is awaited,
+// because its inode may be found under an unlisted name. That includes two special cases. A file
+// that was last seen empty may have been written to since. A possible copy that is held back may
+// get a name that shows whether it is a copy.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() && f.handle != nil {

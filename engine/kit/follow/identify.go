@@ -181,8 +181,8 @@ func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) 
 	return "a file was rewritten in place since an earlier run; ", nil
 }
 
-// attach makes f the file of e and gives every route a cursor in it. A route that has stored one of
-// the aliases, and not e, keeps that id.
+// attach makes f the file of e and gives every route a cursor in it. If a route has stored progress
+// for one of the aliases, and none for e, its cursor keeps the alias as its id.
 func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
 	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
@@ -202,9 +202,9 @@ func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c.rotation.index(f)
 }
 
-// addFingerprints creates missing fingerprints for a growing file. The checkpoint has no
-// fingerprint for a position that comes from a sink's ledger, which may be ahead of it, or from an
-// operator. Without a fingerprint, a later copy of the file could not be recognised.
+// addFingerprints creates missing fingerprints for a growing file. A position may come from an
+// operator, or from a sink's ledger that is ahead of the checkpoint. The checkpoint then has no
+// fingerprint for it. Without a fingerprint, a later copy of the file could not be recognised.
 func (n *identifier) addFingerprints(f *file, head []byte) error {
 	if !n.c.strategy.grows() || f.entry == nil || f.view != nil || f.handle == nil {
 		return nil
@@ -327,11 +327,13 @@ func (n *identifier) recogniseKnown() {
 // recogniseTries bounds the looks at a file of an earlier run that changes during each look.
 const recogniseTries = 3
 
-// recogniseAll matches files to identities of earlier runs. A file that matches none, because its
-// inode was reused or it was rewritten, is met after all of these are known: it may be a copy of
-// one of them. A file deleted since it was listed awaits its successor from now on, not from the
-// next listing on, because its copy may be listed already. A file that cannot be matched now is
-// looked at first in the next listing, and until then holds back its possible copies.
+// recogniseAll matches files to identities of earlier runs. A file matches none if its inode was
+// reused or if it was rewritten. Such a file is met only after all identities are known, because it
+// may be a copy of one of them.
+//
+// A file deleted since it was listed awaits its successor from now on. It does not wait for the
+// next listing, because its copy may be listed already. A file that cannot be matched now is the
+// first to be looked at in the next listing. Until then its possible copies are held back.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true

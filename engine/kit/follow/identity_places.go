@@ -42,14 +42,14 @@ func (s *identities) at(i stat) []*Entry {
 	return out
 }
 
-// liesAt reports whether a condition is true for the id with one of the inodes that may hold the
-// data.
+// liesAt tests the id of e with each of the inodes that may hold its data. It reports whether the
+// condition is true for any of them.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
-// store returns the identity of stored progress, or nil if it is over. given is the id as first
-// given; moved has the inode that holds the data now.
+// store returns the identity of stored progress, or nil if its file was read to the end or given
+// up. given is the id as first given. moved is the same id with the inode that holds the data now.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	return e
 }
 
-// placeOf returns the id of stored progress as first given, and with the inode that holds the data
-// now.
+// placeOf returns two ids for stored progress: the id as first given, and the same id with the
+// inode that holds the data now.
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *identities) withoutFileOrAwaited() []*Entry {
 }
 
 // leave removes the inode of i from the inodes that may hold the data of e, and reports whether it
-// did. It changes nothing unless good accepts one of the other inodes.
+// did. It changes nothing unless the function good accepts at least one of the remaining inodes.
 func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

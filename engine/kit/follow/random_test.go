@@ -134,11 +134,12 @@ func (w *rotator) begin() {
 }
 
 // rotate switches to a new file, in one of four ways. A file gets an unlisted name only when each
-// route has stored a mark by which it recognises the file, should the process end before it looks
-// again. The mark is of present content that was read, or of content from before it was emptied
-// that the route still awaits. Once the route has given up that content, the mark is finished and
-// removed. To the next process, an emptied file of which nothing was read then equals a new one.
-// All names of a file are derived from its first one: a copy that gets an unrelated name before any
+// route has stored a mark by which the next process can recognise it. The mark may be of present
+// content that was read. It may also be of content from before the file was emptied, as long as the
+// route still awaits that content. Once the route has given up that content, its mark is finished
+// and removed. The next process then cannot distinguish an emptied, unread file from a new one.
+//
+// All names of a file are derived from its first one. A copy that gets an unrelated name before any
 // route could compare it is a separate file, since two files may have equal content.
 func (w *rotator) rotate() {
 	if w.begun == w.lines {

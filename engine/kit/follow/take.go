@@ -129,10 +129,10 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	return true
 }
 
-// verifiedLater reports whether it is enough to verify the delivered data of a growing file after
-// reading. verifyRead does so for all delivered data, and a check before the read would cost as
-// many system calls as the read itself. It is not enough with framing, which may fail on the bytes
-// of another file, or if the file's state is needed before.
+// verifiedLater reports whether the delivered data of a growing file can be verified after reading.
+// The function verifyRead does that, and an earlier check would cost as many system calls as the
+// read itself. With framing the check must come first, because framing may fail on the bytes of
+// another file. It must also come first if the state of the file is needed before the read.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||

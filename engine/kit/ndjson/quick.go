@@ -90,7 +90,7 @@ func uncontrolled(s []byte) bool {
 }
 
 // unquoted reports whether the first n bytes of s, which are ASCII, contain no quote and no
-// backslash; s has a word more.
+// backslash. One more word of s must follow them, because it is read too.
 func unquoted(s []byte, n int) bool {
 	i := 0
 	for ; n-i >= word; i += word {

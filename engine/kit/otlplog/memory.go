@@ -15,8 +15,8 @@ type shape struct {
 	fields map[protowire.Number]*shape
 }
 
-// The sizes are those of the structs, with their pointers in slices that have grown to twice their
-// length.
+// These sizes are those of the structs and of the pointers to them. The pointers are in slices that
+// have grown to twice the necessary length.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144

@@ -159,8 +159,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestOperationSurvivesReopening checks the columns of an operation, its move to another host, and
-// a schedule of the record's own.
+// TestOperationSurvivesReopening checks that a reopened store still has the operation of a delivery
+// and the host to which it has moved. It also checks that a record can have its own schedule.
 func TestOperationSurvivesReopening(t *testing.T) {
 	at := path(t)
 	s := open(t, at, 0)

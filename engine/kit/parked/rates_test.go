@@ -22,8 +22,8 @@ const (
 )
 
 // TestRates compares a store that holds PENSTOCK_PARKED_ROWS rows with a bare loop of the same
-// statements on the same file. Inserting deliveries and taking them must each be at least half as
-// fast as in the loop: `make parked-bench`.
+// statements on the same file. The store must insert and take deliveries at least half as fast as
+// the loop. `make parked-bench` runs this test.
 func TestRates(t *testing.T) {
 	rows, err := strconv.Atoi(os.Getenv("PENSTOCK_PARKED_ROWS"))
 	if err != nil {

@@ -182,7 +182,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAdmit checks that a request waits for room for half of its deadline, and that no room leaks.
+// TestAdmit checks that a request waits for room for at most half of its deadline, and that all
+// room is free again at the end.
 func TestAdmit(t *testing.T) {
 	errGone := errors.New("the client has gone")
 	for name, c := range map[string]struct {

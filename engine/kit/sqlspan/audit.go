@@ -23,7 +23,8 @@ type Audited[C Session] struct {
 	Find func(ctx context.Context, c C) (exists bool, err error)
 	// HasLedger is a query for one row with one column: whether the ledger's tables exist.
 	HasLedger Statement
-	// Shadow is the name of the temporary table in SQL, and Create its CREATE up to the columns.
+	// Shadow is the name of the temporary table in SQL. Create is the beginning of its CREATE
+	// statement, before the list of columns.
 	Shadow, Create string
 	// At is an SQL value that determines the type of the temporary table's column for record ids.
 	At string

@@ -14,14 +14,13 @@ type Dialect struct {
 	Place string
 	// Names replaces the tables' names in a text; see [Beside].
 	Names func(text string) string
-	// Present is the query whether the tables exist. If it is set, Create must create all of them
-	// or none. If it is empty, Create always runs.
+	// Present is a query that returns whether the tables exist. If it is set, Create must create
+	// all of them or none. If it is empty, Create always runs.
 	Present Statement
 	Create  []string
 
-	// Load runs Alone, which waits until the transactions of earlier processes have ended. All
-	// other transactions run Share, so that Alone can wait for them. Lock is appended to the query
-	// for the epoch, for the same purpose.
+	// Alone waits until the transactions of earlier processes have ended. Load runs it. For that
+	// purpose all other transactions run Share, and Lock is appended to the query for the epoch.
 	Alone, Share []Statement
 	Lock         string
 
@@ -50,10 +49,10 @@ type Dialect struct {
 	// which only a ledger with several owners has.
 	PresentEpochs Statement
 	CreateEpochs  string
-	// TakeParts returns statements that wait for all transactions of partitions before their epochs
-	// are raised. Other transactions run those of ShareParts, so that TakeParts can wait for them.
-	// Lock is appended to the query for the epochs, for the same purpose. Both functions are nil if
-	// Lock suffices, or if the database has one writer at a time. Ids are sorted.
+	// TakeParts returns statements that wait for all transactions of partitions, before the epochs
+	// of these are raised. For that purpose other transactions run the statements of ShareParts,
+	// and Lock is appended to the query for the epochs. Both functions are nil if Lock suffices, or
+	// if the database has one writer at a time. Ids are sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch inserts 1 or raises the epoch of a partition; arguments: route, part.
 	RaiseEpoch string

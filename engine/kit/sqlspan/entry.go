@@ -14,8 +14,8 @@ const (
 	kindsOfPart     = "i"
 )
 
-// over returns the statements that run a text for rows of arguments, after the route: one for each
-// row, or a single one that takes arrays.
+// over returns the statements that apply an SQL text to rows of arguments, each preceded by the
+// route. There is one statement for each row, or a single one that takes arrays.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
@@ -148,9 +148,10 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns the end of each row that existed before, nil for the others. folded means that an
-// existing row has disappeared since the insert: a late response of another attempt has settled the
-// batch, and its row was folded into a mark that is newer than the marks that were read.
+// before returns the end of each span's row that existed before, and nil for the inserted ones.
+// folded means that an existing row has disappeared since the insert. In this case a late response
+// of another attempt has settled the batch. Its row was folded into a mark that is newer than the
+// marks that were read.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

@@ -202,7 +202,8 @@ func (host) Go(name string, run func(ctx context.Context) error) {}
 func (host) Fault(error)                                         {}
 func (host) Count(name string, n int64)                          {}
 
-// TestAwait checks that Await waits for a server that is not running, in a finite run for a minute.
+// TestAwait checks that Await waits for a server that is not running. In a finite run it waits for
+// at most a minute.
 func TestAwait(t *testing.T) {
 	transient := func(err error) bool { return errors.Is(err, errBroken) }
 	for _, c := range []struct {
@@ -244,8 +245,8 @@ func dialect(string) sqlspan.Dialect {
 		InsertSpan: "ADD"}
 }
 
-// TestFenced checks that another epoch is reported and ends the route once, and that another format
-// is refused.
+// TestFenced checks a ledger with the epoch of another process: each transaction fails, and Watch
+// ends the route. It also checks that a ledger of another format is refused.
 func TestFenced(t *testing.T) {
 	l := sqlspan.NewLedger(host{})
 	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", dialect)

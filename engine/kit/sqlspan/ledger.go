@@ -145,8 +145,8 @@ func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
 	})
 }
 
-// Load makes the tables if they are missing, takes the next epoch, which fences off earlier
-// processes, and returns the progress of all partitions, folded.
+// Load returns the progress of all partitions, folded. Before that it makes the tables if they are
+// missing, and takes the next epoch, which fences off earlier processes.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -298,9 +298,9 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction of this process's epoch, which cannot change until the end, and runs
-// more in it. It returns a FencedError if another process has taken over the ledger. In a ledger
-// with several owners Add checks the epochs instead.
+// Begin begins a transaction of this process's epoch, and runs the statements more in it. The epoch
+// cannot change until the transaction ends. Begin returns a FencedError if another process has
+// taken over the ledger. In a ledger with several owners, Add checks the epochs instead.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }
@@ -317,9 +317,10 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 	return g.check()
 }
 
-// Enter begins a transaction of this process's epochs, stores the rows of spans, and reports how
-// much of them existed before; a PartError if only a part did. more runs in the same round trip.
-// After All nothing is left to do, and the transaction must be rolled back.
+// Enter begins a transaction of this process's epochs and stores the rows of spans. It reports how
+// much of these rows existed before. If only a part existed, the error is a PartError. If all
+// existed (All), nothing is left to do, and the transaction must be rolled back. The statements
+// more run in the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	e := l.entry(spans)

@@ -16,8 +16,8 @@ type ownership struct {
 	confirmed  bool
 }
 
-// ownerships are the partitions of this process, by the numbers of their assignments. The zero
-// value is ready for use. It is safe for concurrent use.
+// ownerships are the partitions that this process owns. The keys are the numbers of the
+// assignments. The zero value is ready for use. It is safe for concurrent use.
 type ownerships struct {
 	mu  sync.Mutex // guards all
 	all map[uint32]ownership
@@ -66,8 +66,8 @@ type guard struct {
 	check      func() error // after statements have run
 }
 
-// guard returns a guard of the route, or of the partitions of spans if the ledger has several
-// owners.
+// guard returns a guard for the epoch of the route. If the ledger has several owners, the guard is
+// for the epochs of the partitions of spans.
 func (l *Ledger) guard(spans []stream.Span) (guard, error) {
 	if l.shared.Load() {
 		return l.guardParts(spans)

@@ -132,8 +132,8 @@ func (e *FencedError) Error() string {
 		"name", e.Ledger, e.Seen, e.Own)
 }
 
-// Is reports that e is a supervise.ErrStop: restarting the route would take the ledger back, and
-// the two processes would alternate forever. It is also a stream.ErrTakenOver.
+// Is reports that e is a supervise.ErrStop and a stream.ErrTakenOver. The route must not restart:
+// it would take the ledger back, and the two processes would alternate forever.
 func (e *FencedError) Is(target error) bool {
 	return target == supervise.ErrStop || target == stream.ErrTakenOver
 }

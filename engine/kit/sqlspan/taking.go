@@ -42,8 +42,8 @@ func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
 // Release implements [stream.PartitionLedger].
 func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
 
-// share makes the route's ledger one of SharedFormat. A process that has loaded it in Format is
-// fenced off: its transactions have ended, or find another epoch.
+// share converts the route's ledger to SharedFormat. It fences off a process that has loaded the
+// ledger in Format: each transaction of that process has ended, or will find another epoch.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
 		return err

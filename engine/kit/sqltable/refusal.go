@@ -14,10 +14,9 @@ type Refusal struct {
 	Reason string
 }
 
-// Answer returns the outcome of Deliver for refusals, which are in ascending order of records.
-// Deliver refuses the records that have the same reason as the first one, and the engine sends the
-// others again. Each dead letter therefore has its own reason. Records of the same origin stay
-// together.
+// Answer returns the outcome of Deliver for refusals, which are in ascending order of records. A
+// dead letter has only one reason. So only records with the reason of the first refusal are refused
+// now, and the engine sends the others again. Records of the same origin stay together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

@@ -166,9 +166,10 @@ type protocolError struct{ err error }
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the child's records are to blame for its death. They are not if the child
-// ended by itself after an answer, or wrote a stray line. The next child then gets them. An error
-// stops the route, because every child writes stray lines.
+// judge decides whether the unanswered records are to blame for the death of the child. They are
+// not to blame if the child ended by itself after an answer, or if it wrote a stray line. The next
+// child then gets these records. If maxStray children in a row have written stray lines, judge
+// returns an error that stops the route.
 func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0

@@ -15,10 +15,10 @@ import (
 const benchText = 64 << 20
 
 // ofLoop measures work over text, in batches of 256 KiB, alternating with a single-threaded loop
-// that only finds line ends. Each processes a mebibyte of a distant part of text, so that neither
-// profits from the other's cache contents. It reports the median of the pairs, and the 90th
-// percentile, which is least disturbed by other processes: `of-loop` is the speed relative to the
-// loop.
+// that only finds line ends. In each pair, both process about a mebibyte of text, from distant
+// places, so that neither profits from the other's cache contents. `of-loop` is the speed of work
+// relative to the loop. ofLoop reports the median of the pairs, and the 90th percentile, which is
+// least disturbed by other processes.
 func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	var ratios, loops, works []float64
 	b := stream.NewBatch(stream.BatchLimits{})

@@ -12,10 +12,11 @@ import (
 
 // straight matches regular expressions that are typical for logs, such as `^(?P<host>\S+)
 // \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`, in one pass without backtracking. They consist of
-// literals and runs of a character class, in sequence, from the text's start. A text has at most
-// one match if each run ends where the next step begins, because no character of its class can
-// begin that step. The same holds if only literals follow up to the text's end. The longest run is
-// then the only possibility. Other expressions have no straight.
+// literals and runs of a character class, in sequence, from the text's start.
+//
+// Each run must have only one possible end, so that a text has at most one match. That is the case
+// for a run of fixed length. It is also the case if no character of the run's class can begin the
+// next step, or if only literals follow up to the text's end. Other expressions have no straight.
 type straight struct {
 	steps []step
 	at    []int // the groups of the last match, as in regexp's FindSubmatchIndex
@@ -27,7 +28,8 @@ type step struct {
 	run     *class // nil for a literal
 	least   int    // minimum length of the run in bytes
 	most    int    // maximum length; -1 means unbounded
-	// for a run followed only by literals: their length; -1 means that the run ends with its class
+	// the total length of the literals after the run, if only literals follow; -1 means that the
+	// run ends with its class
 	tail int
 	mark int  // index of at that stores the position before the step; -1 means none
 	end  bool // the text must end here
@@ -211,8 +213,8 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals returns the total length of the steps from on if these are literals up to the text's
-// end, otherwise -1.
+// literals returns the total length of the steps beginning with number from, if they are all
+// literals and end with the text's end. Otherwise it returns -1.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
 		if st.run != nil {

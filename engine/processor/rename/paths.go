@@ -74,8 +74,8 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has the new flat name of t, from a flat field or from an
-// earlier member.
+// given reports whether the record already has a value for the flat new name of t. The value may
+// come from a flat field with the old name, or from an earlier member.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true

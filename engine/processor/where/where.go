@@ -31,10 +31,10 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Expression marks the short form as an expression.
 func (*Options) Expression() {}
 
-// Otherwise returns the condition of the route with `otherwise: true`. Each of lists holds the
-// conditions of one other route, as *Options. The returned condition is true if each of these
-// routes has a condition that is false. If the conditions cannot be evaluated for a record, the
-// parser's `on_error` applies.
+// Otherwise returns the condition of the route with `otherwise: true`. Each list holds the
+// conditions of one other route, as *Options. The returned condition is true for a record if each
+// of these routes has a condition that is false for it. If the conditions cannot be evaluated for a
+// record, the parser's `on_error` applies.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {
