@@ -253,7 +253,7 @@ func createStream(t *testing.T, js jetstream.JetStream, config jetstream.StreamC
 	}
 }
 
-// TestRemoteOneWriter checks that if two processes use one stream, the second one to store ends,
+// TestRemoteOneWriter checks two processes that store in one stream: the second one gets an error,
 // and nothing is stored twice.
 func TestRemoteOneWriter(t *testing.T) {
 	s := startServers(t, 1)

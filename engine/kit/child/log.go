@@ -13,8 +13,8 @@ const (
 	logRate       = 5    // lines per second beyond the burst
 	maxLogLine    = 1000 // bytes of a line that are logged
 	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
-	// logPeriod is the initial age of the token bucket. It is longer than a full burst takes to
-	// refill.
+	// logPeriod is the age of a new token bucket, at least the time in which an empty bucket is
+	// filled.
 	logPeriod = time.Hour
 )
 

@@ -169,9 +169,9 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	}
 }
 
-// TestDeletedSinceTheListing checks that the deletion of a file is noticed when its copy is
-// compared, if the file is copied and deleted after the listing. The recorded link count is
-// outdated then.
+// TestDeletedSinceTheListing checks a file that is copied and deleted just after it was listed. Its
+// recorded link count is then outdated. The deletion must be noticed when the copy is compared with
+// the file.
 func TestDeletedSinceTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

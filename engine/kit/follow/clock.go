@@ -49,9 +49,9 @@ func (c *clock) observe(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quietAt returns the monotonic time at which a file will have been quiet for settle if it does not
-// change. mtime is its last modification, and since the monotonic time from which it was seen
-// unchanged. The file is quiet if the result is not after mono.
+// quietAt returns the monotonic time at which an unchanged file will have been quiet for the time
+// settle. The file is quiet now if the result is not after mono. mtime is the last modification
+// time of the file. since is the monotonic time from which the file was seen unchanged.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

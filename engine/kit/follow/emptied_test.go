@@ -145,9 +145,10 @@ func TestRenamedAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestRewrittenFileIsFoundOnce checks that a file is not delivered twice if it was emptied, written
-// to and renamed to an unlisted name while nothing ran. Its waiting time and that of its old data
-// end together, but the old data is awaited longer because a new file cannot be read.
+// TestRewrittenFileIsFoundOnce checks a file that was emptied, written to and renamed to an
+// unlisted name while nothing ran. It must not be delivered twice. The waiting times of the file
+// and of its old data end together, but the old data is awaited longer, because another new file
+// cannot be read.
 func TestRewrittenFileIsFoundOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

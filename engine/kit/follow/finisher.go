@@ -112,8 +112,9 @@ func (n Finisher) isStillThere(f *file) bool {
 }
 
 // Awaiting returns the files that are about to be finished, by name, each with its last stat. A
-// listing need not stat them again: the stat is younger than poll_max, or the run has Once and ends
-// with the data that was there at its start. Finishing a file detects changes.
+// listing need not stat them again. Usually the stat is younger than poll_max. A run with Once
+// needs no newer stat, because it ends with the data that was there at its start. Changes are also
+// detected when a file is finished.
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -142,8 +143,8 @@ func (n Finisher) MayHold() bool {
 	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
 }
 
-// Tell notes that a file is finished and is now name beneath dir. If dir is nil, the file was
-// deleted, and held is a handle of it, or nil.
+// Tell records that a file is finished and is now called name in dir. If dir is nil, the file was
+// deleted, and held is an open handle of it, or nil.
 func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
 	s := &n.c.ids
 	s.mu.Lock()

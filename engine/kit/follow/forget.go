@@ -17,9 +17,9 @@ type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended are partitions with last spans that may be in the batch that Read is filling. The
-	// engine has not opened these spans yet, and would drop the progress first. Only the reader
-	// uses it.
+	// ended are partitions that have ended, but with last spans that may be in the batch that Read
+	// is filling. They are not published yet, because the engine would drop their progress before
+	// it opens these spans. Only the reader uses it.
 	ended []string
 
 	stored  map[string]bool          // partitions of earlier runs without a file so far

@@ -121,8 +121,9 @@ func (h *handles) makeRoom() {
 	}
 }
 
-// closeOldest closes the least recently used handle and reports whether it closed one. Closing the
-// only handle that leads to a file loses the file. It does that only if lose is set.
+// closeOldest closes the least recently used handle and reports whether it closed one. If only its
+// handle leads to a file, closing the handle loses the file. closeOldest closes such a handle only
+// if lose is set.
 func (h *handles) closeOldest(lose bool) bool {
 	var oldest *file
 	for _, f := range h.open {

@@ -369,8 +369,8 @@ func (n *identifier) knownAs(f *file) []*Entry {
 	return slices.DeleteFunc(n.c.ids.at(f.info), func(e *Entry) bool { return e.file != nil })
 }
 
-// lostKnown waits for the successors of the files of earlier runs that f may be. f has lost its
-// name before it was looked at.
+// lostKnown handles a file f that lost its name before it was looked at. f may be one of several
+// files of earlier runs. All of these await their successors from now on.
 func (n *identifier) lostKnown(f *file) {
 	for _, e := range n.knownAs(f) {
 		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")

@@ -34,8 +34,8 @@ type rotation struct {
 	folderMissing bool // folders of awaiting files are not there
 }
 
-// tried is the state of an unlisted file when it was last looked at and continued no awaiting file.
-// The file is looked at again only if it has changed or could not be read.
+// tried is the state of an unlisted file when it was last looked at, and was not found to continue
+// an awaiting file. The file is looked at again only if it has changed or could not be read.
 type tried struct {
 	size    int64
 	time    time.Time

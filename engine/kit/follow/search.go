@@ -254,8 +254,8 @@ func (t *rotation) hasRelated(f *file) bool {
 	return false
 }
 
-// lateMost is how long a nameless file waits, after its time is over, for a candidate that was
-// looked at but is not complete yet.
+// lateMost is the additional time for which a nameless or awaiting file waits after its normal
+// waiting time. It applies while a possible successor was looked at but is not complete yet.
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
@@ -345,9 +345,9 @@ type dirEntry struct {
 	info  stat
 }
 
-// directoryOf returns the content of the directory of a label. The result is reused until the next
-// listing, as long as rereading would cost more time than listings may. If all files of a directory
-// are rotated at once, thousands of them ask for it.
+// directoryOf returns the content of the directory of a label. If all files of a directory are
+// rotated at once, thousands of them ask for it. The result is therefore reused until the next
+// listing, but at most for scanSpacing times the duration of reading it.
 func (t *rotation) directoryOf(label string) (map[fileid.Key]dirEntry, error) {
 	c := t.c
 	dir, start := path.Dir(label), c.now()

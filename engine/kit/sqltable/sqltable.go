@@ -42,8 +42,8 @@ type Column struct {
 	// the database has a default: used unless the config lists the column
 	Own bool
 
-	// Nested means that the column also takes a member: if a record has no field of the column's
-	// name, the member at that path.
+	// Nested means that the column also takes members. If a record has no field of the column's
+	// name, the column takes the member at that path.
 	Nested bool
 }
 

@@ -37,8 +37,8 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is the number of consecutive children that may write stray lines without a valid answer.
-// Then the route stops.
+// maxStray is the number of consecutive children with stray lines at which the route stops. A
+// successful answer resets the count.
 const maxStray = 3
 
 // Processor owns one child. It must be used by one goroutine.

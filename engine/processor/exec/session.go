@@ -331,8 +331,8 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 // start arrives together with it.
 const firstQuiet = 10
 
-// gapsOfQuiet is the minimum hold time of an answer, as a multiple of the longest pause between its
-// lines. A child that pauses within an answer may also pause before an extra line.
+// gapsOfQuiet is the minimum hold time of an answer, as a multiple of the longest pause between the
+// answer's lines. A child that pauses within an answer may also pause before an extra line.
 const gapsOfQuiet = 2
 
 // quietLocked returns the time for which a complete answer is held back to detect an extra line. An

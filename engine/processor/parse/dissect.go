@@ -11,9 +11,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dissect splits a text at the literals of a pattern. `%{name}` takes the text before the next
-// literal, the last one the rest. `%{}` skips it. `%{name->}` allows the following literal to be
-// repeated. The text is split at the first match without backtracking, which takes linear time.
+// dissect splits a text at the literals of a pattern. `%{name}` takes the text up to the next
+// literal, and the last name takes the rest of the text. `%{}` skips the text instead. `%{name->}`
+// allows the following literal to be repeated. The text is split at the first match without
+// backtracking, which takes linear time.
 type dissect struct {
 	columns
 	parts []part
@@ -135,8 +136,9 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// indexOf is bytes.Index for a literal that usually matches at the first occurrence of its first
-// byte. first reports that it does: the byte does not occur before.
+// indexOf returns the same index as bytes.Index. It is faster if the literal matches at the first
+// occurrence of its first byte, as it usually does. first reports such a match: the first byte does
+// not occur before at.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {
