@@ -69,6 +69,10 @@ func (r *Reader) ended() (bool, error) {
 		return true, fmt.Errorf("%d files could not be read, the first is %q: %w; "+
 			"repair them and run again", len(failed), failed[0].label, failed[0].trouble.last)
 	}
+	if label, err := c.rotation.unreadable(); err != nil {
+		return true, fmt.Errorf("%q was renamed and could not be read under its new name: %w; "+
+			"repair it and run again", label, err)
+	}
 	if err := r.unreadDeleted(); err != nil {
 		return true, err
 	}

@@ -66,9 +66,21 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, nil}
 		case undecided:
 			t.undecided = true
-			t.tried[key] = tried{trouble: f.trouble}
+			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, f.trouble}
 		}
 	}
+}
+
+// unreadable returns the label of an awaiting file whose inode has another name and unread data, and
+// the error of the last attempt to read it. The error is nil if there is no such file.
+func (t *rotation) unreadable() (label string, err error) {
+	for _, w := range t.inOrder() {
+		found := t.tried[t.inodeOf(w)]
+		if found.trouble != nil && t.isInPlace(w) && found.size > w.read() {
+			return w.label, found.trouble.last
+		}
+	}
+	return "", nil
 }
 
 // isInPlace reports whether the inode of an awaiting file is not known to hold other data.

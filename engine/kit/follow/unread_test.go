@@ -1,7 +1,9 @@
 package follow_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -280,6 +282,32 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 				d.wantNoLoss(t)
 				if log := d.log.String(); strings.Count(log, "a file cannot be read") != 1 {
 					t.Errorf("the log does not have it once:\n%s", log)
+				}
+			})
+		})
+	}
+}
+
+// TestOnceWithUnreadableUnlisted checks that a run with Once fails if a file of an earlier run was
+// renamed out of the listing and cannot be opened, unless it has no unread data.
+func TestOnceWithUnreadableUnlisted(t *testing.T) {
+	for _, added := range []string{"4 four\n", ""} {
+		t.Run(added, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, _ := earlierRun(t)
+				d.hidden = "old"
+				d.put(t, "a.log", added)
+				d.rename(t, "a.log", "a.old")
+				d.shut = func(name string) error {
+					return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+				}
+				o := knows(a.marks)
+				o.Once = true
+				r := d.set(follow.Growing{}).Open(o)
+				defer r.Close()
+				err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{}))
+				if (added == "") != (err == io.EOF) || added != "" && !errors.Is(err, syscall.EACCES) {
+					t.Errorf("Read with %d unread bytes: %v", len(added), err)
 				}
 			})
 		})
