@@ -195,8 +195,8 @@ func (k *copies) isIntact(g *file) bool {
 	return cur == nil || k.c.verify(cur, false)
 }
 
-// logNew logs that f is read as a new file although it may be a restored copy, because it is newer
-// than its original. Delivering data twice is better than losing it.
+// logNew logs that f is read as a new file, if f looked like a restored copy but is newer than its
+// original. Delivering data twice is better than losing it.
 func (k *copies) logNew(f *file) {
 	if f.extras == nil || !f.extras.restored {
 		return

@@ -210,8 +210,8 @@ func isNeeded(f *file) bool {
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
 }
 
-// holds returns the number of bytes in the file. It decompresses a compressed file only until to
-// bytes are known, so the result may then be too small.
+// holds returns the number of bytes in the file. A compressed file is decompressed only until to
+// bytes are known. If it has more, the result may be less than its size.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size

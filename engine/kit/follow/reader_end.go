@@ -80,7 +80,7 @@ func (r *Reader) ended() (bool, error) {
 }
 
 // endgameOf returns the longest time that a reader with Once waits for files that are still being
-// written. The time is longer if awaited is set, because some files await a successor.
+// written. If awaited is set, some files await a successor, and the time may be longer.
 func endgameOf(o Options, awaited bool) time.Duration {
 	most := max(endgameMin, endgameSettle*o.Settle)
 	if awaited {

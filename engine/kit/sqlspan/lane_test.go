@@ -246,7 +246,7 @@ func dialect(string) sqlspan.Dialect {
 }
 
 // TestFenced checks a ledger with the epoch of another process: each transaction fails, and Watch
-// ends the route. It also checks that a ledger of another format is refused.
+// returns the reason. It also checks that a ledger of another format is refused.
 func TestFenced(t *testing.T) {
 	l := sqlspan.NewLedger(host{})
 	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", dialect)

@@ -12,9 +12,9 @@ import (
 )
 
 // dissect splits a text at the literals of a pattern. `%{name}` takes the text up to the next
-// literal, and the last name takes the rest of the text. `%{}` skips the text instead. `%{name->}`
-// allows the following literal to be repeated. The text is split at the first match without
-// backtracking, which takes linear time.
+// literal, or the rest of the text if no literal follows. `%{}` skips the text instead.
+// `%{name->}` allows the following literal to be repeated. The text is split at the first match
+// without backtracking, which takes linear time.
 type dissect struct {
 	columns
 	parts []part
