@@ -76,7 +76,7 @@ func TestNothingIsWatchedWhileBusy(t *testing.T) {
 			write()
 		}
 	}
-	r.run(t, 1500*time.Millisecond)
+	r.run(t, 2500*time.Millisecond)
 	select {
 	case at := <-watched:
 		if idle := at.Sub(begun); idle < 1300*time.Millisecond {

@@ -66,7 +66,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, nil}
 		case undecided:
 			t.undecided = true
-			t.tried[key] = tried{s.Info.Size, s.Info.ModTime, waiting, f.trouble}
+			t.tried[key] = tried{size: s.Info.Size, trouble: f.trouble}
 		}
 	}
 }
