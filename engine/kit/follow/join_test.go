@@ -122,9 +122,8 @@ func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 	})
 }
 
-// TestRestartedRouteIsNotDone checks that a route that restarts before it has saved the end of a
-// deleted file reads that end again, and that both routes keep their progress of the file until
-// then.
+// TestRestartedRouteIsNotDone checks a route that restarts before it has saved the end of a deleted
+// file. It must read that end again. Until then both routes must keep their progress of the file.
 func TestRestartedRouteIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})

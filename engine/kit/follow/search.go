@@ -71,8 +71,9 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	}
 }
 
-// unreadable returns the label of an awaiting file whose inode has another name and unread data, and
-// the error of the last attempt to read it. The error is nil if there is no such file.
+// unreadable looks for an awaiting file that has another name and unread data, but cannot be read.
+// It returns the file's label and the error of the last attempt to read it. The error is nil if
+// there is no such file.
 func (t *rotation) unreadable() (label string, err error) {
 	for _, w := range t.inOrder() {
 		found := t.tried[t.inodeOf(w)]
