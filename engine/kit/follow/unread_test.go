@@ -288,8 +288,8 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 	}
 }
 
-// TestOnceWithUnreadableUnlisted checks a file of an earlier run that was renamed out of the listing
-// and cannot be opened. A run with Once fails if the file has unread data.
+// TestOnceWithUnreadableUnlisted checks a file of an earlier run that was renamed out of the
+// listing and cannot be opened. A run with Once fails if the file has unread data.
 func TestOnceWithUnreadableUnlisted(t *testing.T) {
 	for _, added := range []string{"4 four\n", ""} {
 		t.Run(added, func(t *testing.T) {
