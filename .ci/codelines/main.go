@@ -30,7 +30,7 @@ import (
 //go:embed packages.txt
 var classes string
 
-// row is a line of the table. Added counts the lines of newer features, which now does not.
+// row is a line of the table. The lines of newer features are counted by added and not by now.
 type row struct{ then, now, added, gone int }
 
 func main() {
