@@ -63,7 +63,7 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// in the expected time of lane i for one item, times worth.
+// within a limit of time. The limit is worth times the expected time of lane i for one item.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0
