@@ -77,7 +77,7 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
-// an ID belongs to other data: New raises Gen until the ID is free.
+// an ID belongs to other data. As long as it does, New raises Gen.
 //
 // The ID of a file with a complete head depends on the file alone. A process that is killed before
 // it stores the ID computes the same one again.

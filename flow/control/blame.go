@@ -370,8 +370,9 @@ func (ev *evidence) assess(it *item) {
 }
 
 // enoughEvidence reports whether the evidence against the item is enough to set it apart. The item
-// needs at least least failures; a whole item needs at least two, from two lanes if two are up. In
-// addition the odds must be high enough, unless the item has failed maxBlameFailures times.
+// needs at least least failures and no fewer than two, at two lanes if two are up. For a piece that
+// may be cut further, one failure is enough. In addition the odds must be high enough, unless the
+// item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

@@ -229,7 +229,8 @@ func (b *base) probe(s *Sample, x float64) {
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures all attempts sent within part of a round trip.
-// Otherwise it measures the first ones to come back, which in a wide window are the short ones.
+// Otherwise it measures the attempts that come back first. In a wide window, these are the ones
+// with short round trips.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (
