@@ -192,8 +192,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares Pearson's correlation with the step before. Its error comes from its
-// influence function, so that it holds for skewed steps too.
+// checkCorrelation compares Pearson's correlation with the step before. The error of the
+// correlation is computed from its influence function, so that it is right for skewed steps, too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {
