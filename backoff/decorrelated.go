@@ -15,8 +15,8 @@ type Walk struct{ base, max time.Duration }
 // Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut
 // to max (M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original
 // draws first and cuts afterwards, so that a fifth of its waits equal the cap). max 0 means no cap
-// but the largest Duration. A short draw makes the next one short, too: for 190 contending clients
-// it takes longer, and more calls, than full jitter.
+// but the largest Duration. A short draw makes the next one short, too. So 190 contending clients
+// need more time and more calls than with full jitter.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {

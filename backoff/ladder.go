@@ -31,7 +31,8 @@ type ladder struct {
 	invalid error // the result of Validate, computed once because every retry needs it
 }
 
-// rung is the range from which a step draws: n waits from lo on, n at least 1.
+// rung is the range from which a step draws: the n waits lo, lo+1, ..., lo+n-1, in nanoseconds. n
+// is at least 1.
 type rung struct{ lo, n uint64 }
 
 // maxRungs is the number of steps that a Ladder computes in advance. An exponential ladder reaches

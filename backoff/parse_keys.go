@@ -12,7 +12,8 @@ import (
 )
 
 // Settings are the keys and values of one policy in a text. A reader given to [ParseWith] takes the
-// keys that it knows. The first fault is kept, and a key that was not taken is an unknown key.
+// keys that it knows. Only the first error is kept. A key that the reader has not taken is reported
+// as unknown.
 type Settings struct {
 	policy string
 	values map[string]string

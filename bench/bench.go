@@ -207,8 +207,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets the time limit of the first of the remaining workloads: its part of the remaining time
-// of -within.
+// share sets the time limit of the first workload in left. By its weight, that workload gets a part
+// of the time of -within that is left.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0
@@ -232,8 +232,8 @@ func (w workload) part() float64 {
 	return 1
 }
 
-// late reports whether another round as long as the last one would exceed the time limit of the
-// workload.
+// late reports whether the workload would exceed its time limit with one more round that lasts as
+// long as round.
 func (e *env) late(round time.Duration) bool {
 	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
 }

@@ -52,8 +52,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeLines runs the gate over recorded lines: those of penstock, and those of penstock
-// started 0.3 s late by a script.
+// TestJudgeLines runs the gate over two recorded files of lines. In the first one penstock ran
+// normally. In the second one a script started it 0.3 s late.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")

@@ -17,8 +17,9 @@ const (
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash configures the kills of a job. progress returns the amount received so far. Each kill comes
-// at a random moment between the two delays after the first progress of each start.
+// crash configures the kills of a job. progress returns the amount received so far. A kill comes
+// after the first progress that follows a start. It is delayed by a random time between after[0]
+// and after[1].
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration

@@ -177,8 +177,8 @@ func TestTargetsOfCounts(t *testing.T) {
 	}
 }
 
-// TestOrderOfRounds checks that the order of limit and contenders alternates, and that rivals, like
-// penstock, also run in the warm-up round.
+// TestOrderOfRounds checks that every second round runs the limit and the contenders in reverse
+// order. Rivals must also run in the warm-up round, as penstock does.
 func TestOrderOfRounds(t *testing.T) {
 	for _, c := range []struct {
 		figures bool

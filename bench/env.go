@@ -64,9 +64,9 @@ func (e *env) closeOnSignal() {
 	}()
 }
 
-// close stops running processes and removes the scratch folder. If the run was interrupted, another
-// goroutine is already doing that, and close does not return: the errors of an interrupted workload
-// are not reported.
+// close stops the database server, if there is one, and removes the scratch folder. If the run was
+// interrupted, the goroutine of closeOnSignal already does that and ends the process. Then close
+// does not return, so that the errors of the interrupted workload are not reported.
 func (e *env) close() error {
 	if proc.Ending() {
 		select {}
@@ -74,8 +74,8 @@ func (e *env) close() error {
 	return e.cleanUp()
 }
 
-// removals is the maximum number of attempts to remove the scratch folder: an interrupted workload
-// may still create files.
+// removals is the maximum number of attempts to remove the scratch folder. One may not be enough,
+// because an interrupted workload may still create files.
 const removals = 5
 
 func (e *env) cleanUp() (err error) {

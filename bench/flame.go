@@ -101,8 +101,9 @@ var runtimes = []struct{ function, part string }{
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
 	"runtime.epoll", "runtime.usleep"}
 
-// part returns the part that caused a stack's time: the kernel with the call, a part of the
-// runtime, or else the innermost package outside the runtime and the standard library.
+// part returns the part of the program to which a stack's time is attributed. It is the kernel with
+// the name of the system call, a part of the runtime, or the innermost package outside the runtime
+// and the standard library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {

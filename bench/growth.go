@@ -54,8 +54,8 @@ const (
 	manyBytes = 1e10    // for at least as many bytes, the free disk space is checked first
 )
 
-// Runs of less than steady CPU seconds vary much because of their start. For them the median of
-// more runs is taken.
+// The times of runs that take less than steady CPU seconds vary much, because the start is a large
+// part of them. For such runs, growth takes the median of manyRounds runs in place of fewRounds.
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
@@ -156,8 +156,8 @@ func roomFor(dir string, n int64) bool {
 // a run with one line.
 const smallest = 0.001
 
-// above is the CPU time of a run minus that of a run with a single line. The median of the latter
-// is measured once.
+// above returns the CPU time of m above that of a run with a single line. The latter is the median
+// of several runs, which are measured once.
 func (e *env) above(m measure) (float64, error) {
 	e.lastCPU = m.CPU
 	if e.startup == 0 {

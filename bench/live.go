@@ -60,8 +60,8 @@ func (e *env) growing() (name, yaml string) {
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
 
-// run starts penstock, then the writer, waits until everything has arrived, and stops penstock. Its
-// time is that from the writer's start to the last new record.
+// run starts penstock, then the writer. It waits until everything has arrived, and then stops
+// penstock. The measured time is from the start of the writer until the last new record arrives.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with creates the job and its receiver and passes them to drive.

@@ -205,8 +205,8 @@ func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds i
 // filesAhead is the maximum number of files that wait in the spool directory.
 const filesAhead = 2
 
-// feedUntil puts copies of the input into the spool directory, so that there is always work, until
-// done.
+// feedUntil puts copies of the input into the spool directory, so that penstock always has work. It
+// returns the first error, or nil, that it receives from done.
 func (j *job) feedUntil(in load.Input, done <-chan error) error {
 	for n := 0; ; {
 		waiting, err := filepath.Glob(j.path("spool/*.log"))

@@ -42,8 +42,8 @@ const generated = `case $1 in generate) for i in 1 2 3 4 5 6 7 8; do
 done;; esac
 `
 
-// fakeVector does the job of its config with the harness's own programs: it copies, posts, or reads
-// and drops.
+// fakeVector is a script in place of vector. As its config demands, it copies or posts the input
+// with the harness's own programs, or reads and drops it.
 const fakeVector = `[ "$1" = --version ] && { echo fake 1; exit; }
 in=$(sed -n 's/.*include: \["\([^"]*\)"\].*/\1/p' "$3")
 out=$(sed -n 's/.* path: "\([^"]*\)".*/\1/p' "$3")
@@ -55,8 +55,8 @@ else cat <&3 >/dev/null; fi
 exec sleep 60
 `
 
-// TestRivalByPath checks that a rival given by its path is measured, by the received records, on
-// each workload for which it has a config.
+// TestRivalByPath checks that a rival given by its path is measured on each workload for which it
+// has a config. None of its records may be lost or repeated.
 func TestRivalByPath(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

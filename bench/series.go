@@ -55,8 +55,8 @@ func (s *series) run() error {
 	return nil
 }
 
-// round measures the limit and each contender; round -1 does not count. Every second round has
-// the reverse order, so that no contender always runs after the same one.
+// round measures the limit and each contender once. Round -1 is the warm-up and does not count. Odd
+// rounds use the reverse order, so that no contender always runs after the same one.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {

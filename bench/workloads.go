@@ -17,8 +17,8 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0 means the value of -size
 	halved                bool        // the quick run takes half of the bytes
 	pairs                 quickOrFull // 0 means the value of -pairs
-	// weight determines the workload's share of the time of -within. 0 means 1, or 3 if -pairs
-	// applies.
+	// weight determines the workload's share of the time of -within. 0 means 1, or 3 if pairs is 0
+	// and ours is set.
 	weight float64
 	input  func(e *env) (load.Input, error)
 	// absent returns the reason why the workload cannot be measured here, or "". Nil means that it
@@ -108,8 +108,7 @@ func noRealLogs() string {
 	return ""
 }
 
-// real returns a variant of a workload. It repeats logs of real systems in place of generated
-// lines.
+// real returns a variant of a workload with logs of real systems in place of generated lines.
 func real(of workload) workload {
 	of.name += "_real"
 	of.about += ", logs of real systems"
@@ -246,8 +245,9 @@ func crashed(name, about string, size quickOrFull, most map[string]float64,
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver bounds the repeated records of killedLive. At 8 MB/s and 100 ms for each request,
-// five kills leave 16,000 records without a response. The bound is a quarter more.
+// atTheReceiver bounds the repeated records of killedLive. The file grows by 8 MB/s, and a request
+// takes 100 ms. So at five kills, 16,000 records in all have been sent but not answered. The bound
+// is a quarter higher.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}

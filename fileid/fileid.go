@@ -77,7 +77,7 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
-// an ID belongs to other data: New raises Gen until the ID is free.
+// an ID belongs to other data. As long as it does, New raises Gen.
 //
 // The ID of a file with a complete head depends on the file alone. A process that is killed before
 // it stores the ID computes the same one again.
@@ -93,9 +93,9 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine reports whether a birth time distinguishes two files with one inode: it is known and not a
-// whole second. A fine-grained clock shows a whole second at most once in 250 times. The ID is then
-// only a little longer.
+// fine reports whether a birth time distinguishes two files with one inode. It does if it is known
+// and has a fraction of a second, which a coarse clock does not give. A fine-grained clock returns
+// a whole second at most once in 250 times. The only effect is a slightly longer ID.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

@@ -44,9 +44,8 @@ type Fingerprint struct {
 	// since 1970. Zero means that it held more, or that the time is unknown. A file of At bytes
 	// with this time holds nothing new.
 	ModTime int64
-	// Packed is the size of a compressed file when At was the end of its decompressed data, in
-	// which places are counted. Zero means that the file is not compressed, or that At is not its
-	// end.
+	// Packed is the size of a compressed file, if At is the end of its data. At counts decompressed
+	// bytes. Zero means that the file is not compressed, or that At is not the end.
 	Packed int64
 }
 

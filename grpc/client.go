@@ -19,9 +19,9 @@ import (
 //
 // The fields must not change once in use. Then a Client is safe for concurrent use.
 type Client struct {
-	// Retry are the settings of retries. A nil Classify, and its answer Undecided, mean: retry
-	// Unavailable, ResourceExhausted if the server says when to come back, and, if the method is
-	// idempotent, Unknown, DeadlineExceeded, Aborted and Internal.
+	// Retry are the settings of retries. If Classify is nil or returns Undecided, the code decides.
+	// Unavailable is retried, and ResourceExhausted if the server sends a retry delay. Unknown,
+	// DeadlineExceeded, Aborted and Internal are retried if the method is idempotent.
 	Retry *retry.Options
 	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil
 	// means that no method may.

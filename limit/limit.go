@@ -43,9 +43,9 @@ type Options struct {
 	// negative value nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxWait bounds the wait of one caller: it is refused at once if its expected wait is longer,
-	// and at the latest after this time. Zero means no bound but MaxWaiting and the caller's
-	// context.
+	// MaxWait bounds the wait of one caller. A caller with a longer expected wait is refused at
+	// once. Any other caller is refused when it has waited for this time. Zero means no bound but
+	// MaxWaiting and the caller's context.
 	MaxWait time.Duration
 }
 

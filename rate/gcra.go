@@ -13,8 +13,9 @@ import (
 //	limit := rate.GCRA{Interval: 100 * time.Millisecond, Burst: 5}
 //	state[user], wait = limit.Take(state[user], now, 1)
 //
-// The state is the time at which the full burst is available again. The zero value is a user
-// without events. Times are measured from an origin of the caller's choice and must not decrease.
+// The state is the time at which the full burst is available again. The zero state is that of a
+// user without events. Times are measured from an origin of the caller's choice and must not
+// decrease.
 type GCRA struct {
 	Interval time.Duration // between two events in the long run. Zero or less means no limit.
 	Burst    int           // events at once after a pause. Values below 1 count as 1.

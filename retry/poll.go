@@ -12,7 +12,8 @@ var ErrNotReady = errors.New("not ready")
 // does not wait before the first call, unless Options.WaitFirst is set. A nil error ends the poll
 // with the value. After an error that is ErrNotReady, Poll calls probe again. This is no failure,
 // and the Budget is not asked. Every other error is handled as in Do: a Permanent error ends the
-// poll. A hint, as in HTTP(resp) or After(d, ErrNotReady), demands its wait.
+// poll. A hint, such as that of HTTP(resp) or After(d, ErrNotReady), demands a wait before the next
+// call.
 //
 // Inside an attempt that suppresses retries, a poll continues after ErrNotReady and after an error
 // with a hint.

@@ -266,8 +266,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing returns a server that reads a part of each of the first times bodies before it responds
-// with 503, and the whole of the next one.
+// refusing returns a server that responds with 503 to as many requests as times, after it has read
+// a part of each body. It reads the whole body of the next request.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex

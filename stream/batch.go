@@ -317,9 +317,9 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown is the maximum size of a kept arena as a multiple of its limit, if it was less than
-// half full. A single huge record must not hold its memory forever, but if all are huge,
-// reallocation would be too expensive.
+// overgrown times its limit (and 64 KiB) is the size up to which an arena is always kept. A larger
+// one is kept only if it was at least half full. So a single huge record does not hold its memory
+// forever. If all records are huge, their arenas are not allocated again and again.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

@@ -109,8 +109,8 @@ func countOrigins(records []Record) int {
 	return n
 }
 
-// rawOf returns the bounds of the raw bytes of records i to j-1 of b; undefined, and unused, after
-// records were added.
+// rawOf returns the bounds of the raw bytes of records i to j-1 of b. After records were added, the
+// result is undefined and is not used.
 func rawOf(b *Batch, i, j int) (lo, hi uint32) {
 	lo, hi = b.rawBounds()
 	if i > 0 {

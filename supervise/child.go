@@ -244,8 +244,8 @@ func longest(p backoff.Policy) time.Duration {
 	return top
 }
 
-// stepAfter returns the next step after n to look at: all of the first 128, in which tables and
-// limits end, and then powers of two.
+// stepAfter returns the step at which longest looks after step n. It looks at each of the first 128
+// steps, in which tables and limits end, and then at powers of two.
 func stepAfter(n int) int {
 	if n < 128 {
 		return n + 1

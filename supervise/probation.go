@@ -73,8 +73,8 @@ func (s *resends[K, M, R]) returned() time.Duration {
 	return d
 }
 
-// tick makes messages ready when their delay is over. It dead-letters messages that are too old and
-// not out.
+// tick makes messages ready when their delay is over. It dead-letters messages that are too old,
+// except for those that the child has taken.
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])

@@ -146,9 +146,9 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after as many crashes of Fallback, or after
-	// FallbackFor if that is above 0; in that case its first crash within FallbackFor brings
-	// Fallback back.
+	// a recovery between them. Child comes back after as many crashes of Fallback. If FallbackFor
+	// is above 0, Child comes back after that time at the latest. In that case, a single crash of
+	// Child within FallbackFor brings Fallback back.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration

@@ -259,7 +259,7 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 	s.taken, s.failed = 0, false
 }
 
-// nack brings h back after a failure. It reports false if h is not out with that incarnation.
+// nack brings h back after a failure. It reports false if that incarnation does not hold h.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
 	err error) bool {
 	if h.list != out || h.incarnation != incarnation {
@@ -342,7 +342,8 @@ func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
 	return false
 }
 
-// oldest removes the oldest message that is not out, to make room. It returns nil if all are out.
+// oldest removes the oldest message that the child has not taken, to make room. It returns nil if
+// the child has taken all.
 func (s *resends[K, M, R]) oldest() *held[K, M, R] {
 	h := s.ready.first
 	if h == nil && len(s.delayed) > 0 && s.delayed[0].reason == nil {

@@ -39,8 +39,8 @@ func (w *within) list() []part {
 }
 
 // adopt adds the parts within a child, or within a goroutine, to its status. A supervisor that is
-// the child's service or has its name is the child itself; a group without a name is replaced by
-// its goroutines.
+// the child's service, or has the child's name, is shown as the child itself. A group without a
+// name is replaced by its goroutines.
 func (s *Status) adopt(w *within, service Service) {
 	if w == nil {
 		return

@@ -1,5 +1,5 @@
-// Command deliverypath prints the code that delivers one record: the statements that a run with
-// the record executes, and the same run without it does not.
+// Command deliverypath prints the code that delivers one record: the statements that are executed
+// in a run with the record, but not in the same run without it.
 //
 //	deliverypath TITLE CHECKOUT IDLE DELIVERED
 //

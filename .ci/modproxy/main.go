@@ -3,7 +3,7 @@
 //	modproxy PROXY MODULE VERSION TIME DIR
 //
 // DIR has the files of the module. Nested modules in it are left out, as the go command does. TIME
-// is that of the version in RFC 3339.
+// is the time of the version, in the format of RFC 3339.
 package main
 
 import (

@@ -94,8 +94,8 @@ func javaRound(x float64) int64 {
 	return javaLong(whole)
 }
 
-// javaMillis converts to a long of milliseconds. The ends of a Duration stand for the ends of a
-// long, which counts further than a Duration does.
+// javaMillis converts d to a Java long of milliseconds, which has a wider range than a Duration. So
+// the largest and the smallest Duration become the largest and the smallest long.
 func javaMillis(d time.Duration) int64 {
 	if d == math.MaxInt64 || d == math.MinInt64 {
 		return int64(d)

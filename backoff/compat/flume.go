@@ -95,8 +95,8 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max, with f counting failures up to 16. f starts over if at least the penalty and an
-// hour have passed since the previous failure.
+// 2^f, at most Max, with f counting failures up to 16. f starts over if the time since the previous
+// failure is at least the penalty plus an hour.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 waits 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original

@@ -24,8 +24,8 @@ type HadoopPair struct {
 // HadoopLinear is MultipleLinearRandomRetry: see [HadoopMultipleLinearRandom].
 type HadoopLinear struct{ pairs *[]HadoopPair }
 
-// HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds
-// after a draw of U[0.5, 1.5) of it.
+// HadoopMultipleLinearRandom retries with the sleep of each pair in turn. The sleep is multiplied
+// by a draw of U[0.5, 1.5) and rounded to milliseconds.
 //
 // Quirk: the first pair serves one retry more than its Retries, so "10000,6,60000,10" gives 7
 // retries of 10 s and 10 of 60 s.

@@ -64,9 +64,10 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor is a call with the two checks that retry.Do makes before its first attempt: whether the
-// context has ended, and whether the call is nested in an attempt of another call. The number, key
-// and target of that attempt must not be used for the nested call. No peer makes the second check.
+// floor calls op after the two checks that retry.Do makes before its first attempt. It checks
+// whether the context has ended, and whether the call is nested in an attempt of another call. A
+// nested call must not use the number, key and target of that attempt. No peer makes the second
+// check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {
@@ -130,9 +131,10 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 	}
 }
 
-// ofSethvargo creates the backoff for each call if fresh is true, as a program must, because calls
-// use up its waits and its limit of retries. If fresh is false, there is no limit and no wait,
-// which shows the cost of its Do alone.
+// ofSethvargo returns a benchmark of sethvargo.Do. If fresh is true, it creates a backoff for each
+// call. A program must do that, too, because a call uses up the waits and retries of its backoff.
+// If fresh is false, all calls share a backoff without limit and wait, which shows the cost of Do
+// alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// All libraries wait 100 ms, growing to 10 s, with the jitter of the library. A sequence is reset
-// after steps waits, because otherwise most waits would be at the cap. A sequence of sethvargo
-// cannot be reset without allocating, so it continues: at the cap it is fastest.
+// Every library waits from 100 ms up to 10 s, with its own jitter. A sequence is reset after steps
+// waits, because otherwise most waits would be at the cap. The sequences of sethvargo cannot be
+// reset without an allocation, so they stay at the cap, where sethvargo is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

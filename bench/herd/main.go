@@ -170,7 +170,8 @@ func (r returns) last() (last time.Duration) {
 	return last
 }
 
-// counts has a count for each bucket from the crash to the one in which the last child came back.
+// counts returns the number of children that came back in each bucket of time. The first bucket
+// begins at the crash. In the last one, the last child came back.
 func (r returns) counts() []int {
 	counts := make([]int, r.last()/bucket+1)
 	for _, t := range r.times {

@@ -100,8 +100,9 @@ func (b *Block) Lines() int { return len(b.ends) }
 // Bytes returns the total length of the lines.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes the marks of the lines from from to to, starting with the number first, and returns
-// their text, which is valid until the next call.
+// Number writes the marks of the lines with an index in [from, to). The first of them gets the
+// number first, the next one first+1, and so on. Number returns the text of these lines, which is
+// valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
@@ -131,8 +132,8 @@ type Input struct {
 	Kind           Kind
 }
 
-// Write creates a file of at least size bytes, in whole blocks except for the last, with an old
-// modification time and in the page cache.
+// Write creates a file of at least size bytes. It repeats the block, and cuts the last repetition.
+// The file is in the page cache and has a modification time an hour ago.
 func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
 	in := Input{Path: path, Kind: kind}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -39,8 +39,8 @@ func lowest(slot int) uint64 {
 	return uint64(slot-octave<<stepBits) << octave
 }
 
-// Quantile returns the duration that a share q of the values do not exceed, up to the width of a
-// step; 0 without values.
+// Quantile returns the duration that a share q of the values do not exceed, with an error of at
+// most the width of a step. It returns 0 if there are no values.
 func (d *Delays) Quantile(q float64) time.Duration {
 	left := max(1, int64(math.Ceil(q*float64(d.total.Load()))))
 	for i := range d.counts {

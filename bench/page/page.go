@@ -259,8 +259,8 @@ func (v *view) run(r result.Run) int {
 	return len(v.Runs)
 }
 
-// compare fills the table of all programs. A cell has the program's share of the limit, as measured
-// here or, if it was not, on other machines.
+// compare fills the table of all programs. A cell has the program's share of the limit as measured
+// here. A program that was not measured here has its share from other machines.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {

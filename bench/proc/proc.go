@@ -102,8 +102,8 @@ func Start(dir, name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// resident reads the peak memory of the process's own image. The rusage of wait4 includes the
-// memory of the harness before exec.
+// resident returns the peak memory of the program that p runs. The rusage of wait4 would not do,
+// because it includes the memory of the harness before exec.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {

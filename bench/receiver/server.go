@@ -1,6 +1,6 @@
 // Package receiver is an HTTP receiver in a separate process, with a client for the harness. It
-// counts the received numbered lines, and misbehaves as configured: slowly, with few requests at
-// once, or alternating between healthy and failing phases. Refused requests are not counted.
+// counts the received numbered lines, but not those of refused requests. As configured, it responds
+// slowly, serves few requests at once, or alternates between healthy and failing phases.
 package receiver
 
 import (
@@ -156,8 +156,8 @@ func (s *server) serve() {
 }
 
 // healthy reports whether the server is in a healthy phase. In a failing phase it handles the
-// request itself: with a 503 or, in every second failing phase, with a broken connection at the end
-// of the phase.
+// request itself. It responds 503 in the first, third and every further odd failing phase. In the
+// even ones it breaks the connection at the end of the phase.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

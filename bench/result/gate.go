@@ -32,8 +32,8 @@ func ReadRatios(path string) (Ratios, error) {
 	return r, nil
 }
 
-// Of returns the ratios for a machine: those kept for it and, for other workloads, which are
-// returned in others, the lowest of the other machines.
+// Of returns the ratios for a machine. If a workload has no ratio for this machine, Of returns the
+// lowest ratio of the other machines, and lists the workload in others.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {

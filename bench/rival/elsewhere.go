@@ -1,8 +1,8 @@
 package rival
 
-// Share is a rival's result relative to the limit of a workload, measured on other machines. They
-// were two machines of two virtual cores (vector on the second), each with its own limit. The input
-// had five access log lines to three of JSON; the values are medians of four rounds.
+// Share is a rival's result on a workload, relative to the workload's limit on the same machine.
+// There were two other machines, each with two virtual cores; vector ran on the second one. The
+// input had five access log lines to three of JSON. The values are medians of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -10,8 +10,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere holds the shares by workload. Each is for the fastest setting with which the program
-// loses nothing in a kill, if it has one.
+// Elsewhere holds the shares by workload. Each was measured with the fastest of the program's
+// settings that lose nothing in a kill, if it has such settings.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
@@ -68,13 +68,13 @@ var Elsewhere = map[string][]Share{
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the whole file exists from the start
-	// the same at the end of a file that is written at 8 MB/s, 100 ms a request
+	// as Killed, but the file is being written at 8 MB/s, and each request takes 100 ms
 	Live  string
 	Flaky string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
 }
 
-// Faults are the losses under the settings with the lowest loss, and under the defaults if they
-// differ.
+// Faults are the results with the setting that loses least and, if that differs from the defaults,
+// also with the defaults.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

@@ -211,10 +211,10 @@ func failureOf(o Outcome) Outcome {
 	return o
 }
 
-// refusal handles a retryable answer. The answer may indicate the level above which the worker
-// refuses, or a worker in distress, or it may be chance. The window of a worker that fails more
-// often than the others is narrowed in any case. Otherwise the worker would get more attempts than
-// before, because each of its failures causes one more attempt.
+// refusal handles a retryable answer. The worker may refuse above a certain level, it may be in
+// distress, or the answer may be chance. A refusal that no level explains narrows the window if the
+// worker is in distress, or fails more often than the others. Otherwise such a worker would get
+// more attempts than before, because each of its failures causes one more attempt.
 func (t *attempts) refusal(l *lane, a *attempt) {
 	known, lower := l.level.refused(t.now, a, l.est.smoothed())
 	switch {

@@ -135,8 +135,8 @@ type account struct {
 	since    time.Duration // lanes.uptime at the first of them
 }
 
-// limit returns the number of deaths after which the item is refused: n, or 1 for a piece of an
-// item refused as poison that may be cut further.
+// limit returns the number of deaths after which the item is refused. It is n, or 1 for a piece
+// that may be cut further. Such a piece comes from an item that was refused as poison.
 func (r *account) limit(n int) int {
 	if r.piece && !r.indivisible {
 		return 1
@@ -218,9 +218,10 @@ type evidence struct {
 	blame   blame
 }
 
-// countFailure records that a failed or became overdue. It reports whether the failure counts
-// against the window and against the breaker of its lane, which it does not if the data is to
-// blame. The first failure of an item always counts against the breaker, see [blame.streak].
+// countFailure records that a failed or became overdue. window and breaker report whether the
+// failure counts against the window and the breaker of its lane. It counts against neither if the
+// data is to blame. But the first failure of an item always counts against the breaker, see
+// [blame.streak].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
@@ -368,9 +369,10 @@ func (ev *evidence) assess(it *item) {
 	}
 }
 
-// enoughEvidence reports whether the evidence against the item is enough to set it apart. The odds
-// must be high enough, unless the item has failed maxBlameFailures times. At least least failures
-// are needed; a whole item needs two, at two lanes if two are up.
+// enoughEvidence reports whether the evidence against the item is enough to set it apart. The item
+// needs at least least failures and no fewer than two, at two lanes if two are up. For a piece that
+// may be cut further, one failure is enough. In addition the odds must be high enough, unless the
+// item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

@@ -107,9 +107,9 @@ type breakers struct {
 	schedule probeSchedule
 }
 
-// nextProbeAt returns the time of a lane's next probe, at most 30 s away. If first, the lane's
-// breaker has just opened; unless the failure is part of a mass failure, the schedule then
-// restarts.
+// nextProbeAt returns the time of a lane's next probe, at most 30 s away. first means that the
+// lane's breaker has just opened. The schedule then restarts, unless the failure is part of a mass
+// failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
@@ -133,8 +133,9 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	bs.schedule.chance *= 1 - 1/chanceMemory
-	// An attempt sent after the first failure is enough to end the streak, since failures return
-	// sooner than deliveries. If this lane fails more than others, it must be sent after the last.
+	// A delivery ends the streak if its attempt was sent after the streak's first failure, since
+	// failures return sooner than deliveries. If this lane fails more than others, the attempt must
+	// have been sent after the last failure.
 	since := b.began
 	if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
 		since = b.failed

@@ -130,9 +130,9 @@ func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetEndsNoOutage checks the recovery from an outage in which many times the budget fails.
-// All items are delivered within seconds afterwards, because successful retries return their
-// tokens.
+// TestBudgetEndsNoOutage checks the recovery from an outage in which the attempts that fail exceed
+// the budget many times over. All items are delivered within seconds afterwards, because successful
+// retries return their tokens.
 func TestBudgetEndsNoOutage(t *testing.T) {
 	const items = 2000
 	rnd := rand.New(rand.NewPCG(1, 1))

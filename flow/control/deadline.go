@@ -199,13 +199,13 @@ const (
 	busyAfterDelay = time.Minute
 )
 
-// Minimum timeouts of a worker with a known round trip: the value of Linux, where the RFC has one
-// second, and the value on a busy computer.
+// Minimum timeouts of a worker with a known round trip. minRTO is the value of Linux; the RFC
+// demands one second. minBusyRTO applies on a busy computer.
 const (
 	minRTO     = 200 * time.Millisecond
 	minBusyRTO = 800 * time.Millisecond
 )
 
-// startupTimeoutFactor is the factor on the timeout during a start-up, about the factor of a step
-// of it.
+// startupTimeoutFactor multiplies the timeout during a start-up. It is about the factor by which
+// one step of the start-up widens the window.
 const startupTimeoutFactor = 2

@@ -88,8 +88,9 @@ func (d *deferring) addWait(b *backlog, it *item) {
 	d.queue = append(d.queue, deferral{it, it.seq, at})
 }
 
-// waitsNow reports whether a failed item must begin its wait at once instead of at its next turn.
-// That is so if every lane has failed it, so that the owner learns of the wait soon.
+// waitsNow reports whether a failed item must begin its wait at once. Other items begin it when it
+// is their turn to be sent. The item begins at once if every lane has failed it, so that the owner
+// soon learns of the wait.
 func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	if !b.cfg.Defer || it.keyed() || len(it.tried) < len(b.lanes.up) {
 		return false

@@ -37,8 +37,8 @@ const (
 	rttWeight  = 1.0 / 8
 	varWeight  = 1.0 / 4
 	initialRTO = time.Second
-	// minimum margin of the timeout above the round trip, in round trips; the RFC has the clock
-	// granularity
+	// minimum margin of the timeout above the round trip, in round trips; in the RFC the minimum is
+	// the clock granularity
 	minMargin          = 1.0
 	timeoutFactorStep  = 1.25
 	maxTimeoutFactor   = 4.0

@@ -4,8 +4,9 @@ package control
 
 import "time"
 
-// standby selects the lanes in use by their Limits.Standby: those with a number up to the least one
-// with a lane that is not down. A lane is down while its breaker is open.
+// standby selects the lanes in use by their Limits.Standby. Of all lanes that are not down, take
+// the lowest number. The lanes with that number or a lower one are in use. A lane is down while its
+// breaker is open.
 //
 //	Standby 0: A down, B up   B takes items, A gets probes
 //	Standby 1: C up           C takes nothing until B is down, too
@@ -56,8 +57,8 @@ func (ls *lanes) failover() {
 	}
 }
 
-// mayOpen reports whether the breaker of l may open for more than a moment. Without standby lanes
-// that could take over, at most half of the lanes with the number of l may have an open breaker.
+// mayOpen reports whether the breaker of l may open for more than a moment. If no standby lane
+// could take over, at most half of the lanes with l's Standby number may have an open breaker.
 func (ls *lanes) mayOpen(l *lane) bool {
 	if !ls.standby.some {
 		return ls.opened < max(1, len(ls.up)/2)

@@ -17,8 +17,8 @@ import (
 // their places, but only as many as bad items may occur in a row. Otherwise a worker that hangs
 // would get more and more attempts.
 type hanging struct {
-	// cost of the running attempts that do not count as load of the worker: those above, and those
-	// of suspect items
+	// cost of the running attempts that do not count as load of the worker: the hanging ones
+	// described above, and those of suspect items
 	cost          float64
 	n             int        // number of these attempts
 	notOvertaken  []*attempt // overdue, and not overtaken yet
@@ -87,9 +87,9 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 	}
 }
 
-// delivered records a delivery. sent is the latest send time of a delivered attempt. It reports
-// whether the delivery has overtaken overdue attempts, which shows that they do not wait in a
-// queue.
+// delivered records a delivery by the lane. Of all attempts that the lane has delivered, the latest
+// was sent at the time sent. Overdue attempts sent earlier have been overtaken, so they do not wait
+// in a queue. delivered reports whether there are new ones.
 func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	s.sinceDelivery = 0
 	if s.recent *= hangingMemory; late {

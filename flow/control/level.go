@@ -146,8 +146,8 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
-// refusedBeyond returns the log-likelihood ratio of a refusal, for a level against chance. That of
-// a delivery is the logarithm of levelRefuses.
+// refusedBeyond returns the log-likelihood ratio of a refusal: that the worker refuses beyond a
+// level, against refusal by chance. The ratio of a delivery is the logarithm of levelRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether the current estimate of chance is enough to explain the refusals beyond

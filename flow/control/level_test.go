@@ -58,8 +58,8 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelIsTriedRarely checks that a refused trial doubles the wait for the next one, and that a
-// delivered trial raises the level.
+// TestLevelIsTriedRarely checks trials, which are attempts sent beyond the level. A refused trial
+// must double the wait for the next one, and a delivered trial must raise the level.
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)

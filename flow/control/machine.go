@@ -47,7 +47,8 @@ type Config struct {
 // defaults.
 type Breaker struct {
 	// Failures is the minimum number of consecutive failures that opens the breaker. With bad data
-	// or errors by chance it takes more. 0 means 3; negative: only Misconfigured opens it.
+	// or errors by chance, more failures are needed. 0 means 3; negative: only Misconfigured opens
+	// it.
 	Failures int
 	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
 	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other

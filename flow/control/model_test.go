@@ -376,7 +376,7 @@ func (w *model) check() {
 }
 
 // hasFewerLanes reports whether lanes have gone down. Then more than half of the remaining ones may
-// be open.
+// have an open breaker.
 func (w *model) hasFewerLanes() bool {
 	for _, l := range w.lanes {
 		if !l.up {

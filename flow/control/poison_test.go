@@ -144,8 +144,8 @@ func TestSuspectIsRefused(t *testing.T) {
 	w.drain()
 }
 
-// TestFewLanes checks that with one worker an item becomes a suspect after at least two failures,
-// and after few more.
+// TestFewLanes checks that an item that fails at the only worker becomes a suspect after two or
+// three failures, and not sooner. The worker delivers other items in between.
 func TestFewLanes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
 		Breaker: control.Breaker{Failures: -1}}, 10, 1)

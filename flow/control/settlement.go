@@ -131,8 +131,8 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		s.pending[it.seq] = it
 		out = append(out, Command{Kind: DeadLetter, Seq: it.seq, Lane: -1, Number: it.number})
 	default:
-		// The rest of a Split avoids its lane. It keeps the retry state, and so waits longer, if
-		// less than half of the parent was settled.
+		// A piece of the rest of a Split avoids the lane of the Split. A piece that is more than
+		// half of its parent keeps the parent's retry state, and so waits longer.
 		if p.cut.byID != 0 {
 			it.tried = append(it.tried, p.cut.byLane)
 			if it.cost*2 > p.cost {

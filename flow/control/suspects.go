@@ -54,8 +54,8 @@ func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// pick returns the suspect that has been due longest, or, if leastEvidence, a due one with the
-// least evidence. It returns nil if none is due.
+// pick returns the suspect that has been due longest or, if fewest is true, a due one with the
+// least evidence against it. It returns nil if none is due.
 func (q *suspects) pick(now time.Duration, fewest bool) (it *item) {
 	for i := range q.waiting {
 		s := q.waiting[i].s

@@ -34,8 +34,8 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// TestBandOff checks that without a band the choice is not random unless two lanes are equal, so
-// that it permutes with the lanes.
+// TestBandOff checks that without a band the choice does not depend on the seed. Only lanes that
+// are equally good are chosen at random, so a permutation of the lanes permutes the choices.
 func TestBandOff(t *testing.T) {
 	rnd := rand.New(source(7))
 	for range 300 {

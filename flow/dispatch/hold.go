@@ -21,9 +21,10 @@ const (
 	// because all later items wait longer, too, while a lane idles. With 1, only the waiting item
 	// would count.
 	idleFactor = 1 / 1.6
-	// A lane is covered if it has this many batches more in flight than it holds without a queue:
-	// it will not idle before an answer arrives and another batch is sent. The square root allows
-	// for lanes that serve in parallel, as in package window.
+	// A lane is covered if it has at least about minCover batches more in flight than it holds
+	// without a queue. Then it does not idle before an answer arrives and another batch is sent. A
+	// lane that holds many batches may serve in parallel, as in package window. It needs coverRoot
+	// times the square root of their number.
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the number of drained round trips without an answer after which items do not
@@ -63,7 +64,7 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// in the expected time of lane i for one item, times worth.
+// within a limit of time. The limit is worth times the expected time of lane i for one item.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0

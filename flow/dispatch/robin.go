@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// RoundRobin uses each lane in turn and skips lanes that are not free (the dispatch of system D).
+// RoundRobin uses each lane in turn and skips lanes that are not free. It is the dispatch of system
+// D in docs/flow-control.md.
 type RoundRobin struct{}
 
 // Name returns "round_robin".

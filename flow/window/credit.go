@@ -48,8 +48,8 @@ const (
 // Leased is a Window whose limit is a promise of its worker with an expiry time.
 type Leased interface {
 	Window
-	// LeaseEnds returns the expiry time of the promise, since the sender's start, or 0 if there is
-	// none. Afterwards one batch at a time should be sent.
+	// LeaseEnds returns the time at which the worker's promise expires, since the sender's start,
+	// or 0 if there is none. After that time, one batch at a time should be sent.
 	LeaseEnds() time.Duration
 	Binding() string // "credit" or "window": the smaller of the two
 }
@@ -71,8 +71,8 @@ type countGap struct {
 	samples int
 }
 
-// observe adds a difference. It returns the minimum after enough samples, or at once if the
-// difference is negative, and 0 otherwise.
+// observe adds a difference. After enough samples, or as soon as a difference is negative, it
+// returns the smallest difference and starts over. Otherwise it returns 0.
 func (g *countGap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.minimum {
 		g.minimum = more

@@ -110,9 +110,9 @@ const (
 	shortFall = 4
 )
 
-// queue estimates the number of batches, of w in flight, that wait at their worker, and the dead
-// zone for that number. noise scales the zone between the needs of a worker without variation and
-// square-root staffing.
+// queue estimates the number q of batches, of w in flight, that wait at their worker. low and high
+// bound the dead zone for q. At noise 0, the zone is that of a worker without variation. At noise
+// 1, it is that of square-root staffing.
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -229,7 +229,8 @@ func (b *base) probe(s *Sample, x float64) {
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures all attempts sent within part of a round trip.
-// Otherwise it measures the first ones to come back, which in a wide window are the short ones.
+// Otherwise it measures the attempts that come back first. In a wide window, these are the ones
+// with short round trips.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (

@@ -88,7 +88,7 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 }
 
 // measured takes a sender's measurement of the network's round trip, in seconds. A shorter one
-// replaces the earlier ones at once: the first includes the time to connect.
+// replaces the earlier ones at once, because the first one includes the time to connect.
 func (s *poolSender) measured(network float64) {
 	switch {
 	case network <= 0:

@@ -57,8 +57,9 @@ func TestProbesOutweighNothing(t *testing.T) {
 	}
 }
 
-// TestSpeedChangesInTheMiddleOfARound checks a round in which the worker slows down: its mean is
-// long, but it has short round trips as without a queue. The next round must decide.
+// TestSpeedChangesInTheMiddleOfARound checks a round in which the worker slows down. The mean round
+// trip is long, but some round trips are as short as without a queue. The next round must decide
+// whether the speed has changed.
 func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 	for name, c := range map[string]struct {
 		next  float64 // mean service time in the round after

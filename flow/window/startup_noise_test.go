@@ -83,8 +83,8 @@ func (k *worker) widths(upTo int) (path []int, lost float64) {
 	return path, float64(upTo)*k.now.Seconds()/k.base.Seconds() - k.delivered
 }
 
-// TestStartUpSteps checks that the level of a worker that serves 40 at once is found in four round
-// trips, in whatever order its answers come.
+// TestStartUpSteps checks that the start-up takes four round trips to find that a worker serves 40
+// batches at once, in whatever order its answers come.
 func TestStartUpSteps(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

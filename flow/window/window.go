@@ -170,8 +170,9 @@ type Starter interface {
 // drained probe. Its owner starts the probes, with jitter and for few workers at once.
 type Prober interface {
 	Window
-	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the
-	// next probe. Zero means no probe. It is shorter while the base round trip is provisional.
+	// ProbeWithin returns the wanted interval between probes. For the first probe, it counts from
+	// the first sample. Zero means no probe. The interval is shorter while the base round trip is
+	// provisional.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early

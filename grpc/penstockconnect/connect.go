@@ -37,10 +37,10 @@ import (
 //
 // The fields must not change once in use. Then an Interceptor is safe for concurrent use.
 type Interceptor struct {
-	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its
-	// answer Undecided, mean: retry unavailable, resource_exhausted if the server says when to come
-	// back, and, if the procedure's schema declares it idempotent, unknown, deadline_exceeded,
-	// aborted and internal. Handlers do not use it.
+	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
+	// returns Undecided, the code decides. The code unavailable is retried, and resource_exhausted
+	// if the server sends a retry delay. The codes unknown, deadline_exceeded, aborted and internal
+	// are retried if the procedure's schema declares it idempotent. Handlers do not use Retry.
 	Retry *retry.Options
 	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
 	// or data_loss.

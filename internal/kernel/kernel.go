@@ -4,7 +4,7 @@
 // events, and seeded randomness.
 //
 // A simulator owns its kernel and defines the events. The kernel calls nothing: the simulator takes
-// event after event and acts on it. It is not safe for concurrent use.
+// one event after the other and acts on it. A kernel is not safe for concurrent use.
 package kernel
 
 import (

@@ -21,8 +21,9 @@ func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution with draws of our own: same support, mean, deviation, quantiles,
-// atoms, and correlation with the step before.
+// Sample is a step's distribution in the library, with our own draws of the same step. Both must
+// have the same support, mean, deviation, quantiles and atoms, and the same correlation with the
+// step before.
 type Sample struct {
 	samples int
 	step    Step
@@ -60,8 +61,9 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// A draw far outside is refused even alone, at an end where the draws lie close: where few of
-	// them make the tail (a cap that takes nearly all), the library's own extreme is chance.
+	// At an end where the library's draws lie close together, even one of our draws far outside is
+	// an error. At other ends the tail has few draws, for example below a cap that takes nearly all
+	// of them. There, the library's own extreme is chance.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -85,8 +87,8 @@ func (s Sample) checkMoments(t *testing.T) {
 	mean, m2, m4 := moments(s.ours)
 	n, m := float64(len(s.ours)), float64(s.samples)
 	sd, want := math.Sqrt(m2), float64(s.step.Deviation)
-	// Of a long thin tail our draws may hold nearly nothing, and show too small a spread. The
-	// library's is a better guide.
+	// If the distribution has a long thin tail, our draws may contain nearly nothing of it. Their
+	// deviation is then too small, and the library's is the better estimate.
 	scale := 1.0
 	if sd > 0 {
 		scale = max(1, want/sd)
@@ -96,8 +98,8 @@ func (s Sample) checkMoments(t *testing.T) {
 		1; math.Abs(mean-float64(s.step.Mean)) > off {
 		t.Errorf("n = %d: mean %.0f ns, want %d within %.0f", s.step.N, mean, s.step.Mean, off)
 	}
-	// The variance of a sample variance is (m4 - m2^2)/n; half of it relatively is that of the
-	// deviation.
+	// The variance of a sample variance is (m4 - m2^2)/n. The relative error of a deviation is half
+	// of the relative error of its variance.
 	if off := deviations*math.Sqrt(max(m4-m2*m2, 0)*(1/n+1/m))/(2*sd*scale) + 1 +
 		sd*50/n; math.Abs(sd-want) > off {
 		t.Errorf("n = %d: deviation %.0f ns, want %.0f within %.0f", s.step.N, sd, want, off)
@@ -190,8 +192,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares Pearson's correlation with the step before. Its error comes from its
-// influence function, so that it holds for skewed steps too.
+// checkCorrelation compares Pearson's correlation with the step before. The error of the
+// correlation is computed from its influence function, so that it is right for skewed steps, too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {

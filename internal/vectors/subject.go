@@ -22,7 +22,8 @@ type Subject struct {
 	Bounds func(n int) (lowest, mean, highest time.Duration)
 }
 
-// Policy makes a Subject of a policy in the shape of backoff.Policy; at makes the state of step n.
+// Policy returns a Subject for p, which has the methods of a backoff.Policy. at returns the state
+// of p at step n.
 func Policy[S any](p interface {
 	Next(s S, src rand.Source) (time.Duration, S, bool)
 }, at func(n int) S) Subject {

@@ -2,9 +2,9 @@
 //
 //	client := &http.Client{Transport: &ratehttp.Transport{}}
 //
-// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives: where
-// a host says that no request is left, further ones wait until some are. Options adds a limit of
-// the client's own.
+// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives. If a
+// host states that no request is left, further requests wait until the host allows some again.
+// Options adds a limit of the client's own.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package ratehttp

@@ -159,8 +159,9 @@ func (b *Broker) Expire(member string) {
 	}
 }
 
-// Cut is Expire, and also blocks all calls of the member: its process was killed, or its network
-// was cut. A process that replaces it joins under another name.
+// Cut does the same as Expire, and also blocks all calls of the member. So it simulates that the
+// process was killed, or that its network was cut. A process that replaces it joins under another
+// name.
 func (b *Broker) Cut(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

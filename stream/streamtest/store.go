@@ -235,8 +235,8 @@ func (s *StoreSink) Store(_ context.Context,
 	return s.commit(spans, nil)
 }
 
-// commit writes rows and spans together, unless the spans exist. It fails a late attempt: its epoch
-// is not current, or its assignment has been released.
+// commit writes rows and spans together, unless the spans exist. It returns an error for a late
+// attempt, that is, if the epoch is not current or the assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

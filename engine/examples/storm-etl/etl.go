@@ -71,8 +71,8 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 		s.progress.Open(span)
 }
 
-// settled moves the mark, and writes it after every tenth tuple: a crash repeats the tuples in
-// flight, and at most nine more.
+// settled adds the tuple to the progress, and saves the mark after every tenth tuple. So a crash
+// repeats the tuples in flight, and at most nine more.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

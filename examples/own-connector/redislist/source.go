@@ -28,8 +28,9 @@ func Source() stream.Component {
 
 // source reads a list from its head, and removes records that every route has settled.
 //
-// A position is the number of records that were ever before it. The hash KEY:penstock holds the
-// number of removed records (base), so that positions stay the same while the list shrinks.
+// The position of a record is the number of records that were ever before it in the list, removed
+// ones included. The hash KEY:penstock holds the number of removed records (base). So positions
+// stay the same while the list shrinks.
 type source struct {
 	key    string
 	client *redis.Client

@@ -50,9 +50,10 @@ func serverFailed(code uint32) bool {
 	return false
 }
 
-// Action returns how to handle a failure with that code. Calls that may have had an effect are
-// retried only if they are idempotent. A call that was refused before it was sent, or that a server
-// asks to send again later (hinted), is retried.
+// Action returns how to handle a failure with that code. Unavailable is retried. ResourceExhausted
+// is retried if the call was refused before it was sent, or if a server asks to send it again later
+// (hinted). Calls that failed with Unknown, DeadlineExceeded, Aborted or Internal may have had an
+// effect, so they are retried only if they are idempotent.
 func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	_, refused := RefusalCode(err)
 	switch code {
