@@ -28,8 +28,8 @@ type SinkCase struct {
 type Receiver struct {
 	// New creates a sink for the same receiver, like a new process.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
-	// Received returns the text of each record that the receiver holds, in its order. Nil if the
-	// receiver stores nothing.
+	// Received returns the text of each record that the receiver holds, in the receiver's order.
+	// Received is nil if the receiver stores nothing.
 	Received func(t *testing.T) []string
 }
 

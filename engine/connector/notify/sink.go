@@ -188,7 +188,7 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 }
 
 // split separates the refused records from the others, which the engine delivers again. If one
-// record of an origin is refused, all its records are.
+// record of an origin is refused, all records of that origin are refused.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}
