@@ -90,9 +90,10 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd is called if there are no rows after pos. It does nothing if rows are remembered. A
-// table that ends before pos and grows there again reuses its keys, which is an error. A finite run
-// checks only once and only warns.
+// watchEnd is called if there are no rows after pos. If the table ends before pos and then grows
+// there, the new rows have reused keys, and watchEnd returns an error. A finite run checks only
+// once, so it can only warn. watchEnd does nothing if p.late is set, because p.late detects reused
+// keys by the rows that it remembers.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil

@@ -33,12 +33,12 @@ type schedule struct {
 // schedules returns the schedules of kills: one without a kill, six kinds for each step, and three
 // kinds that kill at every step. The kinds are, in their order:
 //
-//	- killed before the step, at once
-//	- killed before the step, after it has read all earlier data
-//	- down during the step
-//	- down from the step to the end
-//	- killed while it reads the step's data
-//	- killed after that, with nothing saved
+//   - killed before the step, at once
+//   - killed before the step, after it has read all earlier data
+//   - down during the step
+//   - down from the step to the end
+//   - killed while it reads the step's data
+//   - killed after that, with nothing saved
 //
 // Without full, each step gets two of the kinds, which differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
