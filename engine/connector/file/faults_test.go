@@ -180,8 +180,8 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFaults fails every kind of call once at each of its occurrences. The failed deliveries are
-// repeated, and all records are durable once and in order.
+// TestFaults makes each call of the file system fail once. The failed deliveries are repeated, and
+// then all records must be durable, once and in order.
 func TestFaults(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testFaults(t, o) })
@@ -232,7 +232,7 @@ func testFaults(t *testing.T, o file.Options) {
 }
 
 // TestFailedIntervalSync checks that a failed sync of acknowledged records is reported by each
-// later Sync, so that the route stops: they cannot be delivered again.
+// later Sync. The route must then stop, because acknowledged records cannot be delivered again.
 func TestFailedIntervalSync(t *testing.T) {
 	files := vfstest.New()
 	h := streamtest.NewHostOn(t, files)

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is one reader's state of a table, or of a stripe of a table. It belongs to the fetcher
-// that works on it, otherwise to the goroutine that calls Read.
+// partition is one reader's state of a table, or of a stripe of a table. While a fetcher works on a
+// partition, the partition belongs to that fetcher. Otherwise it belongs to the goroutine that
+// calls Read.
 type partition struct {
 	part     stream.Partition
 	relation *relation // a copy of its own
