@@ -180,8 +180,9 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFaults makes each call of the file system fail once. The failed deliveries are repeated, and
-// then all records must be durable, once and in order.
+// TestFaults makes one write, sync, truncation or rename fail in each run, until each of these
+// calls has failed once. The failed deliveries are repeated, and then all records must be durable,
+// once and in order.
 func TestFaults(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testFaults(t, o) })

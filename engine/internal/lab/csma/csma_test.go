@@ -127,7 +127,7 @@ func TestRealBackoff(t *testing.T) {
 }
 
 // TestCapture checks that the last winner is likely to win again, because a success resets its
-// backoff. Of two stations, it wins again nearly always. A network with one station has no
+// backoff. With two stations, it nearly always wins again. A network with one station has no
 // collisions.
 func TestCapture(t *testing.T) {
 	two := csma.Run(network(t, csma.Network{Stations: 2, FrameBits: 12144, BitRate: 10e6}),
