@@ -9,8 +9,8 @@ import (
 )
 
 // explainParts describes the parts of a route that were restarted, with the reason, as shown by
-// `status --tree`. With worker, only the parts of that name are described: a worker and its child
-// process have the same name.
+// `status --tree`. If worker is set, it describes only the parts of that name. These are the worker
+// and its child process, which have the same name.
 func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	pipeline, name, _ := strings.Cut(route, "/")
 	node := s.Tree.Find(pipeline, name)

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// exceptionOutcome returns the outcome for the code of an exception, because ClickHouse responds
-// with 500 to many errors of the data or the config. The codes are from its
-// src/Common/ErrorCodes.cpp.
+// exceptionOutcome returns the outcome for the code of an exception. The status alone is not
+// enough, because ClickHouse responds with 500 to many errors of the data or the config. The codes
+// are from ClickHouse's src/Common/ErrorCodes.cpp.
 func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	switch code {
 	case 6, 26, 27, 38, 41, // cannot parse

@@ -26,7 +26,8 @@ var auditRecords = []string{
 	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
 }
 
-// Audit checks the audits of a sink: with a correct table, and with a lost row and a repeated one.
+// Audit checks the audits of a sink: of a correct table, and then after a row was lost and another
+// one repeated.
 func Audit(t *testing.T, c AuditCase) {
 	l := live(t, Receiver{New: newSinkOf(c)}, "")
 	delivered := Records(t, auditRecords...)

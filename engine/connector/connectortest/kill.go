@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled cancels contexts before and during Delivers. Failed batches are delivered again in
-// the next run. With exactly once, no data of a failed run may remain.
+// sinkCancelled cancels the contexts of Deliver calls, before and during the calls. Failed batches
+// are delivered again in the next run. With exactly once, no data of a failed run may remain.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -47,8 +47,8 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 }
 
 // again advances next past the delivered batches and reports whether a batch failed. On an ordered
-// lane no batch after a failed one may have been delivered. On other lanes the whole round is
-// repeated, which causes repeats.
+// lane, no batch after a failed one may have been delivered. On other lanes, the whole round is
+// sent again after a failure, so that delivered batches are repeated.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1
@@ -71,8 +71,8 @@ func (l *life) again(all []attempt, next *int) bool {
 	return true
 }
 
-// sinkKilled ends the process after every batch, with a checkpoint that is complete or one batch
-// behind, and continues in a new process from there.
+// sinkKilled ends the process after a few batches, again and again. The next process continues from
+// a checkpoint that is complete or one batch behind.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

@@ -8,8 +8,9 @@ import (
 )
 
 // sinkKeepsLedger compares the progress that a TransactionalSink reports with the delivered
-// batches. Meanwhile batches are dropped entirely, spans are stored without data, marks are folded,
-// the process ends after every step, and an earlier process continues to deliver.
+// batches. The process ends after every step. In a step, a batch may be dropped entirely, its spans
+// may be stored without its data, and the ledger may be compacted; then the batch is delivered
+// again. At the end, an earlier process tries to deliver.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
@@ -64,8 +65,8 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	check(t, r, false, false, sinkFenced(t, r, told))
 }
 
-// sinkFenced lets an earlier process deliver after a later one has loaded, and returns the records
-// that the receiver must then hold.
+// sinkFenced checks that an earlier process cannot deliver after a later one has loaded the ledger.
+// It returns the records that the receiver must then hold.
 func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	before := r.Received(t)
 	early := live(t, r, "")
@@ -111,8 +112,9 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes makes a TransactionalSink delete one of two partitions. The other mark and all rows
-// stay, spans of the deleted partition are written again, and a fenced process deletes nothing.
+// sinkPrunes makes a TransactionalSink delete one of two partitions. The other partition's mark and
+// all rows must stay. A later batch of the deleted partition must be written again. A fenced
+// process must not delete anything.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")

@@ -8,15 +8,16 @@ import (
 	"testing"
 )
 
-// The ports of FreePort lie below those that a system gives to outgoing connections. So no client
-// takes one before its server listens, or while its server restarts.
+// FreePort returns ports from firstPort to firstPort+ports-1. They lie below the ports that a
+// system gives to outgoing connections. So no client takes a port before its server listens, or
+// while its server restarts.
 const (
 	firstPort = 10_000
 	ports     = 20_000
 )
 
-// portsTried counts the ports that FreePort has tried. The first is random, because tests of other
-// processes choose ports, too.
+// portsTried counts the ports that FreePort has tried, from the random port randomPort on. That is
+// random because the tests of other processes choose ports, too.
 var (
 	portsTried atomic.Uint32
 	randomPort = rand.Uint32N(ports)

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that is a [stream.RangeReader]. Reading a span again gives the
-// same ids and texts. This holds in any order before the partition is finished, and in another
-// process with marks that cover the span.
+// sourceReadsRanges checks a reader that is a [stream.RangeReader]. Reading a span again must give
+// the same ids and texts, in any order of spans. The test reads the spans again in the process that
+// has read them first, and then in another process that has only their marks.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

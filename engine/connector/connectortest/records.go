@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Outcomes returns the result for each record of b, which has been split: its fields as NDJSON,
-// "dropped", or "dead: " and the reason.
+// Outcomes returns the result for each record of b: its fields as NDJSON, "dropped", or "dead: "
+// and the reason. The batch must have been split.
 func Outcomes(b *stream.Batch) (all []string) {
 	for i := range b.Records {
 		switch b.Records[i].State {

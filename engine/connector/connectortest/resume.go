@@ -14,8 +14,8 @@ import (
 // tooLate is the time that a Read may continue after its context has ended.
 const tooLate = 5 * time.Second
 
-// sourceResumes ends the process after each batch of a full run, with everything before it settled.
-// It checks that the next process reads exactly the rest.
+// sourceResumes ends the process after each possible number of batches of a full run. All batches
+// up to there are settled. It checks that the next process reads exactly the rest.
 func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {

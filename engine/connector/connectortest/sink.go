@@ -28,8 +28,8 @@ type SinkCase struct {
 type Receiver struct {
 	// New creates a sink for the same receiver, like a new process.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
-	// Received returns the text of each record that the receiver holds, in its order. Nil if the
-	// receiver stores nothing.
+	// Received returns the text of each record that the receiver holds, in the receiver's order.
+	// Received is nil if the receiver stores nothing.
 	Received func(t *testing.T) []string
 }
 
@@ -204,9 +204,9 @@ func (l *life) atOnce() int {
 	return most
 }
 
-// deliver calls Deliver for each batch, at most atOnce per lane concurrently. starts gives the
-// order of the starts as indexes of batches; nil means in order. On ordered lanes the batches are
-// one run. deliver releases the batches.
+// deliver calls Deliver for each batch, with at most atOnce concurrent calls per lane, and releases
+// the batches. starts has the indexes of the batches in the order in which their deliveries start.
+// Nil means the order of batches. On ordered lanes, the batches are one run.
 func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))

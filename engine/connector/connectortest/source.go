@@ -40,8 +40,8 @@ type SourceCase struct {
 	// Limits bounds the batches. Zero means 512 bytes and 7 records, so that there are many cuts.
 	// Choose Want such that it makes a few dozen batches.
 	Limits stream.BatchLimits
-	// Reset restores the data before each check, for sources whose Finish changes it. Nil if that
-	// is not needed.
+	// Reset restores the data before each check, for sources whose Finish changes it. Reset is nil
+	// if that is not needed.
 	Reset func(t *testing.T)
 }
 

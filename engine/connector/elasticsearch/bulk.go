@@ -23,11 +23,12 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkErrors parses the results of n records. It returns an error for each record, nil if the
-// record was accepted, or a nil slice if all records were accepted. created means that the
-// documents have the ids of their records and are never overwritten, so that a conflict is a
-// repetition. The second result is not nil if the response is implausible; everything must then be
-// sent again.
+// bulkErrors parses a bulk response to n records. The first result has an entry for each record,
+// which is nil if the record was accepted. It is a nil slice if all records were accepted. The
+// second result is an error if the response is implausible. Then everything must be sent again.
+//
+// created means that the documents have the ids of their records and are never overwritten. A
+// conflict then means that the store already has the record.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {

@@ -19,8 +19,8 @@ func three() *stream.Batch {
 	return b
 }
 
-// FuzzBulkAnswer checks that for any response, at most a part of the records is settled, and each
-// record once.
+// FuzzBulkAnswer checks arbitrary responses. If a response splits the batch, each record must be in
+// exactly one part. A response that is not JSON must not settle the batch.
 func FuzzBulkAnswer(f *testing.F) {
 	f.Add([]byte(`{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":400,"error":"x"}},{"create":{"status":429}}]}`))
 	f.Add([]byte(`{"errors":true,"items":[{},{"a":{},"b":{}},null]}`))

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReasonsCanBeGrouped checks that two refusals of a kind have the same reason, although the
-// receiver's texts differ by record.
+// TestReasonsCanBeGrouped checks that refusals of the same kind have the same reason. The
+// receiver's texts differ by record, and are in the details.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
 		parsing := fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)

@@ -20,9 +20,10 @@ import (
 // allowed is the number of records that the credit child accepts at once.
 const allowed = 7
 
-// creditChild reads as fast as it can and answers slowly, with a credit of allowed records above
-// the answered ones. At each answer it stores the number of records it has at once. Until that
-// number is close to the credit, it waits longer for more.
+// creditChild reads batches as fast as it can and answers them slowly. Its credit is always allowed
+// records more than it has answered. Before each answer, it stores the number of records that it
+// has not answered yet. Until that number has once been close to allowed, it waits longer for more
+// records.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int
@@ -67,9 +68,9 @@ func creditChild(file string) int {
 	return 0
 }
 
-// TestCredit checks that a child never has more records than its credit, except for one batch when
-// it has no credit. The credit reaches flow with the number of the child's start as epoch; a new
-// child is a new epoch.
+// TestCredit checks that a child never has more records than its credit. The exception is a batch
+// larger than the credit, which is sent when the child has no other batch. In a report, the epoch
+// of the credit is the number of the child's start, so that a new child begins a new epoch.
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "most")

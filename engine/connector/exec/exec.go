@@ -38,8 +38,8 @@ type Sink struct {
 	// with storm: the directory for the process ids of bolts; created by Open
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started
-	// set when a child has reported a credit; from then on, a new child gets one batch until it
-	// reports one
+	// grants is set once a child has reported a credit. From then on, a new child gets only one
+	// batch until it has reported a credit itself.
 	grants atomic.Bool
 }
 
@@ -145,8 +145,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns the input of a child for b: its payload, its own bytes, or, for a piece, the
-// records encoded into scratch.
+// bodyOf returns the input of a child for b: the payload if b has one, otherwise the encoded
+// records, in scratch. If Encode encodes nothing, because b has unchanged raw lines, bodyOf returns
+// the batch's own bytes.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

@@ -49,8 +49,9 @@ func say(m map[string]any) {
 	_, _ = io.WriteString(os.Stdout, string(text)+"\nend\n")
 }
 
-// stormChild is a bolt that stores and acks each tuple. The beginning of a text can select another
-// action. If it fails a tuple, it acks the second attempt.
+// stormChild is a bolt that stores and acks each tuple. A word at the beginning of a text can
+// select another action. With the word fail, the bolt fails the first attempt of a tuple and acks
+// the second one.
 func stormChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	m, ok := hear(in)

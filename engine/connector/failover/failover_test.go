@@ -61,8 +61,8 @@ func options(members ...fake) *failover.Options {
 	return o
 }
 
-// TestOpen checks that the sink has the lanes of all open members, with their members' numbers. The
-// lanes of the other members follow when these can be opened.
+// TestOpen checks that the sink has the lanes of all open members, with the members' numbers. A
+// member that cannot be opened at first adds its lanes once it is opened.
 func TestOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Minute)

@@ -42,8 +42,8 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes group into as many files as needed. It returns only a ReopenError; other errors
-// are the answer to the group.
+// writeReady writes group into as many files as needed. The only error that it returns is a
+// ReopenError. All other errors are the outcome of the deliveries in the group.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil

@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestNothingWrittenAfterDetach checks a group that the writer took before another program renamed
-// the file. The group must not be appended to the renamed file, which was truncated to the
-// acknowledged length; it is delivered again.
+// TestNothingWrittenAfterDetach checks a group that the writer has already taken when the lane is
+// detached. A lane is detached if, for example, another program renames the file, which is then
+// truncated to the acknowledged length. The group must not be appended to this file, and its
+// deliveries must fail, so that the engine repeats them.
 func TestNothingWrittenAfterDetach(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	s, err := New(Options{Path: path, Format: Raw, Fsync: SyncAck}, connectortest.NewHost(t))

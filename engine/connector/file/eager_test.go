@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestEager checks that, with fsync: interval, writeback starts at each 32 MiB. A file system
-// without writeback, such as the one in memory, syncs instead. Below 32 MiB nothing happens before
-// the interval ends.
+// TestEager checks that, with fsync: interval, writeback starts after every 32 MiB. The test counts
+// syncs, because a file system without writeback, such as the one in memory, syncs instead. Before
+// the first 32 MiB, nothing is synced until the interval ends.
 func TestEager(t *testing.T) {
 	t.Parallel()
 	const mega = 1 << 20

@@ -60,8 +60,9 @@ func linesTo(n int) string {
 	return all.String()
 }
 
-// finish opens the sink over files at place, with done lines settled before, delivers the remaining
-// lines, and checks the file.
+// finish checks a restart after a fault. It opens the sink over files with the token place. The
+// file must then hold the first done lines, which were delivered before. finish delivers the
+// remaining lines, up to total, and checks the file again.
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
 	total int) {
 	t.Helper()
@@ -179,8 +180,9 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFaults fails every kind of call once at each of its occurrences. The failed deliveries are
-// repeated, and all records are durable once and in order.
+// TestFaults makes one write, sync, truncation or rename fail in each run, until each of these
+// calls has failed once. The failed deliveries are repeated, and then all records must be durable,
+// once and in order.
 func TestFaults(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testFaults(t, o) })
@@ -231,7 +233,7 @@ func testFaults(t *testing.T, o file.Options) {
 }
 
 // TestFailedIntervalSync checks that a failed sync of acknowledged records is reported by each
-// later Sync, so that the route stops: they cannot be delivered again.
+// later Sync. The route must then stop, because acknowledged records cannot be delivered again.
 func TestFailedIntervalSync(t *testing.T) {
 	files := vfstest.New()
 	h := streamtest.NewHostOn(t, files)

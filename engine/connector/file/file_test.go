@@ -121,8 +121,9 @@ func TestRawBytes(t *testing.T) {
 	}
 }
 
-// TestFoundFile checks that an existing file is kept without a checkpoint. If the sink is opened
-// with the token of that start, unsettled records of an earlier run are truncated.
+// TestFoundFile checks that the sink keeps the contents of an existing file if there is no
+// checkpoint. If the sink is later opened with the token of that start, it truncates the records
+// that were written since.
 func TestFoundFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {
@@ -198,7 +199,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestReplacedWhileWritten checks that the sink asks to be reopened when another program renames,
-// replaces or truncates the file, and that the written file then holds exactly the acknowledged
+// removes, replaces or truncates the file. A renamed file must then hold exactly the acknowledged
 // records.
 func TestReplacedWhileWritten(t *testing.T) {
 	t.Parallel()
@@ -260,8 +261,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 	}
 }
 
-// TestRenamedBetweenRuns checks that a file renamed between two runs is truncated to the
-// checkpoint, and that a new file is begun.
+// TestRenamedBetweenRuns checks a file that is renamed between two runs. The sink must truncate it
+// to the checkpoint, and then begin a new file.
 func TestRenamedBetweenRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	h := connectortest.NewHost(t)

@@ -92,8 +92,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{ResumeToken: d.at.String()}, nil
 }
 
-// bytesOf returns the bytes to write for b: its payload, its own bytes, or, for a piece, its
-// encoding.
+// bytesOf returns the bytes to write for b: the payload if b has one, otherwise the batch's own
+// bytes if b is a whole raw batch, otherwise the encoded records. The last byte is a line end.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Reasons to open the sink again: logrotate or a person renamed, removed or truncated the file
-// while it was being written. The sink then starts a new file, or continues at the end of the file
-// that now has the name.
+// errMoved and errCut are the reasons for which the sink asks to be opened again. Logrotate or a
+// person has renamed, removed or truncated the file while it was being written. The sink then
+// starts a new file, or continues at the end of the file that now has the name.
 var (
 	errMoved = errors.New("another program moved or removed the file")
 	errCut   = errors.New("another program truncated the file")

@@ -19,10 +19,10 @@ type wrongFileError struct{ mismatch string }
 
 func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 
-// openAt opens the file at the saved place, or as found if saved is "". It returns the file with
-// its offset at the end. If rotates is set, it undoes rotations that are not in the checkpoint. A
-// missing file is recreated if no batch was delivered into it, or if it is found in dir under
-// another name. All changes are durable on return.
+// openAt opens the file and truncates it to the place saved. If saved is "", it opens the file as
+// found. The offset of the returned file is at its end. If rotates is set, openAt undoes rotations
+// that are not in the checkpoint. A missing file is recreated if no batch was delivered into it, or
+// if dir has it under another name. All changes are durable on return.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {

@@ -33,8 +33,8 @@ func (o *Options) checkAccept() (err error) {
 	return nil
 }
 
-// Outcome implements httpsink.Codec. A response that meets `accept` counts as a delivery. A
-// response that does not meet it causes a retry if its status is a 2xx or retryable.
+// Outcome implements httpsink.Codec. A response that meets `accept` counts as a delivery. Any other
+// response causes a retry if its status is a 2xx or retryable.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

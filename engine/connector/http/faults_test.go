@@ -20,8 +20,8 @@ import (
 const big = 8 << 20 // bytes; more than the socket buffers between two processes hold
 
 // TestEarlyAnswer checks a server that responds before it has read the body, and continues to read.
-// After Deliver has returned, the memory of the batch is overwritten; the server must not receive
-// any of these bytes.
+// The test overwrites the memory of the batch after Deliver has returned. The server must not
+// receive any of the new bytes.
 func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
 
 func testEarlyAnswer(t *testing.T, w way) {
@@ -160,8 +160,8 @@ func testLongAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestStaleConnection checks a server that closes idle connections without notice. It costs at most
-// one attempt, and the retry sends the whole batch.
+// TestStaleConnection checks a server that closes idle connections without notice. A closed
+// connection costs at most one attempt, and the retry sends the whole batch.
 func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
 
 func testStaleConnection(t *testing.T, w way) {

@@ -1,8 +1,8 @@
 // Package http is the sink that sends batches as HTTP requests to any receiver of JSON lines,
 // arrays or plain records. Each endpoint is a worker.
 //
-// The bodies for Elasticsearch, Loki and ClickHouse are former names of the sinks in the packages
-// elasticsearch, loki and clickhouse.
+// The option `body` also accepts the formats of Elasticsearch, Loki and ClickHouse. These are
+// former names of the sinks in the packages elasticsearch, loki and clickhouse.
 package http
 
 import (

@@ -44,10 +44,10 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, so it cannot distinguish records")
 
-// keyOf returns the key of a request for b, computed from the values of the expression. For one
-// record, the key is its value. For several records, or if the value is not a valid header, the key
-// is a hash of all values. A record without a value is refused, because the receiver would mistake
-// it for a repetition of the previous such record.
+// keyOf returns the key of a request for b, computed from the values of the expression. For a batch
+// of one record, the key is the record's value. For several records, or if the value is not a valid
+// header, the key is a hash of all values. A record without a value is refused, because the
+// receiver would mistake it for a repetition of the previous such record.
 func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)

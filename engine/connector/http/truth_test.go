@@ -161,7 +161,8 @@ func (a *arrivals) arrive(key string) bool {
 }
 
 // TestEveryRequestIsAnAttempt checks that Deliver does not repeat a request that is lost with a
-// kept connection. Each Deliver sends one request over every transport, and the counter agrees.
+// kept connection. Over every transport, each Deliver must send one request, and the counter of
+// requests must agree.
 func TestEveryRequestIsAnAttempt(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {

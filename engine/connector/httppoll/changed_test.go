@@ -31,8 +31,8 @@ func (d *delivered) mark(settled ...int) *stream.Mark {
 	return m
 }
 
-// TestGrownPage checks a page with unsettled records that has grown since its successor was
-// settled. Only its old records are read.
+// TestGrownPage checks a page that still has unsettled records although its successor is settled.
+// If such a page has grown, only its old records are read.
 func TestGrownPage(t *testing.T) {
 	for mode, set := range modes {
 		if mode == "link" || mode == "cursor" { // pages with a successor do not grow

@@ -4,8 +4,8 @@ package httppoll
 
 import "strings"
 
-// parseLinks reads Link headers (RFC 8288) and returns the target of each relation. If several
-// links have the same relation, the first one counts.
+// parseLinks parses the values of Link headers (RFC 8288) and returns the target of each relation.
+// If several links have the same relation, the first one counts.
 func parseLinks(lines []string) map[string]string {
 	links := make(map[string]string)
 	for _, line := range lines {
@@ -27,8 +27,8 @@ func parseLinks(lines []string) map[string]string {
 	return links
 }
 
-// parameters reads the parameters of one link. It returns the value of rel, and the text after the
-// comma at the end of the link.
+// parameters parses the parameters of one link, which end at a comma or at the end of s. It returns
+// the value of rel, and the text after the comma.
 func parameters(s string) (rel, rest string) {
 	quoted, from := false, 0
 	take := func(part string) {

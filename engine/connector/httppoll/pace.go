@@ -10,7 +10,8 @@ import (
 )
 
 // maxEmptyPages is the number of consecutive pages without records that are requested without a
-// pause. APIs with filters return such pages. Some APIs change their cursor with each request.
+// pause. APIs with filters return such pages. A limit is needed because some APIs change their
+// cursor with each request, and so always have another page.
 const maxEmptyPages = 16
 
 // pace determines when the next request is due. Times are relative to the reader's start.
@@ -35,8 +36,9 @@ func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 // demand records that the server allows no request for the time wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
-// page records a successful request. news means that it had new records, turned that another page
-// follows. page reports whether the feed was read to its end.
+// page records a successful request. news means that the page had new records. turned means that
+// another page follows. page reports whether the next request must wait for the interval, because
+// the feed was read to its end or had too many empty pages.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {

@@ -159,8 +159,9 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the page had no more records when it was first read. It may have grown
-// since, but some records of its successor are already settled.
+// endedHere reports whether the reader is after the last record that the page had when it was first
+// read. The page may have grown since then. Its additional records do not count, because some
+// records of its successor are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }

@@ -215,8 +215,9 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 	}
 }
 
-// reserveWindow reserves the window of a zstd decoder, which the decoder allocates at the first
-// block. The header of the first frame states it. A larger window of a later frame is not reserved.
+// reserveWindow reserves memory for the window of a zstd decoder, before the decoder allocates it
+// at the first block. The size is in the header of the first frame. If a later frame has a larger
+// window, the difference is not reserved.
 func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {

@@ -29,8 +29,8 @@ type decoded struct {
 	reply   reply
 }
 
-// decoder makes records of a body. It may keep body. An error is the client's fault, unless it is
-// one of room.
+// decoder makes records of a body. It may keep body. An error is the client's fault, unless room
+// has returned it.
 type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
 
 // room makes sure that the given number of bytes is reserved in addition to those of the body.

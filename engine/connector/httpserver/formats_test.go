@@ -101,8 +101,8 @@ not json
 		"index is missing", s.records()...)
 }
 
-// TestBulkIndex checks that actions without an index have that of the path, and that the same body
-// with the same key for another index is another request.
+// TestBulkIndex checks that an action without an index gets the index of the path. The same body
+// with the same key for another index must be refused as another body.
 func TestBulkIndex(t *testing.T) {
 	s := run(t, "format: elasticsearch_bulk")
 	body := `{"index":{"_id":"1"}}

@@ -164,7 +164,8 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	return d, hash, room, err
 }
 
-// hashOf returns the hash of a body, and of the index in its path if there is one.
+// hashOf returns the hash of a body. If the path of the request contains an index, the hash
+// includes it.
 func hashOf(index string, body []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	if index != "" {

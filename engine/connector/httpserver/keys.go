@@ -112,8 +112,8 @@ func (k *keys) remove(at *list.Element) {
 	k.bytes -= keyCost + len(e.reply.body)
 }
 
-// wait returns the submission of a request that another client call has begun, or nil if that
-// failed.
+// wait returns the submission of a request that another call of the client has begun. It returns
+// nil if the request failed before it was submitted.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestKeysCountBytes checks that the response of a request that expired while it was in progress
-// does not count: another request with its key may have taken its place.
+// TestKeysCountBytes checks a request that expires while it is in progress. Another request with
+// the same key then takes its place. The response of the expired request must not count as held
+// memory.
 func TestKeysCountBytes(t *testing.T) {
 	now := time.Unix(1000, 0)
 	k := newKeys(time.Minute)

@@ -204,8 +204,9 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 	group.Wait()
 }
 
-// TestDeadline checks that a request that no route has read is withdrawn at its deadline. The
-// outcome of other requests is unknown, and their result is kept with their key.
+// TestDeadline checks requests that are not settled by their deadline. A request that no route has
+// read is withdrawn. For other requests, the response is that the outcome is unknown, and a
+// repeated request with the same key gets the result.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")
@@ -458,8 +459,8 @@ func TestOnceIsRefused(t *testing.T) {
 	}
 }
 
-// TestIDsOfKeys checks that records of requests with the same key have the same ids at every
-// server. With another key or from another client, they have other ids.
+// TestIDsOfKeys checks that record ids depend on the key and the client, and not on the server.
+// Requests with the same key from the same client have the same ids at every server.
 func TestIDsOfKeys(t *testing.T) {
 	t.Parallel()
 	const options = "format: lines, tokens: {a: token-of-a-client, b: token-of-b-client}"

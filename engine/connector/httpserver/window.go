@@ -15,8 +15,8 @@ const unitRecords = "records"
 // priceBytes is the number of bytes that count as one record at least.
 const priceBytes = 1 << 10
 
-// service decides which requests count as being served. Without slots, these are all requests that
-// a route has read. With slots, they are the oldest ones, at most slots at once.
+// service decides which requests count as being served. If slots is 0, these are all requests that
+// a route has read. Otherwise they are the oldest of these requests, at most slots at once.
 type service struct {
 	slots int // 0: no limit
 
@@ -54,9 +54,9 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request from the view of the advertised window. It waits from its header until a route
-// reads it, and is served until every route has settled it. Requests of all clients count. Only
-// clients that send [stream.SenderHeader] get the window.
+// visit is a request as the advertised window counts it. The request waits from its header until a
+// route reads it, and is served until every route has settled it. Requests of all clients count.
+// Only clients that send [stream.SenderHeader] get the window.
 type visit struct {
 	s       *Server
 	asked   bool

@@ -32,8 +32,8 @@ func (s *service) ask(sender, key, body string) (int, nethttp.Header) {
 	return res.StatusCode, res.Header
 }
 
-// TestWindow checks that a sender gets its window in records, and that the advertised cost is that
-// of the records that it has sent.
+// TestWindow checks that a sender gets its window in records. The advertised cost of a request must
+// be the real cost of its records, even if the sender has declared another cost.
 func TestWindow(t *testing.T) {
 	s := run(t, "")
 	if _, h := s.ask("", "", "a\n"); h.Get(stream.CreditHeader) != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields lists the fields of records. Some entries lack some of them. The other fields of an entry
-// are members of journal.
+// fields lists the fields of records. A record may lack some of them, because its entry does. All
+// other fields of an entry are members of the field journal.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "unit", Type: stream.TextType}, {Name: "app_name", Type: stream.TextType},
@@ -54,9 +54,9 @@ type entry struct {
 	record []byte          // a JSON object on one line
 }
 
-// parse makes an entry of a line of `journalctl -o json`. before is the position of the previous
-// entry. The position of an entry is its time in microseconds with the cursor as key. If that time
-// is not after the previous position, the number is the previous one plus 1.
+// parse parses a line of `journalctl -o json` as an entry. before is the position of the previous
+// entry. The position of an entry is its time in microseconds as the number, with the cursor as the
+// key. The number is at least one more than the number of before.
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {

@@ -7,16 +7,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// recordOverhead is the number of bytes that a record counts in addition to its text and line end.
-// chunkBytes is the maximum size of a chunk, unless a single record is larger.
+// recordOverhead is the number of bytes that each record counts against the limit in addition to
+// its text and line end. chunkBytes is the maximum size of a chunk, unless a single record is
+// larger.
 const (
 	recordOverhead = 8
 	chunkBytes     = 64 << 10
 )
 
-// buffer holds records at positions. The position of a record is the number of bytes up to and
-// including its line end, since the source was created. Each record counts with a line end. It is
-// not safe for concurrent use.
+// buffer holds records at positions. The position of a record is the number of bytes that were
+// added since the source was created, up to and including the record and its line end. It is not
+// safe for concurrent use.
 type buffer struct {
 	chunks    []chunk // ascending, without gaps
 	start     int64   // position before the first record
@@ -75,9 +76,9 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between from and until to batch until it is full. It appends their ends
-// in batch.Data to ends. It returns the position of the last record. odd means that one of the
-// records may not be exactly one line.
+// read appends the records between from and until to batch, until batch is full. It appends the end
+// of each record in batch.Data to ends. It returns the position of the last record and the extended
+// ends. odd means that the lines of batch.Data may differ from the records.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

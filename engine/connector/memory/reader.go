@@ -78,8 +78,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// fill appends available records to b. full means that b can take no more. The error is io.EOF if
-// the source has ended.
+// fill appends available records to b. full means that b must end here. changed is closed at the
+// next change of the source. The error is io.EOF if the source has ended.
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	s := r.source
 	s.mu.Lock()
@@ -105,8 +105,8 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return full, s.changes(), nil
 }
 
-// extend adds the records that fill appended after the first size bytes of b.Data to the batch's
-// span.
+// extend adds new records to the span of the batch. These are the records that fill has appended to
+// b.Data after the first size bytes.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
 		b.Split() // the records before are lines

@@ -6,9 +6,10 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
-// docs/formats/sql-tables.md. Raising the epoch waits for transactions that hold a shared lock on
-// its row. Transactions of an earlier process therefore commit before, or never.
+// dialectOf returns the SQL of the ledger's tables, which are in the same schema as the data; see
+// docs/formats/sql-tables.md. Each transaction holds a shared lock on the row of the epoch, and
+// raising the epoch waits for these locks. So a transaction of an earlier process commits before
+// the epoch is raised, or never.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),

@@ -43,8 +43,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// The longest declared length that stays a varchar, and the length of key columns, because these
-// must be bounded.
+// maxVarchar is the longest declared length that stays a varchar. keyVarchar is the length of key
+// columns, which must be bounded.
 const (
 	maxVarchar = 4000
 	keyVarchar = 255
@@ -157,9 +157,9 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 	})
 }
 
-// vanished makes the sink recreate its table after it was dropped. Every lane that misses the table
-// retries its batch. Other missing tables, such as those of the ledger or of a trigger, are not
-// created.
+// vanished marks the data's table as missing if err reports that it was dropped, so that it is
+// created again. Every lane that meets this error retries its batch. Other missing tables, such as
+// those of the ledger or of a trigger, are not created.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:

@@ -250,8 +250,8 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the replies of messages without a delivery or in-progress signal for at least every.
-// It sets the time of their last signal to now.
+// due appends the replies of messages for which the duration every has passed since their delivery
+// or their last in-progress signal. It sets the time of their last signal to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {
@@ -274,10 +274,10 @@ func (d *deliveries) release() (replies []string) {
 // empty reports whether all queued messages were handed out.
 func (d *deliveries) empty() bool { return d.bytes == 0 }
 
-// deletedUnread returns the minimum number of sequences that a consumer skipped between two of its
-// states because they were deleted. first is the first sequence of the stream now. A state has the
-// last sequence and the number of deliveries. If the sequence grew by 90 and the number of
-// deliveries by 40, then 50 were skipped.
+// deletedUnread compares two states of a consumer. It returns the minimum number of messages that
+// the consumer skipped in between because they were deleted. A state has the last sequence and the
+// number of deliveries. If the sequence grew by 90 and the number of deliveries by 40, then 50
+// messages were skipped. first is the current first sequence of the stream.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0

@@ -219,8 +219,8 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 	return used, nil
 }
 
-// next returns the next message. It waits until waiting is done. At the end of a finite run, it
-// returns io.EOF.
+// next returns the next message. It waits at most until the context waiting ends. At the end of a
+// finite run, it returns io.EOF.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
@@ -324,8 +324,8 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	}, nil
 }
 
-// gapEvery is the minimum time between two checks of gaps if a subject is set. Gaps are normal
-// then.
+// gapEvery is the minimum time between two checks of gaps if a subject is set. Gaps are normal in
+// that case, because the stream has messages of other subjects.
 const gapEvery = time.Second
 
 // passGap checks missing sequences before c. It ignores messages that were deleted one by one or

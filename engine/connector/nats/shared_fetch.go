@@ -172,8 +172,8 @@ func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	}
 }
 
-// queue queues messages up to the first one that needs a new run. It returns this message, or nil,
-// and the number of messages up to and including it.
+// queue queues messages up to the first one that needs a new run. It returns this message, and the
+// number of messages up to and including it. If no message needs a new run, it returns nil and 0.
 func (r *sharedReader) queue(group []*message) (*message, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

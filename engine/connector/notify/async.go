@@ -17,7 +17,7 @@ import (
 )
 
 // Async configures operations of receivers that answer 202 and continue the work. The sink polls
-// such operations until they end. It is off if Location is empty.
+// such operations until they end. If Location is empty, the sink does not poll.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`

@@ -55,8 +55,8 @@ const (
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
 // newCircuit returns the circuit of a lane. It opens after consecutive failures of different
-// deliveries. Failures of a single delivery never open it, so that delivery keeps its exact
-// schedule.
+// deliveries. Failures of a single delivery never open it, because that delivery must keep its
+// exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,

@@ -74,8 +74,9 @@ func (m *merchants) ofHost(host string) (at []time.Duration) {
 	return at
 }
 
-// TestKeptUntilSynced checks that an ended delivery is kept beyond its history until a checkpoint
-// has the position of its record. So the record is recognized if it is read again.
+// TestKeptUntilSynced checks a delivery that has ended before any checkpoint has the position of
+// its record. The delivery must be kept for longer than its history, so that the record is
+// recognized if it is read again.
 func TestKeptUntilSynced(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

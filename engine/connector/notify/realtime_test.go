@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestScheduleInRealTime checks that a real server that refuses everything gets its attempts at the
-// planned times, never early and to the second. An hour takes 100 ms, a shorter wait too, and the
-// dead letter has 16 entries. With PENSTOCK_NOTIFY_REAL=DURATION, the test uses the real schedule
-// and watches it for DURATION, such as 4m5s for five attempts.
+// TestScheduleInRealTime checks the attempts at a real server that refuses everything. None may be
+// early, or a second late, and the dead letter must have 16 entries. The waits of the schedule are
+// divided by 36,000, but are at least 100 ms. With PENSTOCK_NOTIFY_REAL=DURATION, the test uses the
+// real schedule and watches it for DURATION, such as 4m5s for five attempts.
 func TestScheduleInRealTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector makes attempts late")

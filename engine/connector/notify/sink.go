@@ -1,6 +1,6 @@
-// Package notify holds the sink `http` with `url:`, which sends each record to a URL of its own, on
-// a schedule of its own, until the receiver accepts it. Typical records are notifications and
-// webhooks.
+// Package notify implements the sink `http` for configs with the option `url`. It sends each record
+// to a URL of its own, on a schedule of its own, until the receiver accepts it. Typical records are
+// notifications and webhooks.
 //
 // Every record is parked before its first attempt (kit/parked). A batch counts as delivered when
 // its rows are durable. A dispatcher then sends due records, fairly between hosts. A slow or down
@@ -188,7 +188,7 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 }
 
 // split separates the refused records from the others, which the engine delivers again. If one
-// record of an origin is refused, all its records are.
+// record of an origin is refused, all records of that origin are refused.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}

@@ -131,9 +131,9 @@ type refusals struct {
 	first error // reason of the first refusal
 }
 
-// parse returns the records of a message. Records over the limit are refused individually. It
-// reserves more room if the records need it, because each of them repeats the attributes of its
-// resource and its scope.
+// parse returns the records of a message. Records over the limit are refused individually. Records
+// may need more memory than the message, because each of them repeats the attributes of its
+// resource and its scope. In that case, parse reserves more room.
 func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
 	records intake.Records, refused refusals, err error,
 ) {

@@ -115,8 +115,8 @@ func (s *Server) serve(ctx context.Context) error {
 	return errors.Join(err, group.Wait())
 }
 
-// stop ends a server after its requests, or after closeGrace. Clients notice that the remaining
-// requests got no response.
+// stop stops a server when its requests have ended, but at the latest after closeGrace. The clients
+// of the remaining requests see that they got no response.
 func stop(group *supervise.Group, server *grpc.Server) {
 	ended := make(chan struct{})
 	group.Go("requests", func(context.Context) error {

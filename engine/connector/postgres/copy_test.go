@@ -45,8 +45,9 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	return s
 }
 
-// TestCopy checks both ways of sending rows. A canceled Deliver returns even if the server does not
-// read. The batch is then delivered once.
+// TestCopy checks both ways of sending rows. It locks the table, so that the server does not read,
+// and cancels a Deliver. The Deliver must return, and the server must stop waiting for the table.
+// When the batch is then delivered twice, its rows must be in the table once.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"

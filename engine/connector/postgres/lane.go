@@ -46,8 +46,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server. It closes a session if the server is a standby after a
-// failover, or if the server is ending the session.
+// Restore implements sqlspan.Server. It rolls back an open transaction. It closes the session
+// instead if the server is a standby after a failover, or if the server is ending the session.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():

@@ -56,8 +56,8 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// The staging table of an upsert. Each connection has one, and every commit empties it. rowColumn
-// orders rows with the same key.
+// stageName is the staging table of an upsert. Each connection has one, and every commit empties
+// it. rowColumn orders rows with the same key.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`

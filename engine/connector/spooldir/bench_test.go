@@ -77,8 +77,8 @@ func count(b testing.TB, path string, buf []byte) (lines int) {
 }
 
 // BenchmarkReadRatio measures the speed of spool_dir relative to a loop that reads and counts with
-// the same read size: 1 is as fast. It runs pairs side by side and reports the median of their
-// ratios.
+// the same read size. A ratio of 1 means that both are equally fast. It runs pairs of both and
+// reports the median of their ratios.
 func BenchmarkReadRatio(b *testing.B) {
 	dir := b.TempDir()
 	text := logLines(256 << 20)

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
-// copyAll copies a directory as cp -a does, or, without times, as cp -r does. The copies have other
-// inodes and birth times. A swapFS can also give them another device.
+// copyAll copies a directory with cp and the given flag: -a keeps the times of files, -r does not.
+// The copies have other inodes and birth times. A swapFS can also give them another device.
 func copyAll(t *testing.T, from, to, flag string) {
 	t.Helper()
 	if out, err := exec.Command("cp", flag, from+"/.", to).CombinedOutput(); err != nil {
@@ -25,9 +25,10 @@ func copyAll(t *testing.T, from, to, flag string) {
 	}
 }
 
-// TestCopiedDirectory checks a spool directory that is copied to another machine, twice, with its
-// state. Delivered files are not delivered again, a half-delivered file is read on, and new files
-// are read. A file rewritten under its old name is a new file.
+// TestCopiedDirectory checks a spool directory that is copied, with its state, to another machine
+// and then to a third one. Delivered files are not delivered again, unless the copies have other
+// times and identity is not content. The rest of a half-delivered file and new files are read. A
+// file rewritten under its old name is a new file.
 func TestCopiedDirectory(t *testing.T) {
 	for _, c := range []struct {
 		name, identity, flag string

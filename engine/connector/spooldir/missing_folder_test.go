@@ -31,9 +31,9 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// TestNotMounted checks a directory that is a mount point without its file system: it is empty, and
-// on another device than the files were. The marks of its files are kept without a time limit. The
-// marks of deleted files are dropped.
+// TestNotMounted checks a directory that is a mount point while its file system is not mounted. The
+// directory is then empty, and on another device than its files were. The marks of these files must
+// be kept without a time limit. If the files were deleted instead, their marks must be dropped.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -27,8 +27,8 @@ func (n names) wanted(name string) bool {
 // editors.
 func hidden(base string) bool { return strings.HasPrefix(base, ".") }
 
-// done reports whether a name is that of a finished file: it ends with the suffix, or the suffix, a
-// dot and a number.
+// done reports whether a name is that of a finished file. Such a name ends with the suffix, or with
+// the suffix, a dot and a number.
 func (n names) done(base string) bool {
 	if n.suffix == "" {
 		return false

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// watchLocked starts the syncs, and the watcher that wakes readers before their next poll. Polling
-// is authoritative: without a working watcher, changes are only noticed later. With once no watcher
-// is started: the readers read only the listed files, and ending a watcher takes Linux 15 ms.
+// watchLocked starts the goroutine that makes renames durable, and the watcher that wakes readers
+// before their next poll. Polling is authoritative: without a working watcher, changes are only
+// noticed later. If once is set, no watcher is started, because the readers read only the listed
+// files. Ending a watcher would take Linux 15 ms.
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop

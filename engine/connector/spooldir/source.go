@@ -1,10 +1,10 @@
 // Package spooldir is the source spool_dir, which reads files that are put into a directory.
 //
 // It lists the directory, and renames, deletes or moves each file once it has been quiet and all of
-// its data is settled. Reading many files as batches and recognising them is done by
-// engine/kit/follow. Its owner is the engine, which opens one reader per route. The package never
-// follows a symlink, changes the content of a file, or renames over another file. A file that
-// grows, shrinks, vanishes or is replaced is read as far as possible, and reported.
+// its data is settled. Package engine/kit/follow recognises files and reads many of them as
+// batches. The engine owns the source and opens one reader per route. The package never follows a
+// symlink, changes the content of a file, or renames over another file. A file that grows, shrinks,
+// vanishes or is replaced is read as far as possible, and reported.
 package spooldir
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// swapFS calls its function before prior to each operation on a file beneath a directory. It adds
-// dev to device numbers.
+// swapFS is a file system that calls its function before ahead of each operation on a file beneath
+// a directory. It adds dev to device numbers.
 type swapFS struct {
 	vfs.FS
 	before func(name string)
@@ -101,8 +101,9 @@ func TestNameTakenWhileFileIsFinished(t *testing.T) {
 	}
 }
 
-// nameTaken replaces the file before the nth file operation of Finish, and reports whether Finish
-// has fewer operations. With two swaps it replaces the file once more before the next operation.
+// nameTaken replaces the file before the nth file operation of Finish. With two swaps, it replaces
+// the file once more before the next operation. It returns true if Finish has fewer than n
+// operations.
 func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 	calls, counting := 0, false
 	want := []string{"a.log: 0\n"}

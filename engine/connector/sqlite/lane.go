@@ -134,8 +134,8 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// write writes a group in one transaction and returns the number of durable batches. err is the
-// error of the first batch after them.
+// write writes a group of batches in one transaction and returns the number of durable batches. err
+// is the error of the batch after these. If the transaction itself fails, no batch is durable.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // error of a batch; the batches before it are committed
 	made := false
@@ -167,8 +167,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing. failed is the outcome of the batch alone. err ends
-// the transaction of the group.
+// one writes a batch and its spans, or nothing. failed concerns only this batch: the transaction of
+// the group can continue without it. err ends the transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

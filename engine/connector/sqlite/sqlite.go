@@ -1,9 +1,9 @@
 // Package sqlite implements the sink that writes records to a table of a SQLite file exactly once.
 //
 // The file has one ordered lane. One goroutine writes all ready batches in one transaction, each
-// with its span rows (docs/formats/sql-tables.md). They are durable before they are answered:
-// write-ahead log, synchronous = FULL. A batch that is delivered again after a crash or a lost
-// answer is found in the ledger and not written again.
+// with its span rows (docs/formats/sql-tables.md). The batches are durable before they are
+// answered, because the file has a write-ahead log and synchronous = FULL. A batch that is
+// delivered again after a crash or a lost answer is found in the ledger and not written again.
 //
 // The sink owns its connection. Other programs may read the file meanwhile, and write to it
 // briefly. The sink never alters an existing table and never builds SQL from data.

@@ -142,8 +142,8 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns the bytes to write for b: its payload, its own bytes, or, for a piece, its
-// encoded records.
+// bytesOf returns the bytes to write for b: the payload if b has one, otherwise the batch's own
+// bytes if b is a whole raw batch, otherwise the encoded records. The last byte is a line end.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {

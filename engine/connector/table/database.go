@@ -20,8 +20,8 @@ type database interface {
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)
-	// passed returns how many observations, counted from the start of waiting, have passed: no
-	// further rows can appear before their last rows.
+	// passed returns the number of observations that have passed, counted from the start of
+	// waiting. An observation has passed when no further row can appear before its last row.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows passes the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fetcher is one connection to the database with the rows it read last. While it works, it and its
-// partition belong to the goroutine that runs it, otherwise to the goroutine that calls Read.
+// fetcher is one connection to the database with the rows it read last. While a goroutine runs the
+// fetcher, the fetcher and its partition belong to that goroutine. Otherwise they belong to the
+// goroutine that calls Read.
 type fetcher struct {
 	db      database
 	batch   *stream.Batch // only its memory is used; Read swaps it with that of the route's batch

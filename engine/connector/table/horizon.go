@@ -4,9 +4,9 @@ package table
 
 import "time"
 
-// horizon limits the reading of a partition: rows beyond it may still be preceded by rows of open
-// transactions. It collects observations of the last row. An observation counts when no row can
-// appear before it any more.
+// horizon limits the reading of a partition. Rows beyond the horizon may still be preceded by rows
+// of open transactions. A horizon collects observations of the last row. An observation counts when
+// no row can appear before its row any more.
 type horizon struct {
 	waiting []observation // ascending by last and at
 }

@@ -101,10 +101,10 @@ func (l *lateness) found(key string) {
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes the entries durable before their rows are handed out. Late rows up to the number
-// settled are durably settled, and so is the main partition up to the key main. Late rows below
-// both are pruned. A late row above main is still needed: after a crash the main
-// partition must skip it.
+// save makes the entries durable before their rows are handed out. Late rows with numbers up to
+// settled are durably settled, and so is the main partition up to the key main. save prunes late
+// rows for which both hold, up to the first one that is still needed. A late row with a key above
+// main is needed because, after a crash, the main partition must skip it.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.state.prunable(settled, main); n > l.state.pruned {
 		l.state.prune(n)
@@ -222,9 +222,9 @@ func digestOf(ctx context.Context, db database, p *partition,
 }
 
 // lowerFloor is called if the table has no rows between the floor and the position up to which p
-// was read. Rows inserted there later are new, so the floor is lowered to the last row before it.
-// With strict, it is an error if the table ends there although later rows are remembered: rows
-// below the floor cannot be distinguished from new ones.
+// was read. Rows that are inserted there later are new, so the floor is lowered to the last row
+// before it. If strict is set, lowerFloor returns an error if the table ends at that row, because
+// rows below the floor cannot be distinguished from new ones. endsBefore checks that.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -244,8 +244,9 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 	return nil
 }
 
-// endsBefore returns an error if last is the last row of the table, unless its keys are generated
-// numbers that continue after the previous ones.
+// endsBefore returns an error if the table has no row after the position of p, so that last is its
+// last row. It returns no error if the keys are generated numbers and the generator has reached
+// that position.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {
@@ -262,7 +263,8 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 	return behindError(p.relation, last, p.pos)
 }
 
-// fill hands out the found rows that were not handed out yet, or not settled in an earlier run.
+// fill hands out the late rows that were found but not handed out yet in this run. It skips those
+// that were settled in an earlier run.
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
 	for l.handedOut < l.top && !f.more {

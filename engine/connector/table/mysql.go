@@ -258,8 +258,8 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	return columns, nil
 }
 
-// mysqlStandard maps types to those of PostgreSQL. A TIMESTAMP is a point in time, a DATETIME is
-// not; a TIME may exceed 24 hours.
+// mysqlStandard maps types to those of PostgreSQL. Only a TIMESTAMP has a time zone, because it is
+// a point in time. A TIME is an interval, because it may exceed 24 hours.
 var mysqlStandard = map[string]string{
 	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer",
 	"bigint": "bigint", "year": "integer",

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is one reader's state of a table, or of a stripe of a table. It belongs to the fetcher
-// that works on it, otherwise to the goroutine that calls Read.
+// partition is one reader's state of a table, or of a stripe of a table. While a fetcher works on a
+// partition, the partition belongs to that fetcher. Otherwise it belongs to the goroutine that
+// calls Read.
 type partition struct {
 	part     stream.Partition
 	relation *relation // a copy of its own
@@ -90,9 +91,10 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd is called if there are no rows after pos. It does nothing if rows are remembered. A
-// table that ends before pos and grows there again reuses its keys, which is an error. A finite run
-// checks only once and only warns.
+// watchEnd is called if there are no rows after pos. If the table ends before pos and then grows
+// there, the new rows have reused keys, and watchEnd returns an error. A finite run checks only
+// once, so it can only warn. watchEnd does nothing if p.late is set, because p.late detects reused
+// keys by the rows that it remembers.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil

@@ -214,8 +214,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
 }
 
-// lastGiven implements database. The value of a sequence that may not be read, such as one of
-// another owner, is unknown.
+// lastGiven implements database. If the sequence may not be read, for example because it has
+// another owner, its value is unknown.
 func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
 	if !r.table {
 		return 0, false, nil

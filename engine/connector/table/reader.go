@@ -136,9 +136,9 @@ func (r *reader) next(now time.Duration) *partition {
 	return nil
 }
 
-// listAt returns the time of the next search for new partitions: at once if the ends of all
-// partitions were reached, otherwise after `poll`. It returns false for never: with Once only the
-// partitions at the start are read.
+// listAt returns the time of the next search for new partitions. While any partition is ready or
+// being read, searches are at least `poll` apart. It returns false if there is no further search,
+// because the run is finite or the options allow no new partitions.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
 	// working partitions must not be accessed

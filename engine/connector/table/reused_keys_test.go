@@ -146,8 +146,8 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestReusedKeysSeen checks that every row is delivered although keys are reused, because a run has
-// found the table empty in between. A queue with an INTEGER PRIMARY KEY behaves like this.
+// TestReusedKeysSeen checks a table that reuses keys after a run has found it empty. Every row must
+// be delivered. A queue with an INTEGER PRIMARY KEY behaves like this.
 func TestReusedKeysSeen(t *testing.T) {
 	t.Parallel()
 	for _, rescan := range []int{1000, 8} {

@@ -123,7 +123,7 @@ func renameCases() []rotation {
 }
 
 // copyCases returns the cases of files that are copied and truncated. Nothing is written between
-// the two, because such lines would be lost.
+// the copy and the truncation, because such lines would be lost.
 func copyCases() []rotation {
 	turn := both(cp("a.log", "a.log.1"), cut("a.log"))
 	inner := []rotation{
@@ -168,8 +168,8 @@ func copyCases() []rotation {
 	)
 }
 
-// neverSeen skips schedules under which a file leaves the glob before any process knows it: no
-// process ran, or it was killed before it saved for the first time.
+// neverSeen skips schedules under which no process knows a file before it leaves the glob. Either
+// no process runs until then, or the process is killed before it saves for the first time.
 func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }

@@ -30,7 +30,8 @@ func sweeps(cases []rotation, full bool) []schedule {
 	return schedules(steps, 0, true)
 }
 
-// takes reports whether a case applies to a schedule: it has the step, and its result is decidable.
+// takes reports whether a case can run under a schedule. The case must have the schedule's step,
+// and must not skip the schedule.
 func (c rotation) takes(s schedule) bool {
 	if s.at >= len(c.steps) {
 		return false
@@ -43,9 +44,10 @@ func (c rotation) takes(s schedule) bool {
 	return true
 }
 
-// TestRotationKilled checks the lines that arrive after kills. PENSTOCK_ROTATION_KILL=full (make
-// rotation-kill) runs all cases under all schedules; sample (CI), all cases under two. Otherwise
-// only the cases of vector-test-harness run, under two.
+// TestRotationKilled checks the lines that arrive after kills. The variable PENSTOCK_ROTATION_KILL
+// selects the runs: full (make rotation-kill) runs all cases under all schedules, and sample (CI)
+// runs all cases under two schedules. Without it, only the cases of vector-test-harness run, under
+// two schedules.
 func TestRotationKilled(t *testing.T) {
 	cases, how, atOnce := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL"), 2
 	if how != "" {
@@ -94,16 +96,16 @@ func (s schedule) String() string {
 	return fmt.Sprintf("%s step %d", s.kind, s.at)
 }
 
-// Waits in real time. A nameless file or a copy is given up only after killLongWait, which exceeds
-// the duration of the steps even on a busy machine. Cases with lines that arrive only after a file
-// is given up use killGoneWait and killCopyWait.
+// These waits are in real time. A nameless file or a copy is given up only after killLongWait,
+// which exceeds the duration of the steps even on a busy machine. If a case has lines that arrive
+// only after a file is given up, it uses killGoneWait and killCopyWait instead.
 const (
 	killLongWait = 2 * time.Minute
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// time without new lines after which the missing lines of a case with waits are assumed to wait
-	// for gone_wait
+	// stuckAfter applies to cases with lines that arrive only after a file is given up. If no new
+	// line arrives for this time, the missing lines are assumed to wait for that.
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax

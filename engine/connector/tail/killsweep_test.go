@@ -30,8 +30,8 @@ type subject struct {
 	title string
 	w     *writer
 	db    *sql.DB
-	// a separate file; when a new line of it arrives, the program has listed all files after the
-	// line was written
+	// marker is a separate file. When a line of it arrives, the program has listed all files after
+	// the line was written.
 	marker string
 
 	mu          sync.Mutex      // guards the fields below
@@ -229,12 +229,14 @@ func (v *sweep) writeMarker() string {
 // markerPrefix is the prefix of the lines of marker files. No other line has it.
 const markerPrefix = "marker "
 
-// awaitDelivery runs the process until both receivers of every case have the lines of the ledger
-// and a new marker line, and the checkpoint is saved. Some lines of a case with waits arrive only
-// after a file is given up, so awaitDelivery stops waiting for such a case if no receiver gets a
-// line for the time idle. All other lines arrive without such a wait, however slow the machine is:
-// the next step may destroy them or the evidence of their file. A case that lacks lines after
-// patience is not waited for again. Its comparison reports them.
+// awaitDelivery runs the process until the checkpoint is saved, and both receivers of every case
+// have a new marker line and the lines of the ledger. It waits however slow the machine is, because
+// the next step may destroy lines or the evidence of their file.
+//
+// There are two exceptions. Some lines of a case with waits arrive only after a file is given up.
+// awaitDelivery stops waiting for these lines if no line arrives for the time idle. If any other
+// case lacks lines after the time patience, awaitDelivery does not wait for that case again, and
+// its comparison reports the lines.
 func (v *sweep) awaitDelivery(idle time.Duration) {
 	v.t.Helper()
 	const patience = time.Minute

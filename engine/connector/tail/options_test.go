@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// TestValidate checks that errors name the invalid option, and that of several always the same one
-// is reported.
+// TestValidate checks that errors name the invalid option. If several options are invalid, the
+// error must always name the same one.
 func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *tail.Options)

@@ -30,11 +30,17 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules returns the schedules of kills: none, six kinds for each step, and three kinds that
-// kill at every step. A process is killed before the step, at once or after it has read all earlier
-// data. It is down during the step, or from the step to the end. It is killed while it reads the
-// step's data, or after that, with nothing saved. Without full, each step gets two kinds, which
-// differ from case to case.
+// schedules returns the schedules of kills: one without a kill, six kinds for each step, and three
+// kinds that kill at every step. The kinds are, in their order:
+//
+//   - killed before the step, at once
+//   - killed before the step, after it has read all earlier data
+//   - down during the step
+//   - down from the step to the end
+//   - killed while it reads the step's data
+//   - killed after that, with nothing saved
+//
+// Without full, each step gets two of the kinds, which differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}

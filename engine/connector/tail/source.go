@@ -2,8 +2,8 @@
 //
 // It finds files by globs, including files that appear later, and reads added data. It follows each
 // file through its rotation: renamed within the globs or out of them, copied away and truncated, or
-// deleted while it is open, also while nothing ran. Reading many files as batches and recognising
-// them is done by engine/kit/follow. Its owner is the engine, which opens one reader per route. The
+// deleted while it is open, also while nothing ran. Package engine/kit/follow recognises files and
+// reads many of them as batches. The engine owns the source and opens one reader per route. The
 // package never writes to a folder or file, never splits a record that has no end yet (except for
 // partial_wait), and reports all lost data with its location.
 package tail

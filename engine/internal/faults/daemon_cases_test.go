@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// daemonCases check a running process. /readyz must report its true state, and in each status read
-// = delivered + in flight + waiting + dead + dropped.
+// daemonCases check a running process. /readyz must report its true state. In each status, the
+// number of read records must equal the sum of the delivered, in-flight, waiting, dead and dropped
+// records.
 func daemonCases() (table []faultCase) {
 	for _, x := range []struct {
 		name    string

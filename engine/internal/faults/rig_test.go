@@ -250,8 +250,9 @@ type summary struct {
 	Pipelines []routeSummary
 }
 
-// summary parses the last line of standard output and checks it: it must agree with the exit code,
-// and read = delivered + dead + dropped + in flight + waiting.
+// summary parses the last line of standard output and checks it. It must agree with the exit code.
+// The number of read records must equal the sum of the delivered, dead, dropped, in-flight and
+// waiting records.
 func (p *process) summary(code int) (s summary) {
 	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {

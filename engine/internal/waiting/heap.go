@@ -90,8 +90,9 @@ func (h *heap) remove(x *index, i uint32) {
 }
 
 // pick returns the class of the entry to take next. It returns false if no entry is due. It prefers
-// the earliest due time, or with fewest the suspect with the least evidence. The caller sets fewest
-// for every second suspect, so that good data that was suspected by mistake is delivered soon.
+// the entry with the earliest due time or, if fewest is set, the suspect with the least evidence.
+// The caller sets fewest for every second suspect, so that good data that was suspected by mistake
+// is delivered soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {

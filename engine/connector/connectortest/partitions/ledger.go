@@ -28,10 +28,10 @@ type Receiver struct {
 	// Received returns the text of each row, in any order. The table has the column message.
 	Received func(t testing.TB) []string
 	// Block makes writes to the table wait, inside their open transactions, until release is
-	// called. Nil if the test cannot do that.
+	// called. Block is nil if the test cannot make writes wait.
 	Block func(t testing.TB) (release func())
-	// Part returns the partition for an id of the tests: x, y, z, lost, and p0 to p249. Nil if the
-	// sink accepts any partition.
+	// Part returns the partition for an id of the tests: x, y, z, lost, and p0 to p249. Part is nil
+	// if the sink accepts any partition.
 	Part func(id string) stream.Partition
 	// PartitionsOnly is set if the ledger cannot have a single owner, so that Load always fails.
 	PartitionsOnly bool
@@ -188,7 +188,8 @@ func twoOwners(t *testing.T, r Receiver) {
 	check(t, r, 10, "x-", 8)
 }
 
-// check fails the test unless the receiver has total rows, each once, of which n have the prefix.
+// check fails the test unless the receiver has total different rows, and n rows begin with the
+// prefix.
 func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	t.Helper()
 	rows := r.Received(t)
@@ -260,8 +261,9 @@ func progress(t *testing.T, r Receiver) {
 	check(t, r, 4, "x-", 4)
 }
 
-// oneOwner checks that Take fences a process that has loaded the whole ledger and keeps its
-// progress. No process can load the whole ledger afterwards.
+// oneOwner checks a process that has loaded the whole ledger. When another process takes a
+// partition, Take fences the first process and returns its progress. After that, no process can
+// load the whole ledger.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)
 	if _, err := a.sink.Load(t.Context()); err != nil {

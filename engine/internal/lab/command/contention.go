@@ -32,8 +32,9 @@ type contentionFlags struct {
 	plot     string
 }
 
-// contentionResult is a line of `sim backoff --json`; its names are stable. The deviations are
-// those of one trial; those of the mean are smaller by the square root of the number of trials.
+// contentionResult is a line of `sim backoff --json`. The names of its fields are stable. The
+// deviations are those of a single trial. The deviation of the mean is smaller, divided by the
+// square root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as it was given
 	Clients  int     `json:"clients"`

@@ -19,9 +19,9 @@ func policy(t *testing.T, name string) backoff.Policy {
 	return p
 }
 
-// The table of the research notes, section 5.1: mean time in ms and calls, measured with a port of
-// the original. For 100 clients the values are means of 20 seeds, with the deviation of a mean over
-// 100 trials; otherwise one run of 100 trials.
+// The table in section 5.1 of the research notes has the mean time in ms and the calls, measured
+// with a port of the original. The values for 100 clients are means of 20 seeds, with the deviation
+// of a mean over 100 trials. The other values are from one run of 100 trials.
 var table = []struct {
 	policy             string
 	time10, calls10    float64

@@ -149,9 +149,10 @@ func (r Result) WinsInARow() float64 {
 // Run runs the protocol, starting with all stations ready to send, until frames frames have been
 // delivered or lost.
 //
-// A station senses another one half a slot after it has begun (the longest cable between any two).
-// Stations with a backoff that ends within that time also send, and collide. A collision takes a
-// slot and the jam. The backoff counts from its end, in real time, also while others send.
+// A station notices a transmission half a slot after its beginning, the delay of the longest cable
+// between any two stations. Stations with a backoff that ends in this half slot also send, and
+// collide. A collision takes a slot and the jam. The backoff begins at the end of the collision,
+// and counts real time, also while others send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),

@@ -102,8 +102,8 @@ func TestIdealComesNearTheFormula(t *testing.T) {
 	}
 }
 
-// TestRealBackoff compares the saturated 10 Mb/s network of the research notes with the notes'
-// model: its utilisation and, for the long frames, the share lost after 16 transmissions.
+// TestRealBackoff compares a saturated network of 10 Mb/s with the model in the research notes. It
+// compares the utilisation and, for the long frames, the share that is lost after 16 transmissions.
 func TestRealBackoff(t *testing.T) {
 	for _, c := range []struct {
 		bytes, stations   int
@@ -126,8 +126,9 @@ func TestRealBackoff(t *testing.T) {
 	}
 }
 
-// TestCapture checks that a reset on success makes the last winner win again, with two stations
-// nearly always. An idle network has no collisions.
+// TestCapture checks that the last winner is likely to win again, because a success resets its
+// backoff. With two stations, it nearly always wins again. A network with one station has no
+// collisions.
 func TestCapture(t *testing.T) {
 	two := csma.Run(network(t, csma.Network{Stations: 2, FrameBits: 12144, BitRate: 10e6}),
 		20000, 2)
@@ -148,8 +149,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestLongestWaits checks the longest waits. 802.3 gives up at the 16th collision, after 15 waits.
-// The articles count 16 retries and as many waits.
+// TestLongestWaits checks the sums of the longest waits and of the mean waits. 802.3 gives up at
+// the 16th collision, after 15 waits. The articles count 16 retries, and so 16 waits.
 func TestLongestWaits(t *testing.T) {
 	const slot = 51200 * time.Nanosecond
 	for attempts, want := range map[int]struct {

@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-io/penstock/internal/testsize"
 )
 
-// family is one scenario with bad data. Bad data costs its worker nothing, so an omniscient sender,
-// which gives each bad batch one attempt, delivers as much as one without bad data and without
-// errors. With keys it delivers the good batches that do not follow a bad batch of their key.
+// family is one scenario with bad data. An omniscient sender gives each bad batch one attempt. Bad
+// data costs its worker nothing, so this sender delivers as much as it would without bad data and
+// errors. With keys, it delivers the good batches that do not follow a bad batch of their key.
 type family struct {
 	workers int
 	bad     float64 // share of the batches
@@ -247,8 +247,9 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 	return x
 }
 
-// families returns the families to run: all of them, or those without trouble and a sample of the
-// others, of which go test runs a fifth.
+// families returns the families to run. If whole is set, these are all families. Otherwise they are
+// the ones without trouble and a sample of the others. Of these, go test runs a fifth. The variable
+// PENSTOCK_FAMILY selects families by words of their names instead.
 func families(whole bool) (all []family) {
 	for _, workers := range []int{1, 2, 12} {
 		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {

@@ -145,8 +145,8 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestRecovery checks that one probe of each worker is enough to use it again, after six of twelve
-// workers have failed for 30 s and recover together.
+// TestRecovery checks the recovery of six of twelve workers, which fail for 30 s and recover
+// together. One probe of each worker must be enough to use it again.
 func TestRecovery(t *testing.T) {
 	bad := []int{0, 1, 4, 5, 8, 10}
 	for _, fault := range []string{"fail: { after: 5ms }", "hang: true"} {

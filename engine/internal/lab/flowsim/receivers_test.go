@@ -80,8 +80,8 @@ type event struct {
 	report   control.Report
 }
 
-// newHarness returns a harness with receiver i as lane i. An item arrives after each interval
-// every; with 0 there is always one.
+// newHarness returns a harness with receiver i as lane i. Items arrive at intervals of every. If
+// every is 0, the next item is always available.
 func newHarness(t *testing.T, c control.Config, every time.Duration, r ...receiver) *harness {
 	t.Helper()
 	m, err := control.New(c)

@@ -69,8 +69,8 @@ type Options struct {
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // filled with the run's series, if not nil
 	Adjust func(*control.Config) // changes the machines' configuration, if not nil
-	// reports whether a batch is omitted, as by a sender that knows the bad data; nil omits none.
-	// After maxOmitted omitted batches nothing more is read.
+	// Omit reports whether a batch is omitted, as by a sender that knows the bad data. If it is
+	// nil, no batch is omitted. After maxOmitted omitted batches, nothing more is read.
 	Omit func(seq uint64, key uint32) bool
 }
 

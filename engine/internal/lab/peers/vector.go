@@ -12,8 +12,9 @@ import (
 
 // VectorARC is Vector's adaptive request concurrency, updated once per past mean round trip. The
 // limit grows by one if it was reached, there was no back pressure, and the interval's mean is not
-// above the moving one. It shrinks to nine tenths, rounded down, after back pressure or if the mean
-// is 2.5 standard deviations above. Zero fields are Vector's defaults.
+// above the moving mean. It shrinks to nine tenths, rounded down, after back pressure, or if the
+// interval's mean is at least 2.5 standard deviations above the moving mean. Zero fields are
+// Vector's defaults.
 type VectorARC struct {
 	Initial, Max int     // batches; 0 means 1 and 200
 	Decrease     float64 // ratio; 0 means 0.9

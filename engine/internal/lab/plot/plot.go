@@ -63,8 +63,8 @@ type Bar struct {
 	Color int
 }
 
-// The palette of Okabe and Ito, which is also suitable for colour-blind readers, without its
-// yellow, which is too light for lines on white.
+// palette is the palette of Okabe and Ito, which is also suitable for colour-blind readers. Its
+// yellow is left out, because it is too light for lines on white.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
 	{0xcc, 0x79, 0xa7, 0xff},

@@ -10,8 +10,8 @@ type scale struct {
 	lo, hi float64
 }
 
-// largest is the largest value that is drawn. Its inverse is the smallest on a logarithmic axis.
-// Beyond them the computation of ticks would overflow.
+// largest is the largest value that is drawn. On a logarithmic axis, 1/largest is the smallest
+// value. For values beyond these, the computation of ticks would overflow.
 const largest = 1e200
 
 // newScale fits an axis to values. zero means that a linear axis includes 0.

@@ -4,10 +4,11 @@ package scenario
 
 import "math"
 
-// Throughput returns the throughput of a closed network: window batches circulate between a station
-// of slots parallel exponential servers, with rate batches per second together, and a network in
-// which each spends think seconds. The result equals that of mean-value analysis (Reiser and
-// Lavenberg 1980); here it is computed from the birth-death process of the station.
+// Throughput returns the throughput of a closed network in which the number of batches, window, is
+// fixed. Each batch is served at a station and then spends think seconds in the network. The
+// station has slots parallel exponential servers, which together serve rate batches per second. The
+// result equals that of mean-value analysis (Reiser and Lavenberg 1980); here it is computed from
+// the birth-death process of the station.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
