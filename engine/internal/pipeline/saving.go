@@ -160,7 +160,7 @@ func (r *saver) writesSoon() bool {
 // progress. A successful write does not reset it, because the failure may be the broker's.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause is added to the pause for each mark written, because a mark costs some microseconds and
+// markPause is the least pause for each mark written, because a mark costs some microseconds and
 // up to 200 bytes of the log. For example, pauses of writePause alone would cost 25 % of a core and
 // 15 MB/s with a thousand growing files. With markPause it is 1 % and 1 MB/s.
 const markPause = 200 * time.Microsecond
