@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 	"github.com/penstock-io/penstock/retry"
@@ -39,16 +39,20 @@ func startServers(t *testing.T, count int) *servers {
 			one.WaitForShutdown()
 		}
 	})
-	routes := freeAddresses(t, count)
+	var routes []int // ports
+	for range count {
+		routes = append(routes, connectortest.FreePort(t))
+	}
 	for i := range count {
 		o := &server.Options{
 			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: t.TempDir(), NoSigs: true, MaxPayload: 8 << 20,
 		}
 		if count > 1 {
-			o.Cluster = server.ClusterOpts{Name: "buffers", Host: "127.0.0.1", Port: routes[i].Port}
+			o.Cluster = server.ClusterOpts{Name: "buffers", Host: "127.0.0.1", Port: routes[i]}
 			for _, route := range routes { // JetStream does not start without
-				o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: route.String()})
+				host := fmt.Sprint("127.0.0.1:", route)
+				o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: host})
 			}
 		}
 		one, err := server.NewServer(o)
@@ -71,20 +75,6 @@ func startServers(t *testing.T, count int) *servers {
 		<-time.After(20 * time.Millisecond)
 	}
 	return s
-}
-
-// freeAddresses returns different addresses of loopback that were free.
-func freeAddresses(t *testing.T, count int) (all []*net.TCPAddr) {
-	t.Helper()
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all = append(all, l.Addr().(*net.TCPAddr))
-	}
-	return all
 }
 
 // ready reports whether all servers know the leader of their group.
