@@ -62,7 +62,7 @@ func (r *Reader) ended() (bool, error) {
 	}
 	if young+awaited > 0 {
 		c.log.Warn("files are still being written; what was there of them is read, the rest is "+
-			"left to the next run", "files", young)
+			"left to the next run", "files", young+awaited)
 	}
 	if len(failed) > 0 {
 		slices.SortFunc(failed, byLabel)
