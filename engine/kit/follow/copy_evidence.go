@@ -126,8 +126,8 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 		len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known
 }
 
-// grewAsCopy reports whether f has grown since it was compared with the old file. Then only the
-// fingerprints show how much of the old file f contains.
+// grewAsCopy reports whether f has grown since it was compared with its possible original. If so,
+// only the fingerprints show how much of the original f contains.
 func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
 		return f.info.Size != f.extras.equalSize, nil

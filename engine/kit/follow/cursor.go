@@ -31,7 +31,7 @@ type cursor struct {
 	last       int64         // where it was sealed, in bytes of the file
 	skipTo     int64         // growing: everything before counts as read
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
-	// 1 + left() of a compressed file when its decompressor was dropped; 0 if it was not
+	// of a compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
 	leftPacked int64
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
@@ -204,7 +204,8 @@ func (f *file) left() (left int64) {
 	return left
 }
 
-// isNeeded reports whether a route has not read all of the file, or less than another route.
+// isNeeded reports whether some route has not read all of the file, or has read less of it than
+// another route.
 func isNeeded(f *file) bool {
 	read := f.read()
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })

@@ -20,8 +20,8 @@ const (
 	wakeMost    = 20 * time.Millisecond
 )
 
-// pace decides when a reader lists its files again. Times are monotonic, since the catalogue was
-// made.
+// pace decides when a reader lists its files again. Times are monotonic and count from the creation
+// of the catalogue.
 type pace struct {
 	listed  time.Duration // end of the last listing
 	took    time.Duration // its duration

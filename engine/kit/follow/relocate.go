@@ -15,7 +15,7 @@ const (
 	// ByInode recognises a file by device, inode, birth time and content. For a copy that kept the
 	// modification time, content alone counts.
 	ByInode Identity = iota
-	// ByContent recognises a file by its name and content wherever its inode is not found.
+	// ByContent recognises a file by its name and content if its inode is not found.
 	ByContent
 )
 

@@ -287,8 +287,8 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll records that the new content of the inodes of awaiting files was read to its end in f.
-// They are no longer searched for there.
+// sawAll records that f, which has the inode of awaiting files, was read to its end. The data of
+// these awaiting files is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(t.c.ids.idOf(w.entry), f.info) &&

@@ -305,8 +305,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i and returns its end, or -1. It is not recursive: the open
-// levels are in bits.
+// nested checks the array or object at i and returns its end, or -1. It is not recursive: one bit
+// for each open level records whether it is an object.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0

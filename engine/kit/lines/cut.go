@@ -19,8 +19,8 @@ type target struct {
 }
 
 // targetOf returns the target of a batch that began at begun and continues at next: the next
-// multiple of the byte limit. If the batch has passed that, the target is begun plus the byte
-// limit.
+// multiple of the byte limit. If next has reached that multiple already, the target is begun plus
+// the byte limit, but at least next+1.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -30,8 +30,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 }
 
 // passing returns the target of a batch that has the given number of records and has reached the
-// record end next. Usually this is t. It is another target if next is at the multiple, and the
-// batch has used a larger share of its records than of its bytes.
+// record end next. Usually this is t. If next has reached the multiple, and the batch has used a
+// larger share of its record limit than of its byte limit, the target becomes begun plus the byte
+// limit.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

@@ -45,7 +45,7 @@ const firstLook = 512 << 10
 const readMax = 1 << 20
 
 // alignFrom is the minimum size of a read for which the arena is aligned. Alignment may waste a
-// page, which smaller reads are not worth.
+// page, which is too much for smaller reads.
 const alignFrom = 64 << 10
 
 // Rules determine the treatment of long records, and the framing.

@@ -16,7 +16,8 @@ import (
 //
 // Each run must have only one possible end, so that a text has at most one match. That is the case
 // for a run of fixed length. It is also the case if no character of the run's class can begin the
-// next step, or if only literals follow up to the text's end. Other expressions have no straight.
+// next step, or if only literals follow up to the text's end. Other expressions are left to the
+// regexp package.
 type straight struct {
 	steps []step
 	at    []int // the groups of the last match, as in regexp's FindSubmatchIndex
@@ -118,8 +119,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.least, st.most = 1, 1
 	}
 	st.run = classOf(re)
-	// Lengths are counted in bytes. For multi-byte characters only the presence of one can be
-	// checked.
+	// Lengths are counted in bytes. The number of multi-byte characters is unknown, so for them
+	// only "at least one" or "any number" can be checked.
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
