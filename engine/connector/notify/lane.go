@@ -94,7 +94,8 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no state that a new one would lack, except for slow.
+// isIdle reports whether a new lane could replace this one without a loss of state. It ignores the
+// field slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }

@@ -108,8 +108,8 @@ func TestKeptUntilSynced(t *testing.T) {
 	})
 }
 
-// TestFullStore checks that records wait at the source if the store is full. They wait until
-// deliveries have been ended for the minimum history.
+// TestFullStore checks that records wait at the source if the store is full. They wait until enough
+// ended deliveries were kept for the minimum time of the history and are deleted.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {

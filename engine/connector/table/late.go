@@ -223,8 +223,8 @@ func digestOf(ctx context.Context, db database, p *partition,
 
 // lowerFloor is called if the table has no rows between the floor and the position up to which p
 // was read. Rows that are inserted there later are new, so the floor is lowered to the last row
-// before it. If strict is set, lowerFloor returns an error if the table ends at that row, because
-// rows below the floor cannot be distinguished from new ones. endsBefore checks that.
+// before the old floor. If strict is set, lowerFloor returns an error if the table ends at that
+// row, because rows below the floor cannot be distinguished from new ones. endsBefore checks that.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -284,7 +284,7 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the late rows with numbers up to to as one span. The number of a row that was
+// stretch hands out the late rows up to the number to as one span. The number of a row that was
 // deleted meanwhile has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {

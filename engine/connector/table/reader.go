@@ -355,7 +355,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return nullKey(p.relation)
 		}
 	}
-	// rows that appear before this one later are found as late rows by the next run
+	// rows that later appear before this row are found as late rows by the next run
 	if r.o.Once {
 		p.limit, p.fixed = max(p.limit, last.last), true
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// pack compresses the content of from and appends it to to, in the format of to's extension. It
-// does not change from.
+// pack compresses the content of the file from and appends it to the file to. The extension of to
+// determines the format. The file from stays unchanged.
 func (w *writer) pack(from, to string, flag int) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))
