@@ -227,7 +227,8 @@ func toKafka(transactional bool) target {
 	}
 }
 
-// startCopies starts a broker and three members. With links, each member has its own to the broker.
+// startCopies starts a broker and three members. If links is not zero, each member reaches the
+// broker through a network link of its own.
 func startCopies(t *testing.T, to target, links int) *copies {
 	t.Helper()
 	if os.Getenv("PENSTOCK_KAFKA") == "" {

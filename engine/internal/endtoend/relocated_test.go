@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS presents the directory at path now under the path was, with the devices, inodes and
-// birth times that its files had on another machine. Files that are not in the list files get the
-// same device.
+// relocatedFS presents the directory at the path now as if it were at the path was on another
+// machine. The files in the list files have the devices, inodes and birth times that they had
+// there. All other files get the same device.
 type relocatedFS struct {
 	vfs.FS
 	was, now string

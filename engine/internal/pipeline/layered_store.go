@@ -155,7 +155,7 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 }
 
 // unknownRoutes returns the lanes, other than name, that have a resume token in either layer. Each
-// has the token that removes it.
+// is mapped to the empty token, which removes the lane's token when it is stored.
 func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
