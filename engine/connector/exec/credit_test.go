@@ -21,9 +21,9 @@ import (
 const allowed = 7
 
 // creditChild reads batches as fast as it can and answers them slowly. Its credit is the number of
-// records that it has answered plus the constant allowed. Before each answer, it stores the number
+// records that it has answered, plus a constant (allowed). Before each answer, it stores the number
 // of unanswered records. At first it also waits longer for more records before each answer. It
-// stops doing so once the number of unanswered records has been close to allowed.
+// stops doing so once the number of unanswered records has been close to that constant.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int

@@ -109,7 +109,7 @@ func TestKeptUntilSynced(t *testing.T) {
 }
 
 // TestFullStore checks that records wait at the source if the store is full. They wait until enough
-// ended deliveries were kept for the minimum time of the history and are deleted.
+// ended deliveries have reached the minimum age of the history and are deleted.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {

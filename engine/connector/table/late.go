@@ -284,7 +284,7 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the late rows up to the number to as one span. The number of a row that was
+// stretch hands out the late rows up to a number (to) as one span. The number of a row that was
 // deleted meanwhile has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// elsewhere is a file system. While its field on is set, it reports another device for folders than
-// for their files.
+// elsewhere is a file system. While it is switched on (field on), it reports another device for
+// folders than for their files.
 type elsewhere struct {
 	vfs.FS
 	on bool
@@ -240,7 +240,7 @@ func TestFolderMissingOnce(t *testing.T) {
 	})
 }
 
-// unlistable is a file system. While its field on is set, the folder sub cannot be read.
+// unlistable is a file system. While it is switched on (field on), its folder "sub" cannot be read.
 type unlistable struct {
 	vfs.FS
 	on bool

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// pack compresses the content of the file from and appends it to the file to. The extension of to
-// determines the format. The file from stays unchanged.
+// pack compresses the content of one file (from) and appends it to another one (to), in the format
+// of the second file's extension. The first file stays unchanged.
 func (w *writer) pack(from, to string, flag int) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))

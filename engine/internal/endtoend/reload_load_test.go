@@ -19,8 +19,8 @@ const (
 	loadStep  = 50 * time.Millisecond // between two writes of lines
 	loadLines = 50                    // of one write: 1,000 a second
 	loadPhase = 20 * time.Second      // without reloads, before
-	// loadWithin is the time in which every unchanged route must deliver a write. The number of
-	// records written in this time is the maximum lag of a route.
+	// loadWithin is the time in which every unchanged route must deliver a write. A route may lag
+	// by the number of lines that are written in this time.
 	loadWithin = time.Second
 )
 
@@ -115,8 +115,8 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for the given length. It reloads with another route c each
-// time the duration every has passed; zero means never.
+// phase writes lines at a steady rate for the given length. It reloads at a fixed interval (every),
+// each time with another route c. A zero interval means never.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()

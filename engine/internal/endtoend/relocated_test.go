@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS presents the directory at the path now as if it were at the path was on another
-// machine. The files in the list files have the devices, inodes and birth times that they had
+// relocatedFS presents a directory of this machine (now) under the path that it had on another
+// machine (was). Its listed files (files) have the devices, inodes and birth times that they had
 // there. All other files get the same device.
 type relocatedFS struct {
 	vfs.FS

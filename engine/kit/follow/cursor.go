@@ -31,7 +31,7 @@ type cursor struct {
 	last       int64         // where it was sealed, in bytes of the file
 	skipTo     int64         // growing: everything before counts as read
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
-	// of a compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
+	// compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
 	leftPacked int64
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor

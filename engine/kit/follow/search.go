@@ -236,7 +236,7 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	return continuesOne
 }
 
-// isHeld reports whether f was deleted more than CopyWait ago, and is still open because a route
+// isHeld reports whether f lost its name at least CopyWait ago, and is still open because a route
 // has not read all of it.
 func (t *rotation) isHeld(f *file) bool {
 	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
