@@ -155,8 +155,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the partitions without unsettled or unsaved data, and returns them as now. It
-// returns the others as later. idle are the partitions in now that were not handed out in this run.
+// forget removes the accounts of those partitions that have no unsettled or unsaved data. It
+// returns these partitions (now) and the others (later). idle are the partitions in the first list
+// that were not handed out in this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]

@@ -115,9 +115,9 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
-// remember records the data of the last Fill, which began at the position before. That data is the
-// end of b's data, unless a line end was added, a record was cut or a range was skipped. In these
-// cases the bytes before the cursor are unknown.
+// remember records the data of the last Fill, which began at a given position (before). That data
+// is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
+// In these three cases the file's bytes before the cursor are unknown.
 func (cur *cursor) remember(b *stream.Batch, before int64) {
 	r, n := cur.r, len(b.Spans)
 	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {

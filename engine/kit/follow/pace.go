@@ -59,8 +59,8 @@ func (p *pace) next(atEnd bool) time.Duration {
 	return at
 }
 
-// record notes a listing that found files to be read. Listings that find none become rarer, from
-// first to most.
+// record notes a listing that found files to be read. While listings find none, the wait between
+// them grows from first to most.
 func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
 	p.listed, p.took, p.found = ended, ended-begun, found
 	if found > 0 {

@@ -210,10 +210,10 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 // delivered bytes are then verified after the read, and the extra call costs little in comparison.
 const atOnce = 64 << 10
 
-// verifyRead reports whether the file still has the data that was delivered up to the position
-// before. If not, the file was rewritten while the last Fill read it. seen reports that Fill has
-// already compared the bytes just before that position, so that only the head remains to be
-// verified. data are the bytes that Fill has added.
+// verifyRead reports whether the file still has the data that was delivered before the last Fill,
+// up to a given position (before). If not, the file was rewritten while Fill read it. seen reports
+// that Fill has already compared the bytes just before that position, so that only the head remains
+// to be verified. data are the bytes that Fill has added.
 func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	c, f := cur.r.c, cur.f
 	fingerprint := cur.note.fingerprint

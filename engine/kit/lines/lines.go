@@ -226,8 +226,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch hands out records from c.Next up to end, or until the batch is full. closed means that
-// the last record ends at end, even without a line end.
+// stretch hands out records from c.Next up to an offset (end), or until the batch is full. closed
+// means that the last record ends at that offset, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)

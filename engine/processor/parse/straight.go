@@ -214,7 +214,7 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals returns the total length of the steps beginning with number from, if they are all
+// literals returns the total length of the steps from a given number (from) on, if they are all
 // literals and end with the text's end. Otherwise it returns -1.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
