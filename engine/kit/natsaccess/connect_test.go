@@ -27,7 +27,7 @@ import (
 
 const patience = 20 * time.Second
 
-// certificate returns a new certificate for loopback, which is its own authority, and its PEM.
+// certificate returns a new self-signed certificate for loopback, also in PEM form.
 func certificate(t *testing.T) (pair tls.Certificate, text []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -84,7 +84,7 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames the members of f, if it is an object, and removes those that move elsewhere.
+// members renames the members of f, if f is an object. It removes the members that move out of f.
 func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
