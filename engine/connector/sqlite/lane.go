@@ -33,7 +33,7 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 
 // Deliver implements stream.Worker.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// needed if the batch was not encoded; an ordered lane runs no other attempt of it
+	// needed if the batch was not encoded; safe because an ordered lane runs no other attempt of it
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {

@@ -49,7 +49,7 @@ func NewEvaluator(p *Program) *Evaluator {
 }
 
 // Begin sets the evaluator to a batch, whose Records are filled. It must be called again after
-// Names has grown. A nil evaluator does nothing.
+// b.Names has grown. A nil evaluator does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	if e == nil {
 		return

@@ -105,7 +105,7 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 }
 
 // Writer is the database-specific part of delivering a batch over a connection that the caller
-// holds. Restore rolls back its changes.
+// holds. If it fails, Server.Restore rolls back its changes.
 type Writer[C Session] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
 	// encoded.

@@ -100,8 +100,8 @@ type File struct {
 	err   error // why the stream ends there; nil for a whole stream
 }
 
-// mark is a position where a stream begins: the start of a member, or the end of the input at that
-// time.
+// mark is a position where decompression can begin: the start of a member, or the end that the
+// input had when it was decompressed completely.
 type mark struct{ raw, at int64 }
 
 // New returns the File of a compressed file, closed. Call Attach before any other method.

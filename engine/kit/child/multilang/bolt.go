@@ -53,7 +53,7 @@ type Tuple struct {
 type Emit struct {
 	Message
 	// Number is the number of the tuple to which the emit is anchored. For an emit without an
-	// anchor, it is that of the oldest open tuple.
+	// anchor, it is that of the oldest unanswered tuple.
 	Number int
 }
 
