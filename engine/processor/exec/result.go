@@ -160,8 +160,8 @@ func fieldsOf(object []byte) ([]field, error) {
 }
 
 // ofTuple returns the record for an emitted tuple. If names is not empty, the tuple's values become
-// the fields with these names. Otherwise the record is the text of the tuple if that is its only
-// value, or else the tuple's JSON.
+// the fields with these names. Otherwise a tuple with a single text becomes a record with that
+// text, and any other tuple a record with the tuple's JSON.
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {
