@@ -41,9 +41,9 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	return t
 }
 
-// firstLong returns the offset in data of the first record longer than most bytes without its line
-// end, or -1. data begins at a record's start. It searches windows of most+1 bytes backwards, so
-// that its cost does not grow with the number of records.
+// firstLong returns the offset in data of the first record that exceeds the length limit (most),
+// not counting its line end, or -1. data begins at a record's start. firstLong searches windows of
+// most+1 bytes backwards, so that its cost does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -93,8 +93,8 @@ type cut struct {
 }
 
 // decide takes whole records from data, which begins at a record's start, at offset off in the
-// file. It takes them up to the first record end at or after target, or up to room records,
-// whichever comes first. If no limit is reached, it takes all whole records.
+// file. It takes them up to the first record end at or after target, or up to a number of records
+// (room), whichever comes first. If no limit is reached, it takes all whole records.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

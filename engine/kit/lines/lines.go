@@ -96,7 +96,8 @@ type File struct {
 	// Flush ends the last record at Size as a record of its own, although more may follow. Sealed
 	// implies it.
 	Flush bool
-	// Framing is this file's framing; nil means that of the rules. Either both are nil or neither.
+	// Framing is this file's own framing. Nil means Rules.Framing. It must be nil if Rules.Framing
+	// is nil.
 	Framing Framing
 	// Growing lets a batch with other files take the available bytes of this file, if all of them
 	// fit, although it is not sealed.

@@ -324,8 +324,8 @@ func TestFillGrowingWhole(t *testing.T) {
 	}
 }
 
-// TestFillJoins checks that small files share a batch as a whole, and that a file that does not fit
-// stays untouched.
+// TestFillJoins checks that a batch takes several small files if each of them fits as a whole. A
+// file that does not fit stays untouched.
 func TestFillJoins(t *testing.T) {
 	limits := stream.BatchLimits{Bytes: 20, Records: 5}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
@@ -408,8 +408,8 @@ func TestFillAllocations(t *testing.T) {
 	}
 }
 
-// TestFillAligned checks that a large batch has the same alignment in memory pages as in the file's
-// pages.
+// TestFillAligned checks that the data of a large batch begins at the same offset of a memory page
+// as of a page of the file.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},

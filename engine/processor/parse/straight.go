@@ -278,7 +278,8 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past returns the end of the bytes of text from i on that are in c, at most end.
+// past returns the end of the run of bytes in c that begins at i, or the limit end if the run is
+// longer.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {
