@@ -101,10 +101,10 @@ func (l *lateness) found(key string) {
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes the entries durable before their rows are handed out. Late rows with numbers up to
-// settled are durably settled, and so is the main partition up to the key main. save prunes late
-// rows for which both hold, up to the first one that is still needed. A late row with a key above
-// main is needed because, after a crash, the main partition must skip it.
+// save makes the entries durable before their rows are handed out. It also prunes late rows, up to
+// the first one that is still needed. A late row is needed if it is not durably settled (its number
+// is above settled). It is also needed if the main partition is not durably settled up to its key
+// (the key is above main). The reason is that, after a crash, the main partition must skip the row.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.state.prunable(settled, main); n > l.state.pruned {
 		l.state.prune(n)

@@ -263,8 +263,8 @@ func (d unlistableDir) Entries(name string) ([]vfs.Entry, error) {
 	return d.Dir.Entries(name)
 }
 
-// TestFolderCannotBeRead checks that the files of a folder that cannot be read for long do not
-// count as deleted. When it can be read again, data already read is not read again.
+// TestFolderCannotBeRead checks that the files of a folder that cannot be read for a long time do
+// not count as deleted. When it can be read again, data already read is not read again.
 func TestFolderCannotBeRead(t *testing.T) {
 	for _, open := range []int{1, 100} { // how many of the files are held open
 		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {

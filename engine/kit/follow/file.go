@@ -308,8 +308,8 @@ func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
 }
 
-// isDeletedNow is isDeleted as of this moment: the recorded state of a file without writes may be
-// outdated.
+// isDeletedNow reports the same as isDeleted, but from a new stat: the recorded one may be outdated
+// if the file was not written to.
 func (f *file) isDeletedNow() bool {
 	if f.handle != nil {
 		if info, err := f.handle.Stat(); err == nil {
