@@ -67,7 +67,7 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 }
 
 // failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
-// the order, because no later batch can be written without it.
+// the order. No later batch can be written without the batch of that call.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

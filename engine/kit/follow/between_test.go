@@ -56,8 +56,8 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 }
 
 // TestIncompleteCopyOfRewritten checks that the copy of an emptied file is recognised even if it is
-// first listed while it is shorter than the bytes that identify the emptied file. A short file that
-// begins differently is read at once.
+// incomplete when first listed. It may even be shorter than the bytes that identify the emptied
+// file. A short file that begins differently is read at once.
 func TestIncompleteCopyOfRewritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -21,9 +21,9 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// TestDeletedFileIsIdentifiedAfterItsDataMoved checks that no line is delivered twice if the second
-// route first meets a file after the first route has continued in its copy, under the same id. The
-// copy is then moved again.
+// TestDeletedFileIsIdentifiedAfterItsDataMoved checks a second route that first meets a file after
+// the first route has continued in its copy, under the same id. The copy is then moved again. No
+// line must be delivered twice.
 func TestDeletedFileIsIdentifiedAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

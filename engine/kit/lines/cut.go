@@ -30,9 +30,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 }
 
 // passing returns the target of a batch that has the given number of records and has reached the
-// record end next. Usually this is t. If next has reached the multiple, and the batch has used a
-// larger share of its record limit than of its byte limit, the target becomes begun plus the byte
-// limit.
+// record end next. Usually this is t. It changes if next has reached the multiple, and the batch
+// has used a larger share of its record limit than of its byte limit. The target is then begun plus
+// the byte limit.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

@@ -169,8 +169,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestFillFull checks that all batches but the last are full if records are the effective limit,
-// regardless of the multiples of the byte limit, and end at multiples otherwise.
+// TestFillFull checks all batches but the last. If the record limit is reached first, they are
+// full, regardless of the multiples of the byte limit. Otherwise they end at these multiples.
 func TestFillFull(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -279,8 +279,8 @@ func TestFillGrowing(t *testing.T) {
 }
 
 // TestFillGrowingWhole checks that the available bytes of a growing file are not cut at a multiple
-// of the limit if all of them fit, alone or behind other files. Larger amounts, and sealed files,
-// are cut.
+// of the limit if all of them fit. That holds for a batch of this file alone, and for a batch that
+// has other files before it. Larger amounts, and sealed files, are cut.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {
