@@ -39,7 +39,7 @@ type sharing struct {
 }
 
 // checkSharing decides whether the pipeline is shared. It returns an error if sharing is required
-// and impossible.
+// but impossible.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()

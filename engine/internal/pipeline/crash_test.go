@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig returns the config of a job with all of its files in a Mem. The config file itself is
-// in a real directory, and the Mem has the same paths.
+// crashConfig returns the config of a job with all of its files in memory (vfstest.Mem). The config
+// file itself is in a real directory, and the file system in memory has the same paths.
 func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
