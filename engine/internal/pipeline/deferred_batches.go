@@ -439,8 +439,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is the time after which missing data counts as deleted. The reader must be idle
-	// for as long.
+	// missingFor is the time after which missing data counts as deleted. The reader must also have
+	// been idle for this time.
 	missingFor = 10 * time.Second
 	// missingMost bounds the missing ranges that are tracked.
 	missingMost = 1 << 16

@@ -86,7 +86,7 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 // still has them. The oldest are removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those partitions in now that need no mark any more.
+// keepFinished returns those of the given partitions (now) that need no mark any more.
 //
 // The sink's ledger removes a partition of this run only after lateTransaction or in a later run.
 // Until then the local mark tells the source that the partition is finished. Otherwise the source
