@@ -45,8 +45,8 @@ const (
 	// exceed the simulated share by agreeBad.
 )
 
-// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole compare the real engine with twelve real
-// HTTP servers with the simulator's predictions.
+// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real
+// HTTP servers. They compare the results with the simulator's predictions.
 func TestAgreeSaturated(t *testing.T) { agree(t, "s01-saturated", "queue", "linear") }
 
 func TestAgreeHang(t *testing.T) { agree(t, "s06-hang", "queue") }

@@ -23,8 +23,8 @@ func traced(file string, most stream.Size) config.Flow {
 	return f
 }
 
-// flakyDeliver answers each attempt by its number: late, too late, with an error, throttled,
-// refused.
+// flakyDeliver determines the outcome of each attempt by its number. Some attempts are late or too
+// late; others end with an error, a throttling or a refusal.
 func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
 	switch {
