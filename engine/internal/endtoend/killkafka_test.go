@@ -82,8 +82,9 @@ pipelines:
 	}
 }
 
-// produceNumbered produces different records to the topic "in". It returns a count of 0 for each,
-// and their lengths with line ends.
+// produceNumbered produces different records to the topic "in". It returns a map with a count of 0
+// for each record, the length of all records, and that of the longest one. Lengths include a line
+// end for each record.
 func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 	records int) (want map[string]int, total, longest int64) {
 	t.Helper()

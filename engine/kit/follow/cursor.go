@@ -211,8 +211,8 @@ func isNeeded(f *file) bool {
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
 }
 
-// holds returns the number of bytes in the file. A compressed file is decompressed only until to
-// bytes are known. If it has more, the result may be less than its size.
+// holds returns the number of bytes in the file. A compressed file is decompressed only until the
+// given number of bytes (to) is known. If it has more, the result may be less than its size.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size
