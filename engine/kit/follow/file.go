@@ -120,8 +120,7 @@ func (f *file) update(i stat, now time.Duration) {
 }
 
 // seen returns the attributes of the file that fileid compares. withTime is false for a file that
-// was followed, because such a file may have been written to, so a later modification time proves
-// nothing.
+// was followed. Such a file may have been written to, so a later modification time proves nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)

@@ -28,7 +28,7 @@ func (t *rotation) recogniseUnreadable() {
 }
 
 // isUnread reports whether u may still be a file of an earlier run that a route has to read. If u
-// is readable, it is not compared with files that all routes have finished.
+// is readable, a file that all routes have finished does not count.
 func (t *rotation) isUnread(u *file) bool {
 	return t.c.table.has(u) && u.entry == nil && slices.ContainsFunc(t.c.identify.knownAs(u), func(e *Entry) bool {
 		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool {
