@@ -24,9 +24,9 @@ import (
 // checkpoint can advance beyond it. The mark then has Waiting set. The source receives only the
 // progress up to the first waiting range, and does not finish the partition.
 //
-// Some routes have no store, and every batch waits in memory. These are routes with a sink that
-// keeps an order or has a resume token in the checkpoint, routes with a source that cannot read
-// ranges, and routes of a pipeline that a cluster shares.
+// Some routes have no store, and every batch waits in memory. That is the case if the sink keeps an
+// order or has a resume token in the checkpoint. It is also the case if the source cannot read
+// ranges, or if a cluster shares the pipeline.
 type waits struct {
 	*core
 	letters *letterWriter
