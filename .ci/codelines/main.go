@@ -190,8 +190,9 @@ func codeLines(text []byte) (code []string) {
 	}
 }
 
-// readClasses reads packages.txt. Each line is "NAME: FOLDER ...", or "+FOLDER FILE ..." for
-// features. File names are listed without .go.
+// readClasses reads packages.txt. A line "NAME: FOLDER ..." lists folders that are compared as one
+// group. A line "+FOLDER FILE ..." lists files, without .go, of features that are newer than the
+// commit. These files must be in now.
 func readClasses(now map[string][]string) (
 	groups map[string]string, features map[string]bool, err error,
 ) {
