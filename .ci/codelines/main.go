@@ -4,8 +4,8 @@
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count.
 // packages.txt lists the folders that have moved, and the files of features that are newer than the
-// commit. Those files are counted apart. The column "gone" counts the lines of the commit that are
-// in no file any more. So it counts changed lines, but not moved ones.
+// commit. Those files are counted separately. The column "gone" counts the lines of the commit that
+// are in no file any more. So it counts changed lines, but not moved ones.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 //go:embed packages.txt
 var classes string
 
-// row is a line of the table. The lines of newer features are counted by added and not by now.
+// row is a line of the table. The lines of newer features are counted in added, and not in now.
 type row struct{ then, now, added, gone int }
 
 func main() {
