@@ -157,8 +157,8 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge checks lines: nothing lost, and the conditions of the flags met. Its error lists the
-// failures.
+// judge checks that nothing was lost, and that the lines meet the conditions of the flags. Its
+// error lists the failures.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}

@@ -3,9 +3,9 @@
 //
 // Without an argument it runs the day twice, each time as a separate process that is killed when
 // half of the rows are stored, and then restarted. The first run uses windows, acks and a
-// checkpoint in the records' own time (etl.go). The second uses the earlier algorithm: it
-// dispatches by a hash without acks, and starts over from the start of the day after the crash. It
-// prints the results and draws run.svg.
+// checkpoint with the times of the records as positions (etl.go). The second uses the earlier
+// algorithm: it dispatches by a hash without acks, and starts over from the start of the day after
+// the crash. The program prints the results and draws run.svg.
 package main
 
 import (
