@@ -117,8 +117,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured returns the workloads without a result that is younger than -newer in the file of
-// results. So a run continues an interrupted one.
+// unmeasured returns the workloads for which the file of results has no result younger than -newer.
+// So a run continues an interrupted one.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
