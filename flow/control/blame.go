@@ -151,8 +151,8 @@ type failure struct {
 }
 
 // pendingFailure is a failed attempt that becomes evidence against its item if the lane delivers
-// enough other items that were sent after this attempt, and at most a few round trips after its
-// failure.
+// enough other items. These must be sent after this attempt, and at most a few round trips after
+// its failure.
 type pendingFailure struct {
 	item  *item
 	seq   uint64
