@@ -74,8 +74,9 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has a value for the flat new name of t. The value may
-// come from a flat field with the old name, or from an earlier member.
+// given reports whether the new name of t already has a value in the record, so that t must be
+// omitted. The new name is not a path. The value is that of a flat field with the old name (such as
+// `a.b`), which rename has renamed, or an earlier moved value of the same pair.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
