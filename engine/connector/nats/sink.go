@@ -158,10 +158,8 @@ func (s *StreamSink) disconnected() error {
 	if s.client.conn.IsClosed() {
 		return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrConnectionClosed)
 	}
-	err := s.client.conn.LastError()
-	if errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) ||
-		errors.Is(err, natsgo.ErrAuthRevoked) {
-		return &stream.Misconfigured{Err: s.o.connectError(err)}
+	if err := s.client.refused(); err != nil {
+		return &stream.Misconfigured{Err: err}
 	}
 	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
 }
