@@ -286,13 +286,13 @@ func show(b *stream.Batch, s recordRange, states []stream.State) {
 // recordDeath records the death of a processor that held j, and passes j to the next one.
 func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
-	bury, giveUp := j.died(j.batch)
+	deadLetter, giveUp := j.died(j.batch)
 	if giveUp {
 		j.err = died
 		close(j.done)
 		return
 	}
-	if bury {
+	if deadLetter {
 		reason := fmt.Errorf("%d processors died of it, the last of this: %w", maxDeaths, died)
 		s, _ := j.next()
 		for i := s.from; i < s.to; i++ {

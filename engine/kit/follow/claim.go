@@ -45,7 +45,7 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 // and nothing was read under its present id.
 func isProvisional(f *file) bool {
 	return f.all(func(cur *cursor) bool {
-		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
+		return cur.r.activity == absent && cur.blank() && cur.entry == f.entry
 	})
 }
 

@@ -19,7 +19,7 @@ type dormant struct {
 
 // see reports whether a listed file is dormant and unchanged. A changed one is recognised
 // as after a restart.
-func (z *dormant) see(s Sight, info stat) bool {
+func (z *dormant) see(s Listed, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {
 		return false
@@ -45,7 +45,7 @@ func (z *dormant) see(s Sight, info stat) bool {
 
 // isDormantAlready makes a completely delivered file of an earlier run a dormant file at once, and
 // reports whether it did.
-func (z *dormant) isDormantAlready(s Sight, info stat) bool {
+func (z *dormant) isDormantAlready(s Listed, info stat) bool {
 	c := z.c
 	e := c.identify.recallable(info)
 	if e == nil || e.file != nil {
@@ -252,7 +252,7 @@ func (z *dormant) retireIdle() {
 	saved := false
 	for _, r := range c.readers {
 		saved = r.takeFresh() || saved
-		if r.attendance == absent {
+		if r.activity == absent {
 			return
 		}
 	}

@@ -98,7 +98,7 @@ func (r *Reader) sweep(now time.Duration) {
 // listed.
 func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	there = make(map[fileid.Key]bool, len(c.table.byKey))
-	if c.place.Finished(func(s Sight) { there[keyOf(statOf(s.Info))] = true }) != nil {
+	if c.place.Finished(func(s Listed) { there[keyOf(statOf(s.Info))] = true }) != nil {
 		return nil, false
 	}
 	for key := range c.table.byKey {

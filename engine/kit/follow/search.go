@@ -38,15 +38,15 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	for _, f := range deleted {
 		dirs[path.Dir(f.label)] = f.label
 	}
-	var sights []Sight
+	var listed []Listed
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := c.place.Siblings(label, func(s Sight) {
+		err := c.place.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
 			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting, nil}) {
-				sights = append(sights, s)
+				listed = append(listed, s)
 			}
 		})
 		if err != nil {
@@ -55,10 +55,10 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		}
 	}
 	// the awaiting file itself before copies of it
-	slices.SortStableFunc(sights, func(a, b Sight) int {
+	slices.SortStableFunc(listed, func(a, b Listed) int {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
-	for _, s := range sights {
+	for _, s := range listed {
 		key := keyOf(statOf(s.Info))
 		f := t.newUnlisted(s)
 		switch t.tryUnlisted(f, s, byKey[key]) {
@@ -90,7 +90,7 @@ func (t *rotation) isInPlace(w *file) bool {
 }
 
 // is reports whether, by its stat, an unlisted file is the awaiting file w itself.
-func (t *rotation) is(w *file, s Sight) bool {
+func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
 	}
@@ -98,7 +98,7 @@ func (t *rotation) is(w *file, s Sight) bool {
 }
 
 // newUnlisted returns the record of an unlisted file that is not followed yet.
-func (t *rotation) newUnlisted(s Sight) *file {
+func (t *rotation) newUnlisted(s Listed) *file {
 	scan, now := t.c.table.scans, t.c.now()
 	info := statOf(s.Info)
 	return &file{
@@ -110,7 +110,7 @@ func (t *rotation) newUnlisted(s Sight) *file {
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
 // files that had its inode number.
-func (t *rotation) tryUnlisted(f *file, s Sight, at []*file) outcome {
+func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
 		return continuesNone // it was followed by another name meanwhile, a hard link
@@ -229,10 +229,10 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 			return continuesOne
 		}
 	}
-	if v.unbegun == nil {
+	if v.continued == nil {
 		return continuesNone
 	}
-	k.begin(f, v.unbegun)
+	k.begin(f, v.continued)
 	return continuesOne
 }
 
@@ -368,7 +368,7 @@ func (t *rotation) directoryOf(label string) (map[fileid.Key]dirEntry, error) {
 		return d.files, nil
 	}
 	files := make(map[fileid.Key]dirEntry)
-	err := c.place.Siblings(label, func(s Sight) {
+	err := c.place.Siblings(label, func(s Listed) {
 		info := statOf(s.Info)
 		files[keyOf(info)] = dirEntry{s.Label, info}
 	})

@@ -45,12 +45,12 @@ type Writer interface {
 
 // A TextError means that the bytes of a record are not valid text in the file's encoding.
 type TextError struct {
-	Encoding string
-	File     string
-	Offset   int64 // start of the record in the file
-	At       int   // position of the invalid bytes in the record
-	Bytes    []byte
-	Bury     bool // dead-letter the record; otherwise the file is not read further
+	Encoding   string
+	File       string
+	Offset     int64 // start of the record in the file
+	At         int   // position of the invalid bytes in the record
+	Bytes      []byte
+	DeadLetter bool // dead-letter the record; otherwise the file is not read further
 }
 
 // Error returns the file, the offset, and the invalid bytes.
@@ -202,7 +202,7 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	l.fresh, l.ends = text, ends
 	if e, ok := errors.AsType[*TextError](err); ok {
 		e.File, e.Offset = f.Part.Name, off
-		if !e.Bury {
+		if !e.DeadLetter {
 			return e
 		}
 	} else if err != nil {

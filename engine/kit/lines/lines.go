@@ -54,9 +54,9 @@ type Rules struct {
 	// into pieces of that length. Each piece is a record in a span of its own, with an added line
 	// end.
 	MaxRecord int
-	// Bury turns a longer record into one dead letter of its first MaxRecord bytes, whose span
+	// DeadLetter turns a longer record into one dead letter of its first MaxRecord bytes. Its span
 	// covers the whole record.
-	Bury bool
+	DeadLetter bool
 	// Framing finds records that are not lines. Nil means lines. With a Framing, long records are
 	// always cut.
 	Framing Framing
@@ -67,7 +67,7 @@ type Cursor struct {
 	Next  int64          // everything before is handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
-	searched int64 // with Bury: the record at Next has no line end before this offset
+	searched int64 // with DeadLetter: the record at Next has no line end before this offset
 	// excess of the last batch over its byte limit, due to a long last record
 	beyond int
 	// estimate of the bytes of the next batch, with a reserve; 0 if unknown
@@ -151,7 +151,7 @@ type deadLettered struct {
 // (io.ErrUnexpectedEOF: f has fewer than Size bytes; ErrOther) b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
-	buried, before := len(l.deadLettered), *c
+	dead, before := len(l.deadLettered), *c
 	last := stream.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
@@ -167,7 +167,7 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 			b.Spans[spans-1] = last
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
-		l.deadLettered, *c = l.deadLettered[:buried], before
+		l.deadLettered, *c = l.deadLettered[:dead], before
 		l.forget(spans)
 		return NoRoom, err
 	}

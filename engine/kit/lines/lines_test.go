@@ -29,7 +29,7 @@ func records(data []byte, r lines.Rules) (out []record) {
 		if i >= 0 {
 			content, next = i, at+i+1
 		}
-		if content > r.MaxRecord && !r.Bury {
+		if content > r.MaxRecord && !r.DeadLetter {
 			content, next = r.MaxRecord, at+r.MaxRecord
 		}
 		kept := data[at : at+min(content, r.MaxRecord)]
@@ -145,9 +145,9 @@ func FuzzFill(f *testing.F) {
 	f.Add([]byte("0123456789012345\nx\n0123456789"), 4, 2, 3, true, uint64(3))
 	f.Add([]byte(""), 4, 2, 3, true, uint64(4))
 	f.Add(bytes.Repeat([]byte("line\n"), 3000), 1000, 7, 5, false, uint64(5))
-	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, bury bool, seed uint64) {
+	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, deadLetter bool, seed uint64) {
 		limits := stream.BatchLimits{Bytes: 1 + size&0xfff, Records: 1 + count&0xff}
-		rules := lines.Rules{MaxRecord: 1 + most&0xff, Bury: bury}
+		rules := lines.Rules{MaxRecord: 1 + most&0xff, DeadLetter: deadLetter}
 		recs := records(data, rules)
 		want := cuts(recs, limits)
 		batches := drain(t, data, lines.Cursor{}, rules, limits)
@@ -255,8 +255,8 @@ func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 // when the file is sealed, and nothing twice.
 func TestFillGrowing(t *testing.T) {
 	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
-	for _, bury := range []bool{false, true} {
-		rules := lines.Rules{MaxRecord: 16, Bury: bury}
+	for _, deadLetter := range []bool{false, true} {
+		rules := lines.Rules{MaxRecord: 16, DeadLetter: deadLetter}
 		filler := lines.Filler{Rules: rules}
 		var c lines.Cursor
 		var got []*stream.Batch
@@ -367,7 +367,7 @@ func TestFillJoins(t *testing.T) {
 }
 
 func TestFillShrunk(t *testing.T) {
-	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, Bury: true}}
+	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, DeadLetter: true}}
 	b, c := stream.NewBatch(stream.BatchLimits{Bytes: 8}), lines.Cursor{}
 	for _, data := range []string{"abc\n", "a\nb\nc", "abcdefghi"} {
 		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20,
