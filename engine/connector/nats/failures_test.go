@@ -136,12 +136,13 @@ func TestRevokedLogin(t *testing.T) {
 			texts := c.publish("a", 10)
 			got := newArrivals()
 			n := c.start(got, route{source: options + ", user: app, password: y"})
-			until(t, "the messages", func() bool { return got.distinct() == len(texts) })
+			arrived := func() bool { return got.distinct() == len(texts) }
+			until(t, "the messages", arrived)
 			app.Password = "z"
 			c.restartServer()
+			const want = "refuses the login: check credentials, nkey, user or token"
 			until(t, "the route ends", func() bool {
-				return strings.Contains(fmt.Sprint(n.engine.Status().Routes[0].Error),
-					"refuses the login: check credentials, nkey, user or token")
+				return strings.Contains(n.engine.Status().Routes[0].Error, want)
 			})
 		})
 	}

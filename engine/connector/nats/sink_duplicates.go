@@ -20,13 +20,13 @@ const defaultWindow = 2 * time.Minute
 // forget the ids of messages, and keeps the time for which it remembers them.
 func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 	if o.NoAck {
-		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be told "+
-			"apart: remove no_ack, or name another stream", o.Name)
+		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be "+
+			"told apart: remove no_ack, or name another stream", o.Name)
 	}
 	if o.Retention != jetstream.LimitsPolicy {
-		s.host.Log().Warn("the stream forgets the ids of deleted messages when its server restarts, "+
-			"so that a repeated message may be stored twice; a stream with limits retention does not",
-			"stream", o.Name, "retention", o.Retention.String())
+		s.host.Log().Warn("the stream forgets the ids of deleted messages when its server "+
+			"restarts, so that a repeated message may be stored twice; a stream with limits "+
+			"retention does not", "stream", o.Name, "retention", o.Retention.String())
 	}
 	if o.Duplicates > 0 {
 		s.doubts.window = o.Duplicates
@@ -45,7 +45,8 @@ func (s *StreamSink) observe(ctx context.Context, name string) error {
 	defer cancel()
 	st, err := s.client.js.Stream(ctx, name)
 	if err != nil {
-		s.host.Log().Info("the settings of the stream are not known", "stream", name, "error", err)
+		s.host.Log().Info("the settings of the stream are not known", "stream", name,
+			"error", err)
 		return nil
 	}
 	return s.observeStream(&st.CachedInfo().Config)
@@ -98,9 +99,10 @@ func (d *doubts) add(id string, first time.Time) {
 // or -1 if there is none.
 func (d *delivery) firstUnanswered() int {
 	for k, err := range d.fates {
-		_, refused := errors.AsType[*jetstream.APIError](err)
-		if d.acks[k] != nil && err != nil && !refused && !errors.Is(err, natsgo.ErrNoResponders) &&
-			!errors.Is(err, jetstream.ErrNoStreamResponse) {
+		_, answered := errors.AsType[*jetstream.APIError](err)
+		answered = answered || err == nil || errors.Is(err, natsgo.ErrNoResponders) ||
+			errors.Is(err, jetstream.ErrNoStreamResponse)
+		if d.acks[k] != nil && !answered {
 			return k
 		}
 	}

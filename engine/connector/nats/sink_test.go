@@ -189,7 +189,8 @@ func TestSinkPossibleDuplicates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, stored := h.Counted("possible_duplicates"), len(c.stored(st)); n != 3 || stored != 6 {
-		t.Errorf("%d possible duplicates are counted and %d messages stored, want 3 and 6", n, stored)
+		t.Errorf("%d possible duplicates are counted and %d messages stored, want 3 and 6", n,
+			stored)
 	}
 }
 
@@ -228,7 +229,7 @@ func TestSinkStreams(t *testing.T) {
 			o.Subject, o.Stream = `"silent" + message`, "SILENT"
 		},
 	} {
-		const want = `stream "SILENT" has no_ack, so that stored and lost messages cannot be told apart`
+		const want = `stream "SILENT" has no_ack, so that stored and lost messages cannot be`
 		if _, err := open(set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
