@@ -69,9 +69,9 @@ func idle[T any]() ProducerFunc[T] {
 	}
 }
 
-// deliveryLog records how a Sender handles items of type T, with the time since its start. It checks the
-// unconditional promises of Options: an item is settled at most once, and released exactly once,
-// when no attempt of it runs.
+// deliveryLog records how a Sender handles items of type T, with the time since its start. It
+// checks the unconditional promises of Options: an item is settled at most once, and released
+// exactly once, when no attempt of it runs.
 type deliveryLog[T comparable] struct {
 	t     testing.TB
 	start time.Time

@@ -25,8 +25,8 @@ func (p place) List(found func(follow.Listed), refused func(label, why string)) 
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with the wanted files beneath name. For files in awaiting it uses the stat given
-// there.
+// list calls found with the wanted files beneath name. For a file in the map awaiting, it uses the
+// stat in that map.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {

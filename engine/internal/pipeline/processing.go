@@ -48,8 +48,8 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 const maxProcessors = 64
 
 // jobsAtOnce bounds the jobs that are not processed yet: those in the two channels, those held by
-// the processors, the reader and the producer, and two that were read again. With this bound a send
-// to the channel again never blocks.
+// the processors, the reader and the producer, and two that were read again. The channel for jobs
+// that are processed again (line.again) has this capacity, so a send to it never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processors under supervision. A processor that dies is replaced by one with new

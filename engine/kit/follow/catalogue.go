@@ -243,7 +243,8 @@ func (c *Catalogue) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// quietAt returns the monotonic time at which a file will have been quiet for settle, and now.
+// quietAt returns the monotonic time at which an unchanged file will have been quiet for the
+// configured time (Settle), and the current time.
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)

@@ -77,8 +77,8 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	return why == "" && err == nil
 }
 
-// rename makes f the file of e. e also becomes the id of f, unless an active route has a cursor in
-// f or something was read under f's current id.
+// rename makes f the file of e. f also gets the id of e, unless an active route has a cursor in f
+// or something was read under f's current id.
 func (n *identifier) rename(f *file, e *Entry) {
 	c := n.c
 	e.file = f

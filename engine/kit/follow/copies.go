@@ -262,8 +262,8 @@ func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
 	return k.continueFrom(f, w, head)
 }
 
-// continueFrom is inherit without the check of name and time. f continues w at the furthest
-// position with a fingerprint that matches f.
+// continueFrom does the same as inherit, but does not check name and time. f continues w at the
+// furthest position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

@@ -188,7 +188,8 @@ func (z *dormant) forget(id string) {
 	})
 }
 
-// retire makes dormant files of the completely delivered ones with progress stored by all routes.
+// retire makes those files dormant that are completely delivered and have progress stored by all
+// routes.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()

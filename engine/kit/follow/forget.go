@@ -54,8 +54,9 @@ func (r *Reader) Deleted() []string {
 	return list
 }
 
-// sweep finds the partitions of deleted files for Deleted. A file counts as deleted if it has been
-// missing for the time Forget: it is not listed, not held open, and not an existing finished file.
+// sweep finds the partitions of deleted files, which Deleted returns later. A file counts as
+// deleted if it has been missing for the time Forget: it is not listed, not held open, and not an
+// existing finished file.
 func (r *Reader) sweep(now time.Duration) {
 	g, c := &r.forgets, r.c
 	if c.o.Forget <= 0 || now-g.swept < max(sweepMin, c.o.Forget/4, 100*c.pace.took) {

@@ -12,7 +12,7 @@ import (
 )
 
 // With Once: the number of attempts to read an unreadable file, and the wait for files that are
-// still written, in multiples of settle but at least finalWaitMin.
+// still being written. The wait is a multiple of Options.Settle, but at least finalWaitMin.
 const (
 	onceTries       = 3
 	finalWaitSettle = 10

@@ -195,9 +195,9 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	return continuesNone
 }
 
-// isRewritten reports whether an unlisted file is certainly the one awaited by all of same, but
-// holds other data than was read. It was emptied and written to before it was renamed, and was not
-// looked at in between. result is that of recogniseUnlisted.
+// isRewritten reports whether an unlisted file is certainly the file that all of same await, but no
+// longer holds the data that was read. It was emptied and written to before it was renamed, and was
+// not looked at in between. result is that of recogniseUnlisted.
 func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	for _, w := range same {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {
@@ -236,8 +236,8 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	return continuesOne
 }
 
-// isHeld reports whether f has been deleted for long, and is open because a route has not read all
-// of it.
+// isHeld reports whether f lost its name at least CopyWait ago, and is still open because a route
+// has not read all of it.
 func (t *rotation) isHeld(f *file) bool {
 	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
 		return false
@@ -268,7 +268,7 @@ func (t *rotation) hasRelated(f *file) bool {
 }
 
 // lateMost is the additional time for which a nameless or awaiting file waits after its normal
-// waiting time. It applies while a possible successor was looked at but is not complete yet.
+// waiting time. It applies as long as the file has a possible successor that is incomplete.
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
@@ -304,7 +304,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 
 // isUnreadIn reports whether the awaiting file w is the only way for the next process to recognise
 // the file in which it was rewritten. That is the case if some route has delivered nothing of the
-// new content, since its lines may appear under an unlisted name.
+// new content. The file may then get an unlisted name, and no other mark identifies it.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil &&

@@ -45,7 +45,7 @@ const firstLook = 512 << 10
 const readMax = 1 << 20
 
 // alignFrom is the minimum size of a read for which the arena is aligned. Alignment may waste a
-// page, which smaller reads are not worth.
+// page, which is too much for smaller reads.
 const alignFrom = 64 << 10
 
 // Rules determine the treatment of long records, and the framing.
@@ -96,7 +96,8 @@ type File struct {
 	// Flush ends the last record at Size as a record of its own, although more may follow. Sealed
 	// implies it.
 	Flush bool
-	// Framing is this file's framing; nil means that of the rules. Either both are nil or neither.
+	// Framing is this file's own framing. Nil means Rules.Framing. It must be nil if Rules.Framing
+	// is nil.
 	Framing Framing
 	// Growing lets a batch with other files take the available bytes of this file, if all of them
 	// fit, although it is not sealed.
@@ -226,8 +227,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch hands out records from c.Next up to end, or until the batch is full. closed means that
-// the last record ends at end, even without a line end.
+// stretch hands out records from c.Next up to an offset (end), or until the batch is full. closed
+// means that the last record ends at that offset, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)

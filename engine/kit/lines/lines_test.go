@@ -169,8 +169,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestFillFull checks that all batches but the last are full if records are the effective limit,
-// regardless of the multiples of the byte limit, and end at multiples otherwise.
+// TestFillFull checks all batches but the last. If the record limit is reached first, they are
+// full, regardless of the multiples of the byte limit. Otherwise they end at these multiples.
 func TestFillFull(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -279,8 +279,8 @@ func TestFillGrowing(t *testing.T) {
 }
 
 // TestFillGrowingWhole checks that the available bytes of a growing file are not cut at a multiple
-// of the limit if all of them fit, alone or behind other files. Larger amounts, and sealed files,
-// are cut.
+// of the limit if all of them fit. That holds for a batch of this file alone, and for a batch that
+// has other files before it. Larger amounts, and sealed files, are cut.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {
@@ -324,8 +324,8 @@ func TestFillGrowingWhole(t *testing.T) {
 	}
 }
 
-// TestFillJoins checks that small files share a batch as a whole, and that a file that does not fit
-// stays untouched.
+// TestFillJoins checks that a batch takes several small files if each of them fits as a whole. A
+// file that does not fit stays untouched.
 func TestFillJoins(t *testing.T) {
 	limits := stream.BatchLimits{Bytes: 20, Records: 5}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
@@ -408,8 +408,8 @@ func TestFillAllocations(t *testing.T) {
 	}
 }
 
-// TestFillAligned checks that a large batch has the same alignment in memory pages as in the file's
-// pages.
+// TestFillAligned checks that the data of a large batch begins at the same offset of a memory page
+// as of a page of the file.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},
