@@ -176,6 +176,38 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// TestSpace checks that the space grows while reads fill it, and that it keeps its size when all
+// messages are complete, unless a long message has enlarged it.
+func TestSpace(t *testing.T) {
+	var got []string
+	f := newFrames(&got, 100<<10)
+	read := func(text string) {
+		t.Helper()
+		n := copy(f.Space(), text)
+		if _, err := f.Frame(n); err != nil || n < len(text) {
+			t.Fatalf("%d bytes of %d: %v", n, len(text), err)
+		}
+	}
+	short := "<1>" + strings.Repeat("x", 60) + "\n"
+	for _, c := range []struct{ fill, want int }{
+		{0, minSpace}, {0, minSpace}, {1, minSpace}, {1, 2 * minSpace}, {1, maxSpace},
+		{0, maxSpace}, {1, maxSpace}, {0, maxSpace},
+	} {
+		if n := len(f.Space()); n != c.want {
+			t.Errorf("the space is %d bytes, want %d", n, c.want)
+		}
+		read(strings.Repeat(short, max(1, c.fill*len(f.Space())/len(short))))
+	}
+	read(strings.Repeat("x", 10<<10))
+	for range 8 {
+		read(strings.Repeat("x", minSpace))
+	}
+	read("\n")
+	if n := len(f.Space()); n != minSpace || len(got[len(got)-1]) != 42<<10 {
+		t.Errorf("after a long message the space is %d bytes, want %d", n, minSpace)
+	}
+}
+
 // FuzzFrames checks that the size of reads does not change the messages, that none is too long, and
 // that each becomes a JSON object.
 func FuzzFrames(f *testing.F) {
