@@ -130,6 +130,9 @@ type Withdrawal uint8
 // The withdrawals.
 const (
 	NotWithdrawn Withdrawal = iota
+	// WithdrawUnsent withdraws the item if no attempt of it was ever started, and has no effect
+	// otherwise. A failed attempt does not exclude that the receiver has stored the value.
+	WithdrawUnsent
 	// StopSending starts no further attempt of the item. The running ones may still deliver it.
 	StopSending
 	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
@@ -189,7 +192,8 @@ type Options[T any] struct {
 	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
 	// for all unsettled items. Its result for an item may change from a lesser Withdrawal to a
 	// greater one. A withdrawn item settles when none of its attempts runs: as delivered if one has
-	// delivered it, else with Settlement.Withdrawn.
+	// delivered it, else with Settlement.Withdrawn. An item that WithdrawUnsent withdraws settles at
+	// once.
 	Withdrawn func(it Item[T]) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
 	// is called when the item has been settled or replaced and none of its attempts runs, or when

@@ -55,6 +55,11 @@ type OpenOptions struct {
 	// unless the Source is an AssignedSource. Resume and Known then contain no partitions: Assign
 	// returns their positions.
 	Assignments Assignments
+	// Withdraw is for a [WithdrawingReader] whose Unwanted now reports true for further batches. It
+	// makes the route withdraw those that it has not sent to a worker. It returns before the route
+	// has done so, may be called from any goroutine, and must not be called on the sender's event
+	// loop. Nil means that the route withdraws nothing.
+	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
 	// Count adds n to a counter of events in this route's reader, such as a vanished file or a late

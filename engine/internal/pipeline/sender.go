@@ -54,7 +54,7 @@ func (r *sender) open() error {
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, DeadLetter: r.letters.writeRefused, Settled: r.settled,
 		Released: r.released, Failed: r.failed,
-		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
+		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.withdrawal,
 	})
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 // settled is called by the sender's loop once for each batch or piece.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
-		r.assigned.withdraw(it.Value)
+		r.withdrew(it.Value)
 		return
 	}
 	r.tapSettled(it, s)
