@@ -192,8 +192,7 @@ type Options[T any] struct {
 	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
 	// for all unsettled items. Its result for an item may change from a lesser Withdrawal to a
 	// greater one. A withdrawn item settles when none of its attempts runs: as delivered if one has
-	// delivered it, else with Settlement.Withdrawn. An item that WithdrawUnsent withdraws settles at
-	// once.
+	// delivered it, else with Settlement.Withdrawn.
 	Withdrawn func(it Item[T]) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
 	// is called when the item has been settled or replaced and none of its attempts runs, or when

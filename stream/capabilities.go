@@ -161,8 +161,8 @@ type DrainingReader interface {
 }
 
 // WithdrawingReader is a [Reader] of data that cannot be read again: its senders may want it back
-// before a worker gets it. See OpenOptions.Withdraw. Its methods are called on the sender's event
-// loop and must not block.
+// before a worker gets it. See OpenOptions.Withdraw. Its methods are called concurrently with Read
+// and must not block.
 //
 //	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
 //	            └──Unwanted──▶ Withdrawn

@@ -57,8 +57,8 @@ type OpenOptions struct {
 	Assignments Assignments
 	// Withdraw is for a [WithdrawingReader] whose Unwanted now reports true for further batches. It
 	// makes the route withdraw those that it has not sent to a worker. It returns before the route
-	// has done so, may be called from any goroutine, and must not be called on the sender's event
-	// loop. Nil means that the route withdraws nothing.
+	// has done so. It is safe for concurrent use, but methods of the reader must not call it. Nil
+	// means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool

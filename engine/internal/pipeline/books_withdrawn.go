@@ -28,7 +28,7 @@ func canWithdraw(b *stream.Batch) bool {
 
 // withdrawAccounts subtracts b from the counts, and removes the accounts of partitions that may be
 // read again.
-func (k *books) withdrawAccounts(b *stream.Batch, readsAgain func(id string) bool) {
+func withdrawAccounts(k *books, b *stream.Batch, readsAgain func(id string) bool) {
 	k.counts.readRecords -= int64(b.Origins)
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
 	for i := range b.Spans {
@@ -42,7 +42,7 @@ func (k *books) withdrawAccounts(b *stream.Batch, readsAgain func(id string) boo
 }
 
 // withdrawRanges closes the other ranges of b.
-func (k *books) withdrawRanges(b *stream.Batch) {
+func withdrawRanges(k *books, b *stream.Batch) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
 		if p := k.parts[s.Part.ID]; p != nil && s.From != s.To {

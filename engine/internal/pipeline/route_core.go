@@ -24,8 +24,6 @@ type core struct {
 	failures *failures
 	observed *observers
 	assigned *assignments // nil unless a broker assigns the source's partitions
-	// withdrawing is the reader, if its data can be withdrawn; set before the goroutines start
-	withdrawing stream.WithdrawingReader
 
 	started  time.Time    // set under mu, before the route's goroutines start
 	progress atomic.Int64 // time of the last settlement, in ns since started

@@ -23,6 +23,8 @@ type sender struct {
 	unsaved func(bytes int64, parts int)            // called after each settlement
 	all     bool                                    // also send empty batches, to store spans
 
+	withdrawals *withdrawals // set before Run
+
 	trace *trace.File // nil if tracing is disabled
 	// tracer makes the spans of a sender with the given start time. It is nil if telemetry.traces
 	// is 0.
@@ -206,6 +208,9 @@ func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
 		switch {
 		case err != nil:
 			return flow.Item[*stream.Batch]{}, err
+		case !p.r.withdrawals.take(j):
+			j.batch.Release()
+			continue
 		case j.err != nil:
 			j.batch.Release()
 			return flow.Item[*stream.Batch]{}, j.err
