@@ -55,7 +55,7 @@ type OpenOptions struct {
 	// unless the Source is an AssignedSource. Resume and Known then contain no partitions: Assign
 	// returns their positions.
 	Assignments Assignments
-	// Withdraw is for a [WithdrawingReader] whose Unwanted now reports true for further batches. It
+	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. It
 	// makes the route withdraw those that it has not sent to a worker. It returns before the route
 	// has done so. It is safe for concurrent use, but methods of the reader must not call it. Nil
 	// means that the route withdraws nothing.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/stream"
@@ -151,6 +152,28 @@ func TestWithdrawRead(t *testing.T) {
 			}
 			if in.Held() != 0 {
 				t.Errorf("%d bytes are held", in.Held())
+			}
+		})
+	}
+}
+
+// TestOutcomeAtDeadline checks that Wait returns the outcome of data that is settled at the same
+// time as its context ends.
+func TestOutcomeAtDeadline(t *testing.T) {
+	for range 30 { // the order is random
+		synctest.Test(t, func(t *testing.T) {
+			in := newIntake(t, intake.Options{}, quiet())
+			r := open(t, in, streamtest.Route, nil)
+			s := submit(t, in, lines("1"))
+			_, b := r.read()
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- s.Wait(ctx) }()
+			synctest.Wait()
+			r.settle(b)
+			cancel()
+			if err := <-result; err != nil {
+				t.Errorf("the outcome of settled data: %v", err)
 			}
 		})
 	}
