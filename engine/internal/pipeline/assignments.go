@@ -292,7 +292,8 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait for partitions without batches in the sender. The caller holds a.mu.
+// wakeIdle ends the wait of revocations for partitions that have no batches in the sender any more.
+// The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()

@@ -199,8 +199,8 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey is the order key of all items if there is one ordered lane. With their own keys, a batch
-// of a thousand small files would need the ids of all of them.
+// oneKey is the order key of all items if there is one ordered lane. With the partitions as keys, a
+// batch of a thousand small files would need the ids of all of them.
 var oneKey = []string{"all"}
 
 // opened opens the spans of a batch that was read in the books, and returns its job.

@@ -285,7 +285,8 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before a character that cannot be escaped", i), false
 }
 
-// unit returns the number of the escape of four hex digits at the start of b, or -1.
+// unit returns the value of the escape \u1234 at the start of b, or -1 if b does not begin with
+// one.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -305,8 +306,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i and returns its end, or -1. It is not recursive: the open
-// levels are in bits.
+// nested checks the array or object at i and returns its end, or -1. It is not recursive: one bit
+// for each open level records whether it is an object.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0

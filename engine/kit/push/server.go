@@ -67,7 +67,8 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 }
 
 // Await waits until every route has settled a submission of the given number of bytes. If it fails,
-// unknown reports whether records may still be delivered; otherwise nothing was taken.
+// unknown reports whether records of the submission may still be delivered. If unknown is false,
+// none was read.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {
