@@ -87,7 +87,7 @@ type deliveryLog[T comparable] struct {
 	failures []Failure
 }
 
-func newDeliveryLog[T comparable](t testing.TB) *deliveryLog[T] {
+func newLog[T comparable](t testing.TB) *deliveryLog[T] {
 	return &deliveryLog[T]{
 		t: t, start: time.Now(), settled: make(map[T]Settlement), at: make(map[T]time.Duration),
 		released: make(map[T]int),

@@ -486,16 +486,11 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// option returns the sender's flow.Options.Withdrawn.
-func (a *assignments) option() func(it stream.Item) flow.Withdrawal {
-	if a == nil {
-		return nil
-	}
-	return func(it stream.Item) flow.Withdrawal {
-		a.r.mu.Lock()
-		defer a.r.mu.Unlock()
-		return a.r.books.withdrawal(it.Value)
-	}
+// withdrawal tells the sender whether to withdraw an item.
+func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return a.r.books.withdrawal(it.Value)
 }
 
 // send records that b is handed to the sender.

@@ -312,7 +312,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before a character that cannot be escaped", i), false
 }
 
-// unit returns the value of the escape \uXXXX at the start of b, or -1 if b does not begin with
+// unit returns the value of the escape \u1234 at the start of b, or -1 if b does not begin with
 // one.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
