@@ -72,7 +72,10 @@ func TestParse(t *testing.T) {
 			"<13>Jan  1 00:00:00 h[1] a[]: x", true,
 			stamp + " h[1] a <nil> <nil> user 1 notice 5 x map[]",
 		},
-		{"<13>Jan  1 00:00:00 x ", true, stamp + " <nil> <nil> <nil> <nil> user 1 notice 5 x  map[]"},
+		{
+			"<13>Jan  1 00:00:00 x ", true,
+			stamp + " <nil> <nil> <nil> <nil> user 1 notice 5 x  map[]",
+		},
 		{"", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil>  map[]"},
 	} {
 		got, ok := parsed(t, c.text)

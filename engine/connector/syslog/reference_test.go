@@ -19,8 +19,11 @@ type reference struct{ modern, old golang.Machine }
 func newReference(zone *time.Location) *reference {
 	return &reference{
 		modern: rfc5424.NewMachine(rfc5424.WithBestEffort()),
-		old: rfc3164.NewMachine(rfc3164.WithBestEffort(), rfc3164.WithYear(rfc3164.CurrentYear{}),
-			rfc3164.WithLocaleTimezone(zone), rfc3164.WithLenientDay(), rfc3164.WithEmbeddedNewlines()),
+		old: rfc3164.NewMachine(
+			rfc3164.WithBestEffort(), rfc3164.WithYear(rfc3164.CurrentYear{}),
+			rfc3164.WithLocaleTimezone(zone), rfc3164.WithLenientDay(),
+			rfc3164.WithEmbeddedNewlines(),
+		),
 	}
 }
 
@@ -67,8 +70,9 @@ func (r *reference) parse(text string) (record map[string]any, ok bool) {
 		record["timestamp"] = base.Timestamp.Format(time.RFC3339Nano)
 	}
 	if base.Priority != nil {
-		record["facility"], record["facility_code"] = facilities[*base.Facility], float64(*base.Facility)
-		record["severity"], record["severity_code"] = severities[*base.Severity], float64(*base.Severity)
+		facility, severity := *base.Facility, *base.Severity
+		record["facility"], record["facility_code"] = facilities[facility], float64(facility)
+		record["severity"], record["severity_code"] = severities[severity], float64(severity)
 	}
 	for id, params := range data {
 		element := map[string]any{}
@@ -101,7 +105,8 @@ var differences = []struct {
 	failed bool     // only messages that are not parsed
 }{
 	{
-		reason: "a priority with leading zeros or above 191 is none; the library takes its first digits",
+		reason: "a priority with leading zeros or above 191 is none; " +
+			"the library takes its first digits",
 		text:   regexp.MustCompile(`^<(0\d|[2-9]\d\d|19[2-9]|\d{4}|\d*[^\d>]|\d*$)`),
 		fields: []string{"facility", "facility_code", "severity", "severity_code"},
 	},
@@ -110,20 +115,22 @@ var differences = []struct {
 		text:   regexp.MustCompile(`^<\d+>\d+ (?s:.*)[\n\r]`), failed: true,
 	},
 	{
-		reason: "of structured data with a mistake, the library drops a parameter before the mistake " +
+		reason: "of structured data with a mistake, the library drops a parameter before it " +
 			"and the elements after an id that occurs twice",
 		text:   regexp.MustCompile(`^<\d+>\d+ (\S+ ){5}\[`),
 		fields: []string{"structured_data"}, failed: true,
 	},
 	{
-		reason: "a word without a text after it is the message; the library also takes it as hostname",
+		reason: "a word without a text after it is the message; " +
+			"the library also takes it as hostname",
 		text:   regexp.MustCompile(stamp + `[^ :]+ $`),
 		fields: []string{"hostname"},
 	},
 	{
-		reason: "in a bracket that does not belong to a tag, the library begins hostname, proc_id " +
-			"or message after the bracket",
-		text: regexp.MustCompile(stamp + `([^ :]+ +)?[^ :\[]+\[([^\[\] ]*([\[ ]|$)|\]|[^\[\] ]+\]([^:]|:[^ ]|: ?$|$))`),
+		reason: "at a bracket that does not belong to a tag, the library begins hostname, " +
+			"proc_id or message after the bracket",
+		text: regexp.MustCompile(stamp + `([^ :]+ +)?[^ :\[]+\[` +
+			`([^\[\] ]*([\[ ]|$)|\]|[^\[\] ]+\]([^:]|:[^ ]|: ?$|$))`),
 	},
 }
 
@@ -139,7 +146,9 @@ func newComparison(t testing.TB) *comparison {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &comparison{newParser(zone, time.Now), newReference(zone), make([]bool, len(differences))}
+	return &comparison{
+		p: newParser(zone, time.Now), r: newReference(zone), seen: make([]bool, len(differences)),
+	}
 }
 
 func (c *comparison) check(t *testing.T, text string) {
@@ -170,19 +179,27 @@ func (c *comparison) check(t *testing.T, text string) {
 
 // referenceTexts are messages of both formats and of neither.
 var referenceTexts = []string{
-	"", "<", "<34>", "no syslog at all", "<999>x", "<034>1 - - - - - -", "<1234>Jan  1 00:00:00 x", "<>x",
+	"", "<", "<34>", "no syslog at all", "<999>x", "<034>1 - - - - - -",
+	"<1234>Jan  1 00:00:00 x", "<>x",
 	`<165>1 2003-10-11T22:14:15.003Z host app 123 ID47 [ex@1 a="x\"y" b="2"][id] text`,
 	`<0>99 2024-02-29T23:59:59.123456+02:30 h a p m [b x="" y="ü" x="3"][a c="\\\]"] ` + "\ufeffBOM",
-	"<13>1 - - - - - -", "<13>1 - - - - - - ", "<13>1 - - - - - -  two spaces", "<13>1 2023-02-29T00:00:00Z - - - - -",
-	"<13>1 2023-12-31T00:00:00.000100-00:00 fe80::1 - -- - - line\nline\r\n", "<13>1 - h a p m [i][i a=\"b\"] x",
-	"<13>1 - - - - - - \x00\xff", `<13>1 - - - - - [i a="` + "\xff" + `"] x`, "<13>1 - ü - - - - x",
-	"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed", "<34>  Feb 05 00:00:00   10.0.0.1   a b  c",
-	"<34>Feb 29 00:00:00 host app: text", "<34>Feb 30 00:00:00 host app: text", "<34>Oct 11 22:14:15 app: text",
-	"<34>Oct 11 22:14:15 host app:text", "<34>Oct 11 22:14:15 host app:  text", "<34>Oct 11 22:14:15 fe80::1 a[1]: b",
-	"<34>Oct 11 22:14:15 word", "<34>Oct 11 22:14:15 host\ttab \x1b[1m", "<34>Oct 11 22:14:15 h t: a\nb\r\n",
-	"<34>Oct 11 22:14:15 host app[a b]: text", "<34>Oct 11 22:14:15 [10.0.0.1] - text", "<34>Oct 11 22:14:15 hö text",
-	"<189>237: 000104: *Jan  8 19:46:03.295: %SYS-5-CONFIG_I: Configured", "<34>2003-10-11T22:14:15Z h a: text",
-	"<34>Mar 31 02:30:00 host app: a time that Rome skips", "<34>0 - - - - - -", "<34>100 - - - - - -",
+	"<13>1 - - - - - -", "<13>1 - - - - - - ", "<13>1 - - - - - -  two spaces",
+	"<13>1 2023-02-29T00:00:00Z - - - - -",
+	"<13>1 2023-12-31T00:00:00.000100-00:00 fe80::1 - -- - - line\nline\r\n",
+	"<13>1 - h a p m [i][i a=\"b\"] x", "<13>1 - - - - - - \x00\xff",
+	`<13>1 - - - - - [i a="` + "\xff" + `"] x`, "<13>1 - ü - - - - x",
+	"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed",
+	"<34>  Feb 05 00:00:00   10.0.0.1   a b  c", "<34>Feb 29 00:00:00 host app: text",
+	"<34>Feb 30 00:00:00 host app: text", "<34>Oct 11 22:14:15 app: text",
+	"<34>Oct 11 22:14:15 host app:text", "<34>Oct 11 22:14:15 host app:  text",
+	"<34>Oct 11 22:14:15 fe80::1 a[1]: b", "<34>Oct 11 22:14:15 word",
+	"<34>Oct 11 22:14:15 host\ttab \x1b[1m", "<34>Oct 11 22:14:15 h t: a\nb\r\n",
+	"<34>Oct 11 22:14:15 host app[a b]: text", "<34>Oct 11 22:14:15 [10.0.0.1] - text",
+	"<34>Oct 11 22:14:15 hö text",
+	"<189>237: 000104: *Jan  8 19:46:03.295: %SYS-5-CONFIG_I: Configured",
+	"<34>2003-10-11T22:14:15Z h a: text",
+	"<34>Mar 31 02:30:00 host app: a time that Rome skips", "<34>0 - - - - - -",
+	"<34>100 - - - - - -",
 }
 
 // TestReference checks that messages become the same records as by the library go-syslog, except
@@ -206,8 +223,9 @@ func TestReference(t *testing.T) {
 	for _, n := range []int{0, 1, 31, 32, 33, 47, 48, 49, 127, 128, 129, 254, 255, 256} {
 		word := strings.Repeat("w", n)
 		for _, text := range []string{
-			"<1>1 - " + word + " - - - -", "<1>1 - - " + word + " - - -", "<1>1 - - - " + word + " - -",
-			"<1>1 - - - - " + word + " -", "<1>1 - - - - - [" + word + "]",
+			"<1>1 - " + word + " - - - -", "<1>1 - - " + word + " - - -",
+			"<1>1 - - - " + word + " - -", "<1>1 - - - - " + word + " -",
+			"<1>1 - - - - - [" + word + "]",
 			"<1>1 - - - - - [a " + word + `="1"]`, "<1>Jan  1 00:00:00 " + word + " text",
 			"<1>Jan  1 00:00:00 h " + word + ": text",
 		} {

@@ -42,9 +42,10 @@ const stampLayout = "Jan _2 15:04:05"
 const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 // setStamp sets m.timestamp from the timestamp at the start of text and returns its length; 0 if
-// there is none. A space follows it. The day may begin with a zero. The year is the current one, or the previous one if
-// the time would be more than a day in the future. An example is a message of December that arrives
-// in January.
+// there is none. A space follows it. The day may begin with a zero.
+//
+// The year is the current one, or the previous one if the time would be more than a day in the
+// future. An example is a message of December that arrives in January.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {

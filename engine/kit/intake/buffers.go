@@ -13,7 +13,8 @@ var buffers [64]sync.Pool // *[]byte
 // Buffer returns an empty slice with a capacity of at least size. The memory limit of an intake
 // counts sizes, not capacities. So the capacity is less than twice the size.
 func Buffer(size int64) []byte {
-	if b, _ := buffers[bits.Len64(uint64(size))].Get().(*[]byte); b != nil && int64(cap(*b)) >= size {
+	b, _ := buffers[bits.Len64(uint64(size))].Get().(*[]byte)
+	if b != nil && int64(cap(*b)) >= size {
 		return (*b)[:0]
 	}
 	return make([]byte, 0, size)

@@ -129,7 +129,8 @@ func checkNextIs(t *testing.T, text string) {
 	key := []byte(`"a"`)
 	for s.Next() {
 		key = data[s.Key.Off-1 : s.Key.Off+s.Key.Len+1]
-		if other := append(bytes.Clone(key), '"'); guessed.NextIs(other) || guessed.NextIs(key[1:]) {
+		longer := append(bytes.Clone(key), '"')
+		if guessed.NextIs(longer) || guessed.NextIs(key[1:]) {
 			t.Errorf("%s: a member of another key than %s was found", text, key)
 		}
 		// The scanner accepts a byte order mark only in Next.
