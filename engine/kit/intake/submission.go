@@ -3,6 +3,7 @@ package intake
 import (
 	"bytes"
 	"context"
+	"math/bits"
 	"sort"
 	"time"
 
@@ -24,25 +25,26 @@ func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(
 
 var newline = []byte{'\n'}
 
-// Add appends a copy of a record. It must not follow [Lines].
+// Add appends a copy of a record. Copies of r must not be used afterwards.
 func (r *Records) Add(record []byte) {
+	if need := len(r.data) + len(record) + 1; need > cap(r.data) {
+		old := r.data
+		r.data = append(Buffer(1<<bits.Len64(uint64(need-1))), old...)
+		recycle(old)
+	}
 	r.data = append(append(r.data, record...), '\n')
-	r.ends = append(r.ends, int32(len(r.data)))
+	if !r.odd && (bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})) {
+		r.odd = true
+		r.ends = appendEnds(nil, r.data[:len(r.data)-len(record)-1], 0)
+	}
+	if r.odd {
+		r.ends = append(r.ends, int32(len(r.data)))
+	}
 	r.count++
-	r.odd = r.odd || bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})
 }
 
 // Len returns the number of records.
 func (r *Records) Len() int { return r.count }
-
-// Text returns record k. It must not follow [Lines].
-func (r *Records) Text(k int) []byte {
-	from := int32(0)
-	if k > 0 {
-		from = r.ends[k-1]
-	}
-	return r.data[from : r.ends[k]-1]
-}
 
 // Size returns the bytes of the records with their line ends.
 func (r *Records) Size() int { return len(r.data) }

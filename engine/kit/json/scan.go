@@ -94,6 +94,33 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
+// NextIs advances to the next member if it has the given key, which includes its quotes. It then
+// sets Value, but not Key. Otherwise it returns false, and Next must be called. NextIs is faster
+// than Next.
+func (s *Scanner) NextIs(key []byte) bool {
+	before := byte('{')
+	if s.begun {
+		before = ','
+	}
+	i := s.space(s.pos)
+	if i == s.end || s.data[i] != before {
+		return false
+	}
+	i = s.space(i + 1)
+	end := i + len(key)
+	if end > s.end || string(s.data[i:end]) != string(key) {
+		return false
+	}
+	if i = s.space(end); i == s.end || s.data[i] != ':' {
+		return false
+	}
+	if i = s.value(s.space(i+1), &s.Value); i < 0 {
+		return false // Next returns the error
+	}
+	s.begun, s.pos = true, i
+	return true
+}
+
 // Wrong returns the error and its byte offset in data, after Next has returned false. It returns ""
 // if the object has ended without an error.
 func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
