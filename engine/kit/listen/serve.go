@@ -27,29 +27,32 @@ type Framer interface {
 // handshakeTime bounds the time until the first byte of a TLS connection.
 const handshakeTime = 10 * time.Second
 
-// pump hands the records of a connection to the intake until the connection ends, is idle for too
-// long, or the intake drains. A full intake stops the reads, which applies backpressure to the
-// sender. pump calls evict(true) when the connection may be closed to accept another one, and
-// evict(false) when it may not.
+// pump hands the records of a connection to the intake until the connection ends, completes no
+// record for too long, or the intake drains. A full intake stops the reads, which applies
+// backpressure to the sender. pump calls evict(true) when the connection may be closed to accept
+// another one, and evict(false) when it may not.
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)
 	h.Count("connections", 1)
-	first := s.TLS != nil
+	wait := s.IdleTime
+	if s.TLS != nil {
+		wait = handshakeTime
+	}
+	until := time.Now().Add(wait)
 	for {
-		wait := s.IdleTime
-		if first {
-			wait = handshakeTime
-		}
-		first = false
-		s.setReadDeadline(c, time.Now().Add(wait))
-		evict(f.Pending() == 0)
+		s.setReadDeadline(c, until)
+		before := f.Pending()
+		evict(before == 0)
 		n, err := c.Read(f.Space())
 		evict(false)
 		records, wrong := f.Frame(n)
 		if s.Intake.Add(ctx, records) != nil { // the source stops
 			h.Count("bytes_discarded", int64(f.Pending()))
 			return
+		}
+		if before == 0 || records.Len() > 0 { // else it continues a record
+			until = time.Now().Add(s.IdleTime)
 		}
 		switch {
 		case wrong != nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
@@ -30,6 +31,52 @@ func (f *malformed) Rest() intake.Records { return intake.Records{} }
 
 // Pending implements Framer.
 func (f *malformed) Pending() int { return f.n }
+
+// endless is a Framer for which no record ends.
+type endless struct{ malformed }
+
+// Frame implements Framer.
+func (f *endless) Frame(n int) (intake.Records, error) {
+	f.n += n
+	return intake.Records{}, nil
+}
+
+// TestSlowRecord checks that a client which sends a record byte by byte loses its connection when
+// the idle time has passed since the first byte.
+func TestSlowRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewHost(t)
+		in, err := intake.New(intake.Options{Name: "test"}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range 10 {
+				time.Sleep(40 * time.Second)
+				if _, err := client.Write([]byte("x")); err != nil {
+					return
+				}
+			}
+		}()
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Minute,
+			Framer: func(string) Framer { return new(endless) }}
+		begun := time.Now()
+		s.pump(t.Context(), server, func(bool) {})
+		if took := time.Since(begun); took != 100*time.Second {
+			t.Errorf("the connection was open for %v, want 40s until the first byte and 1m", took)
+		}
+		if h.Counted("connections_timed_out") != 1 || h.Counted("bytes_discarded") != 2 {
+			t.Errorf("%d connections timed out, %d bytes discarded; want 1 and 2",
+				h.Counted("connections_timed_out"), h.Counted("bytes_discarded"))
+		}
+		_ = client.Close()
+		_ = server.Close()
+		<-ended
+	})
+}
 
 // TestMalformedCounts checks that the bytes that follow the last record of a malformed connection
 // are counted as discarded.
