@@ -101,8 +101,8 @@ func zcatPiped(e *env, in load.Input) (measure, error) {
 	return piped(part, "zcat", packed)
 }
 
-// piped runs a program of the system on the file at path, with its output piped to cat as to a
-// processing program. The time and the CPU of both processes count.
+// piped runs a program of the system on the file at path. Its output is piped to cat, which stands
+// for a program that processes it. The time and the CPU of both processes count.
 func piped(in load.Input, program, path string) (measure, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {

@@ -24,8 +24,9 @@ type contender struct {
 // ours is penstock's name in results.
 const ours = "penstock"
 
-// The gate works in memory if the machine has enough, because its ratios describe the program, and
-// the speed of a disk varies by a factor of three from day to day.
+// With -gate and without -dir, the scratch folder is in memory if the machine has enough. The kept
+// ratios are to describe the program, and the speed of a disk varies by a factor of three from day
+// to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -116,8 +117,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured returns the workloads without a result that is younger than -newer in the file of
-// results. So a run continues after an interrupted one.
+// unmeasured returns the workloads for which the file of results has no result younger than -newer.
+// So a run continues an interrupted one.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -156,8 +157,8 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge checks lines: nothing lost, and the conditions of the flags met. Its error lists the
-// failures.
+// judge checks that nothing was lost, and that the lines meet the conditions of the flags. Its
+// error lists the failures.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
@@ -207,8 +208,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets the time limit of the first workload in left. By its weight, that workload gets a part
-// of the time of -within that is left.
+// share sets the time limit of the first workload in left. That workload gets a part of the
+// remaining time of -within, in proportion to its weight.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0
@@ -221,7 +222,7 @@ func (e *env) share(left []workload) {
 	}
 }
 
-// part returns the weight of a workload when the time is shared among workloads.
+// part returns the weight with which share gives the workload a part of the time.
 func (w workload) part() float64 {
 	switch {
 	case w.weight > 0:

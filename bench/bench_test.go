@@ -137,7 +137,7 @@ func TestWorkloads(t *testing.T) {
 }
 
 // TestRatiosAreKept checks that every workload with a promised speed has a ratio in ratios.json.
-// The gate would not measure it otherwise.
+// Without a ratio, the gate would not measure the workload.
 func TestRatiosAreKept(t *testing.T) {
 	all, err := result.ReadRatios("ratios.json")
 	if err != nil {

@@ -87,7 +87,7 @@ func (m *measure) add(r proc.Run) {
 	m.RSSMiB = max(m.RSSMiB, r.RSSMiB)
 }
 
-// killOnce starts the job and kills it. finished reports that the job ended before the kill.
+// killOnce starts the job and kills it. finished reports whether the job ended before the kill.
 func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, err error) {
 	before := c.progress()
 	p, err := j.start(!c.live)

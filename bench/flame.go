@@ -41,8 +41,8 @@ func flame(name, program, out string) ([]result.Share, error) {
 	return shares(stacks), err
 }
 
-// parseTraces reads the output of `pprof -traces`: blocks of a value and a leaf, then its callers,
-// between lines of dashes.
+// parseTraces reads the output of `pprof -traces`: blocks between lines of dashes. A line with a
+// value and the innermost function is followed by lines with its callers.
 func parseTraces(text []byte) (all []plot.Stack, err error) {
 	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
 		var s plot.Stack

@@ -54,8 +54,9 @@ const (
 	manyBytes = 1e10    // for at least as many bytes, the free disk space is checked first
 )
 
-// The times of runs that take less than steady CPU seconds vary much, because the start is a large
-// part of them. For such runs, growth takes the median of manyRounds runs in place of fewRounds.
+// The times of runs that take less than 0.3 CPU seconds (`steady`) vary much, because the start is
+// a large part of them. For such runs, growth takes the median of 11 runs (`manyRounds`) in place
+// of 3 (`fewRounds`).
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3

@@ -132,7 +132,8 @@ func changedAsAsked(in, out string) error {
 	return nil
 }
 
-// changed returns the expected output for a line, by the tokens of encoding/json.
+// changed returns the expected output for a line. It reads the line with the tokens of
+// encoding/json.
 func changed(line []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if _, err := d.Token(); err != nil {

@@ -43,8 +43,8 @@ type job struct {
 	config string
 }
 
-// job makes a fresh folder with the input in its spool directory. The config's paths start at the
-// folder.
+// job makes a fresh folder with the input in its spool directory. Relative paths in the config
+// refer to that folder.
 func (e *env) job(in load.Input, config string) (*job, error) {
 	dir := filepath.Join(e.dir, "run")
 	if err := os.RemoveAll(dir); err != nil {

@@ -143,7 +143,7 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 	return flame(name, e.penstock, out)
 }
 
-// profileFed puts one file after another into the spool directory while look profiles.
+// profileFed puts one file after another into the spool directory while look takes a profile.
 func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	look func(chan<- error)) error {
 	text, err := w.config(e, rec.Endpoints(4))

@@ -116,8 +116,8 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 
 // rivalIntoFile measures a rival that writes a file. Programs write different envelopes, so the
 // number of records in the output shows when the work is done, and its size does not. The records
-// are counted only once the file is as large as the input, because reading takes CPU time from the
-// rival.
+// are counted only after the file has become as large as the input, because reading takes CPU time
+// from the rival.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

@@ -92,8 +92,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart reports whether a rival is measured in a round. The warm-up round before the first
-// includes it, too, because its program must be read from disk once.
+// takesPart reports whether a rival is measured in a round. The warm-up round (-1) includes rivals,
+// too, because their programs must be read from disk once.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }

@@ -190,8 +190,8 @@ func intoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// postgresJob returns a job of penstock that writes to an empty table. Each run has a new ledger,
-// because the server keeps the old one.
+// postgresJob returns a job of penstock that writes to an empty table. Each run has a ledger of its
+// own, because the server keeps those of earlier runs.
 func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	config, err := intoTable(e)
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *slowContext) AfterFunc(f func()) (stop func() bool) {
 // own Done before it cancels its children, and Run must end even if it looks in between.
 func TestCanceledBeforeItsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		s := mustSender(t, d.options()) // without a lane, the first items wait
 		ctx := &slowContext{Context: t.Context(), done: make(chan struct{})}
 		ended := make(chan error, 1)

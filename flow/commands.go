@@ -21,6 +21,7 @@ func (l *loop[T]) start(h *heldItem[T], c control.Command) {
 	a.item, a.lane, a.worker = h, ln, ln.Worker
 	a.abandon = l.now + l.o.Abandon
 	h.running++
+	h.sent = true
 	ln.running++
 	l.running.add(a)
 	if ln.Inline {
@@ -142,6 +143,7 @@ func (l *loop[T]) replace(h *heldItem[T], items []Item[T], fatal int,
 		if err != nil {
 			wrong = fmt.Errorf("piece of item %d: %w", h.seq, err)
 		}
+		piece.sent = h.sent
 		l.put(control.Event{
 			Kind: control.Piece, Outcome: outcome(i, piece), Seq: piece.seq, Parent: h.seq,
 			Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys, Died: i == fatal,

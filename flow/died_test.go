@@ -52,7 +52,7 @@ func TestDied(t *testing.T) {
 	} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDiary[string](t)
+				d := newLog[string](t)
 				deaths := map[string]int{}
 				o := d.options(d.lane("a", dies(way, deaths)))
 				o.Lanes[0].Limits.InFlight = 1
@@ -94,7 +94,7 @@ func TestDied(t *testing.T) {
 // without end, like any failure.
 func TestDiedWithoutDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[string](t)
+		d := newLog[string](t)
 		deaths := 0
 		o := d.options(d.lane("a",
 			WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {

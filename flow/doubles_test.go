@@ -69,10 +69,10 @@ func idle[T any]() ProducerFunc[T] {
 	}
 }
 
-// diary records how a Sender handles items of type T, with the time since its start. It checks the
-// unconditional promises of Options: an item is settled at most once, and released exactly once,
-// when no attempt of it runs.
-type diary[T comparable] struct {
+// deliveryLog records how a Sender handles items of type T, with the time since its start. It
+// checks the unconditional promises of Options: an item is settled at most once, and released
+// exactly once, when no attempt of it runs.
+type deliveryLog[T comparable] struct {
 	t     testing.TB
 	start time.Time
 
@@ -87,8 +87,8 @@ type diary[T comparable] struct {
 	failures []Failure
 }
 
-func newDiary[T comparable](t testing.TB) *diary[T] {
-	return &diary[T]{
+func newLog[T comparable](t testing.TB) *deliveryLog[T] {
+	return &deliveryLog[T]{
 		t: t, start: time.Now(), settled: make(map[T]Settlement), at: make(map[T]time.Duration),
 		released: make(map[T]int),
 		replaced: make(map[T]bool), running: make(map[T]int),
@@ -96,7 +96,7 @@ func newDiary[T comparable](t testing.TB) *diary[T] {
 }
 
 // lane returns a lane with recorded attempts.
-func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
+func (d *deliveryLog[T]) lane(name string, w Worker[T]) Lane[T] {
 	return Lane[T]{Name: name,
 		Worker: WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
 			d.mu.Lock()
@@ -116,7 +116,7 @@ func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
 }
 
 // options returns options that record everything, without timeouts; the test adds the rest.
-func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
+func (d *deliveryLog[T]) options(lanes ...Lane[T]) Options[T] {
 	return Options[T]{
 		Lanes:   lanes,
 		Control: control.Config{Timeout: -1},
@@ -153,7 +153,7 @@ func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
 }
 
 // wantSettled checks that exactly these values were settled, and that all items were released.
-func (d *diary[T]) wantSettled(want ...T) {
+func (d *deliveryLog[T]) wantSettled(want ...T) {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +170,7 @@ func (d *diary[T]) wantSettled(want ...T) {
 	}
 }
 
-func (d *diary[T]) wantAt(v T, want time.Duration) {
+func (d *deliveryLog[T]) wantAt(v T, want time.Duration) {
 	d.t.Helper()
 	if got, ok := d.at[v]; !ok || got != want {
 		d.t.Errorf("%v settled at %v (%v), want %v", v, got, ok, want)

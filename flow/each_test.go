@@ -170,7 +170,7 @@ func TestAllLanesMisconfigured(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.broken, c.await), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDiary[int](t)
+				d := newLog[int](t)
 				seen := map[string]bool{}
 				lane := func(name string) Lane[int] {
 					return d.lane(name,

@@ -130,6 +130,9 @@ type Withdrawal uint8
 // The withdrawals.
 const (
 	NotWithdrawn Withdrawal = iota
+	// WithdrawUnsent withdraws the item if no attempt of it was ever started, and has no effect
+	// otherwise. A failed attempt does not exclude that the receiver has stored the value.
+	WithdrawUnsent
 	// StopSending starts no further attempt of the item. The running ones may still deliver it.
 	StopSending
 	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].

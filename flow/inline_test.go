@@ -27,7 +27,7 @@ func goroutine() string {
 // worker and the callbacks of the item, so that no other goroutine is woken.
 func TestInlineWorkerRunsOnProducer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		producing, elsewhere, n := "", 0, 0
 		where := func(what string) {
 			if g := goroutine(); g != producing {
@@ -62,7 +62,7 @@ func TestInlineWorkerRunsOnProducer(t *testing.T) {
 // an error or a panic, the item is sent again, perhaps to another lane.
 func TestInlineWorkerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options(
 			Lane[int]{Name: "a", Inline: true,
 				Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
@@ -91,7 +91,7 @@ func TestInlineWorkerFails(t *testing.T) {
 // whichever goroutine runs the loop.
 func TestGoexitInCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](time.Second)})
+		o := newLog[int](t).options(Lane[int]{Name: "a", Worker: takes[int](time.Second)})
 		o.Settled = func(Item[int], Settlement) { runtime.Goexit() }
 		s := mustSender(t, o)
 		ended, returned := make(chan struct{}), false
@@ -112,7 +112,7 @@ func TestGoexitInCallback(t *testing.T) {
 func TestOneItemAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options(Lane[int]{Name: "a", Worker: hangs[int](), Limits: Limits{InFlight: 1}})
 		released := 0
 		o.Released = func(Item[int]) { released++ }

@@ -12,6 +12,7 @@ type heldItem[T any] struct {
 	seq     uint64
 	keys    []uint32         // interned
 	running int              // attempts
+	sent    bool             // an attempt of it, or of an item that it replaces, was started
 	done    bool             // settled, or replaced by pieces
 	refusal error            // the last
 	failure error            // the last

@@ -122,6 +122,7 @@ func (l *loop[T]) handleEvents() {
 	if m.offered {
 		l.asked = false
 		l.ahead, l.hasAhead = m.offer, true
+		withdrawAhead(l)
 	}
 	if m.withdraw {
 		withdrawAll(l)
@@ -171,7 +172,8 @@ func (l *loop[T]) offer(it Item[T], past History) {
 		l.stop(err)
 		return
 	}
-	if withdrawalOf(l, it) != NotWithdrawn {
+	h.sent = past.Attempts > 0
+	if withdrawalOf(l, it).appliesTo(h.sent) {
 		settleUnoffered(l, h)
 		return
 	}

@@ -19,7 +19,7 @@ func TestPanickingWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDiary[int](t)
+				d := newLog[int](t)
 				w := WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 					if a.Number == 1 {
 						fail()
@@ -50,14 +50,14 @@ func TestPanickingWorker(t *testing.T) {
 
 func TestPanicOfProducerAndDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		p := ProducerFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
 		err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), p)
 		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" ||
 			p.Value != "no rows" {
 			t.Errorf("Run: %v", err)
 		}
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool {
+		o := newLog[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool {
 			return true
 		})})
 		o.DeadLetter = func(context.Context, Item[int], error) error {
@@ -76,7 +76,7 @@ func TestPanicOfProducerAndDeadLetter(t *testing.T) {
 // goroutine behind. A goroutine left behind would keep the bubble from ending.
 func TestPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)},
+		o := newLog[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)},
 			Lane[int]{Name: "b", Worker: hangs[int]()})
 		o.Settled = func(Item[int], Settlement) { panic("callback") }
 		defer func() {

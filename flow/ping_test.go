@@ -21,7 +21,7 @@ func answered(ping <-chan struct{}) bool {
 // not return.
 func TestPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options(d.lane("a", hangs[int]()), d.lane("b", takes[int](time.Second)))
 		blocked := make(chan struct{})
 		settled := o.Settled
@@ -69,7 +69,7 @@ func wait(ping <-chan struct{}) <-chan struct{} {
 // TestPingAfterPanic checks Ping after Run has panicked.
 func TestPingAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options(d.lane("a", takes[int](0)))
 		o.Settled = func(Item[int], Settlement) { panic("callback") }
 		s, err := New(o)

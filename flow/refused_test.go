@@ -32,7 +32,7 @@ func halves(it Item[string], _ error) []Item[string] {
 
 func TestBisectsDownToTheRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[string](t)
+		d := newLog[string](t)
 		o := d.options(d.lane("a", rejects(func(s string) bool {
 			return strings.Contains(s, "x")
 		})))
@@ -58,7 +58,7 @@ func TestBisectsDownToTheRefused(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[string](t)
+		d := newLog[string](t)
 		w := WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
 			if a.Value != "abcd" {
 				return Report{}, nil
@@ -92,7 +92,7 @@ func TestDeadLetterFailureStops(t *testing.T) {
 			nil,
 			func(context.Context, Item[string], error) error { return errors.New("disk full") },
 		} {
-			d := newDiary[string](t)
+			d := newLog[string](t)
 			picky := rejects(func(s string) bool { return s == "x" })
 			o := d.options(d.lane("a", picky), d.lane("b", picky))
 			o.DeadLetter = store

@@ -47,7 +47,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		s := mustSender(t,
 			d.options(d.lane("a", takes[int](time.Second)), d.lane("b", takes[int](2*time.Second))))
 		if err := s.Run(t.Context(), these(values(1, 2, 3, 4, 5, 6, 7)...)); err != nil {
@@ -66,7 +66,7 @@ func TestDrains(t *testing.T) {
 
 func TestProducerErrorFinishesWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		wrong := errors.New("disk gone")
 		given := 0
 		p := ProducerFunc[int](func(context.Context) (Item[int], error) {
@@ -86,7 +86,7 @@ func TestProducerErrorFinishesWhatIsInFlight(t *testing.T) {
 
 func TestStopByContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		ctx, stop := context.WithCancelCause(t.Context())
 		sigterm := errors.New("SIGTERM")
 		time.AfterFunc(3*time.Second, func() { stop(sigterm) })
@@ -130,7 +130,7 @@ func TestStopByContext(t *testing.T) {
 
 func TestStopWhileTheProducerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx,
@@ -143,7 +143,7 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 			time.Sleep(time.Second) // the loop has already handled the end of ctx
 			return Item[int]{Value: 7}, nil
 		})
-		d = newDiary[int](t)
+		d = newLog[int](t)
 		ctx, stop = context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx,
@@ -158,7 +158,7 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 
 func TestAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		hang := hangs[int]()
 		once := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number > 1 {
@@ -184,7 +184,7 @@ func TestAbandon(t *testing.T) {
 
 func TestSetLanesWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options()
 		s := mustSender(t, o)
 		steps := []struct {
@@ -251,7 +251,7 @@ func TestItemsThatMeanNothingStop(t *testing.T) {
 				"0 for 1"},
 			{Item[int]{Bytes: -5}, "flow: item 1 has -5 bytes; want 0 or more"},
 		} {
-			d := newDiary[int](t)
+			d := newLog[int](t)
 			err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(),
 				these(c.it))
 			if err == nil || err.Error() != c.want || d.released[0] != 1 {
@@ -265,7 +265,7 @@ func TestMaxBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ limit, item, want int64 }{{100, 30, 120}, {100, 1000, 1000},
 			{-1, 30, 12 * 30}} {
-			d := newDiary[int](t)
+			d := newLog[int](t)
 			var held atomic.Int64
 			most := int64(0)
 			n := 0

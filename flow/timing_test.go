@@ -18,7 +18,7 @@ import (
 
 func TestTimeoutGoesToAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			at := time.Since(d.start)
 			if want := d.start.Add(at + 2*time.Second); !a.Expect.Equal(want) {
@@ -51,7 +51,7 @@ func TestTimeoutGoesToAnotherWorker(t *testing.T) {
 
 func TestLateAckSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number == 1 {
 				return Report{}, sleep(ctx, 3*time.Second)
@@ -89,7 +89,7 @@ func TestLateAckSettles(t *testing.T) {
 // which may be long after it has settled.
 func TestReleasedByTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number == 1 && a.Value == 1 {
 				return Report{}, sleep(ctx, 5*time.Second)
@@ -121,7 +121,7 @@ func TestReleasedByTheLastAttempt(t *testing.T) {
 
 func TestThrottledUntilAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		w := WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 			if a.Value == 1 && a.Number == 1 {
 				return Report{}, fmt.Errorf("post: %w",
@@ -144,7 +144,7 @@ func TestThrottledUntilAfter(t *testing.T) {
 
 func TestReplayBoundOpensBySaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		o := d.options(d.lane("a", takes[int](time.Second)))
 		o.Control.Replay = 100
 		s := mustSender(t, o)
@@ -178,7 +178,7 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 // returns the same commands.
 func TestTraceReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			switch {
 			case a.Value%7 == 0 && a.Number < 3:
@@ -225,7 +225,7 @@ func TestTraceReplays(t *testing.T) {
 
 func TestKeysKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
+		d := newLog[int](t)
 		var mu sync.Mutex
 		flying := make(map[int]int) // by key
 		next := make(map[int]int)   // next expected value, by key

@@ -103,7 +103,7 @@ func (s *memoryStore) Next(ctx context.Context, suspect bool) (Item[int], Histor
 func TestWaitStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Second
-		d, s := newDiary[int](t), newMemoryStore()
+		d, s := newLog[int](t), newMemoryStore()
 		var mu sync.Mutex
 		tried := map[int][]time.Duration{}
 		start := time.Now()
@@ -161,7 +161,7 @@ func TestWaitStore(t *testing.T) {
 func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound, inFlight = 10, 4
-		d, s := newDiary[int](t), newMemoryStore()
+		d, s := newLog[int](t), newMemoryStore()
 		s.Take(Item[int]{Value: -1}, Wait{After: time.Minute, History: History{Attempts: 7}})
 		o := d.options(d.lane("a",
 			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
@@ -199,7 +199,7 @@ func TestWaitStoreBound(t *testing.T) {
 // items for the next start.
 func TestWaitStoreCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, s := newDiary[int](t), newMemoryStore()
+		d, s := newLog[int](t), newMemoryStore()
 		o := d.options(d.lane("a",
 			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 				if a.Value == 3 {

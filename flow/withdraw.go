@@ -1,6 +1,10 @@
 package flow
 
-import "github.com/penstock-io/penstock/flow/control"
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
 
 func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
 	if l.o.Withdrawn == nil {
@@ -9,27 +13,38 @@ func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
 	return l.o.Withdrawn(it)
 }
 
-// withdrawAll calls Options.Withdrawn for all unsettled items, and reports the withdrawn ones to
-// the machine.
-func withdrawAll[T any](l *loop[T]) {
-	if l.hasAhead && withdrawalOf(l, l.ahead) != NotWithdrawn {
+// appliesTo reports whether the withdrawal has an effect on an item. sent means that an attempt of
+// the item was started.
+func (w Withdrawal) appliesTo(sent bool) bool {
+	return w > WithdrawUnsent || w == WithdrawUnsent && !sent
+}
+
+// withdrawAhead settles the item for which there is no room yet, if it is withdrawn.
+func withdrawAhead[T any](l *loop[T]) {
+	if l.hasAhead && withdrawalOf(l, l.ahead).appliesTo(false) {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
 		l.offer(it, control.History{})
 	}
-	for _, h := range l.items.all() {
+}
+
+// withdrawAll calls Options.Withdrawn for all unsettled items, and reports the withdrawn ones to
+// the machine. It starts with the newest item, because the end of an item may start an attempt of
+// a later one.
+func withdrawAll[T any](l *loop[T]) {
+	withdrawAhead(l)
+	for _, h := range slices.Backward(l.items.all()) {
 		if h.done {
 			continue
 		}
-		switch withdrawalOf(l, h.Item) {
-		case NotWithdrawn:
-		case StopSending:
-			l.put(control.Event{Kind: control.Withdraw, Seq: h.seq})
-		case CancelAttempts:
-			l.put(control.Event{Kind: control.Abort, Seq: h.seq})
+		switch w := withdrawalOf(l, h.Item); {
+		case !w.appliesTo(h.sent):
+		case w == CancelAttempts:
+			l.step(control.Event{Kind: control.Abort, Seq: h.seq})
+		default:
+			l.step(control.Event{Kind: control.Withdraw, Seq: h.seq})
 		}
 	}
-	l.flush()
 }
 
 // settleUnoffered settles an item that was withdrawn before it was passed to the machine.

@@ -13,16 +13,20 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// blockedWorker holds each delivery until release is closed or its context ends.
+// blockedWorker holds each delivery until release is closed or its context ends. The first attempt
+// of an item then has the outcome fail.
 type blockedWorker struct {
 	release chan struct{}
 	fail    error
 	causes  chan error // of contexts that ended
 }
 
-func (w *blockedWorker) Deliver(ctx context.Context, _ Attempt[int]) (Report, error) {
+func (w *blockedWorker) Deliver(ctx context.Context, a Attempt[int]) (Report, error) {
 	select {
 	case <-w.release:
+		if a.Number > 1 {
+			return Report{}, nil
+		}
 		return Report{}, w.fail
 	case <-ctx.Done():
 		w.causes <- context.Cause(ctx)
@@ -53,6 +57,8 @@ func TestWithdraw(t *testing.T) {
 		canceled             int
 	}{
 		{"in flight is delivered", StopSending, nil, 2, 18, 0},
+		{"only unsent, in flight is delivered", WithdrawUnsent, nil, 2, 18, 0},
+		{"only unsent, in flight fails", WithdrawUnsent, failed, 2, 18, 0},
 		{"in flight fails", StopSending, failed, 0, 20, 0},
 		{"in flight is canceled", CancelAttempts, nil, 0, 20, 2},
 	} {

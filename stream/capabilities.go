@@ -160,6 +160,24 @@ type DrainingReader interface {
 	Drain()
 }
 
+// WithdrawingReader is a [Reader] of data that cannot be read again: its senders may want it back
+// before a worker gets it. See OpenOptions.Withdraw. Its methods are called concurrently with Read
+// and must not block.
+//
+//	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
+//	            └──Unwanted──▶ Withdrawn
+type WithdrawingReader interface {
+	// Unwanted reports whether the senders of all records of b want them back. It is called before
+	// the first attempt of b. Once true for b, it stays true.
+	Unwanted(b *Batch) bool
+	// Withdrawn reports that no worker has got b, and that the route will not deliver it.
+	Withdrawn(b *Batch)
+	// ReadsAgain reports whether Read may return a partition again from its beginning after
+	// Withdrawn. All that was read of such a partition must be in one batch. In other partitions,
+	// withdrawn positions are passed over like settled ones.
+	ReadsAgain(partitionID string) bool
+}
+
 // RangeReader is a [Reader] that can read data again, in any order, until it is settled. For
 // batches that wait long for a retry, its route stores only positions, not the data.
 type RangeReader interface {

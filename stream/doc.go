@@ -32,6 +32,7 @@
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
 //	        RangeReader        reads again the data of batches that wait for a retry
 //	        SettledReader      answers its senders when their data is settled
+//	        WithdrawingReader  takes data back that no worker has got
 //	        DrainingReader     returns the data that it has taken when its route drains
 //	options Shaper             knows the fields of the records behind it
 //	        Preferred          knows at which batch size its sink is fast

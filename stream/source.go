@@ -55,6 +55,11 @@ type OpenOptions struct {
 	// unless the Source is an AssignedSource. Resume and Known then contain no partitions: Assign
 	// returns their positions.
 	Assignments Assignments
+	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. It
+	// makes the route withdraw those that it has not sent to a worker. It returns before the route
+	// has done so. It is safe for concurrent use, but methods of the reader must not call it. Nil
+	// means that the route withdraws nothing.
+	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
 	// Count adds n to a counter of events in this route's reader, such as a vanished file or a late

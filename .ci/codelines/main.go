@@ -4,8 +4,8 @@
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count.
 // packages.txt lists the folders that have moved, and the files of features that are newer than the
-// commit. Those files are counted apart. The column "gone" counts the lines of the commit that are
-// in no file any more. So it counts changed lines, but not moved ones.
+// commit. Those files are counted separately. The column "gone" counts the lines of the commit that
+// are in no file any more. So it counts changed lines, but not moved ones.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 //go:embed packages.txt
 var classes string
 
-// row is a line of the table. The lines of newer features are counted by added and not by now.
+// row is a line of the table. The lines of newer features are counted in added, and not in now.
 type row struct{ then, now, added, gone int }
 
 func main() {
@@ -190,8 +190,9 @@ func codeLines(text []byte) (code []string) {
 	}
 }
 
-// readClasses reads packages.txt. Each line is "NAME: FOLDER ...", or "+FOLDER FILE ..." for
-// features. File names are listed without .go.
+// readClasses reads packages.txt. A line "NAME: FOLDER ..." lists folders that are compared as one
+// group. A line "+FOLDER FILE ..." lists files, without .go, of features that are newer than the
+// commit. These files must be in now.
 func readClasses(now map[string][]string) (
 	groups map[string]string, features map[string]bool, err error,
 ) {

@@ -21,8 +21,8 @@ var errFailed = errors.New("failed")
 // Every library is called in its fastest reusable form, in a loop of its own, so that only the call
 // is timed. An operation that succeeds does nothing.
 
-// parent is the caller's context: one that never ends, or one that can be cancelled, as programs
-// mostly have.
+// parent is the caller's context: one that never ends, or one that can be cancelled, as in most
+// programs.
 func parent(cancellable bool) (context.Context, context.CancelFunc) {
 	if cancellable {
 		return context.WithCancel(context.Background())

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Every library waits from 100 ms up to 10 s, with its own jitter. A sequence is reset after steps
-// waits, because otherwise most waits would be at the cap. The sequences of sethvargo cannot be
-// reset without an allocation, so they stay at the cap, where sethvargo is fastest.
+// Every library waits from 100 ms up to 10 s, with its own jitter. A sequence is reset after 20
+// waits (`steps`), because otherwise most waits would be at the cap. Only the sequences of
+// sethvargo are not reset, since that would need an allocation. They stay at the cap, where
+// sethvargo is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

@@ -4,8 +4,8 @@
 //	make bench-herd
 //
 // It counts the restarts in each 100 ms from the crash until the last child runs again. The last
-// line is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}; the exit code is 1 when
-// penstock's is above 3 or a child was not back within 30 s.
+// line is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}; the exit code is 1 if
+// penstock's ratio is above 3 or a child did not run again within 30 s.
 package main
 
 import (

@@ -268,7 +268,7 @@ const (
 
 // Calls that end at one instant continue in any order, so even runs with one seed differ. Those of
 // package limit differ by about 1 % of the goodput and a quarter of the waiting calls. The verdict
-// therefore needs the mean of more runs than the table.
+// therefore takes the mean of more runs than the table does.
 const (
 	seeds        = 6
 	verdictSeeds = 24

@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// tailRoom bounds the extension of a body beyond readSize to the end of a line.
+// tailRoom is the maximum number of bytes by which a body exceeds readSize. A body is extended to
+// the end of a line.
 const tailRoom = 64 << 10
 
 // writeBuffer is the write buffer of penstock's sink; the 4 KiB of net/http cause more system

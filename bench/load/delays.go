@@ -21,7 +21,9 @@ func (d *Delays) Add(delay time.Duration) {
 	d.total.Add(1)
 }
 
-// slot returns the octave of n with the stepBits bits after its first.
+// slot returns the index in Delays.counts for n. Its high bits are the octave, counted from 1, and
+// its low stepBits bits are those that follow the first one bit of n. Each n below 16 has its own
+// slot.
 func slot(n uint64) int {
 	if n < 1<<stepBits {
 		return int(n)

@@ -286,7 +286,7 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 	}
 }
 
-// programs returns penstock and then the others, in descending order of their workloads.
+// programs returns penstock and then the others, the one with the most results first.
 func programs(entries []result.Entry) []string {
 	times := map[string]int{}
 	for _, name := range rival.Names() {

@@ -58,8 +58,8 @@ func KillAll() {
 	})
 }
 
-// peakEvery is the interval at which the peak memory is read. The kernel keeps the peak, so only
-// one in the last moments of a process is missed.
+// peakEvery is the interval at which the peak memory is read. The kernel keeps the peak, so only a
+// peak in the last moments of a process is missed.
 const peakEvery = 20 * time.Millisecond
 
 // Start starts a program in a directory; "" means the current one.

@@ -1,8 +1,8 @@
 package rival
 
 // Share is a rival's result on a workload, relative to the workload's limit on the same machine.
-// There were two other machines, each with two virtual cores; vector ran on the second one. The
-// input had five access log lines to three of JSON. The values are medians of four rounds.
+// The shares were measured on two machines, each with two virtual cores; vector ran on the second
+// one. The input had five access log lines to three of JSON. The values are medians of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64

@@ -39,8 +39,8 @@ func (j Job) Written() string {
 // Program is a rival.
 type Program struct {
 	Name string // in results, and of --rival NAME=PATH
-	// Part is the divisor of the input's size. A run then takes only a few seconds, but long enough
-	// that the program's start does not dominate.
+	// Part is the divisor of the input's size. A run with such a part takes only a few seconds, but
+	// is long enough that the program's start does not dominate.
 	Part  int64
 	parts map[string]int64 // in place of Part, by workload
 	names []string
@@ -126,8 +126,9 @@ func (p Program) Version() string {
 	return first
 }
 
-// Run starts the program, waits until done reports true, and ends it. The measured time ends with
-// done. Run gives up if the result of progress has not changed for patience.
+// Run starts the program, waits until watch returns done as true, and ends the program. The
+// measured time ends at that moment. Run gives up if the progress that watch returns has not
+// changed for the duration patience.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {
@@ -186,8 +187,8 @@ const (
 	stopPatience = 10 * time.Second
 )
 
-// ReadTo returns the offset to which a process has read a file, from the kernel's information about
-// its descriptors, or 0 if the file is not open.
+// ReadTo returns the offset to which a process has read a file, or 0 if the file is not open. It
+// uses the kernel's information about the descriptors of the process.
 func ReadTo(pid int, path string) (at int64) {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

@@ -91,6 +91,10 @@ func TestBrokerMessages(t *testing.T) {
 		{run, "", stream(nats, "stream: ORDERS, subject: else.a"), "drop",
 			`stream "ORDERS" takes the subjects ["orders.>"], and the option subject is "else.a": ` +
 				`correct it`},
+		{run, "", stream(nats, "stream: ORDERS"),
+			fmt.Sprintf("{nats: {url: %q, subject: silent}}", nats),
+			`stream "SILENT" has no_ack, so that stored and lost messages cannot be told apart: ` +
+				`remove no_ack`},
 		{validate, "", stream("nats://u:hunter2@a", "stream: S"), "drop",
 			"nats.url: an entry has a user or password"},
 		{validate, "", stream("http://a", "stream: S"), "drop",
@@ -103,6 +107,10 @@ func TestBrokerMessages(t *testing.T) {
 			stream(nats, "stream: ORDERS"), "drop",
 			`bucket "ttl": bucket has a TTL of 1h0m0s, after which progress is lost: use a bucket ` +
 				`without a TTL`},
+		{run, fmt.Sprintf("state: {nats: {url: %q, bucket: newer, replicas: 1}}", nats),
+			stream(nats, "stream: ORDERS"), "drop",
+			"progress of p/main in the bucket has format 2, but this penstock reads up to 1: use " +
+				"the version that wrote it, or a newer one"},
 		{run, fmt.Sprintf("state: {nats: {url: %q, bucket: large, replicas: 3}}", nats),
 			stream(nats, "stream: ORDERS"), "drop",
 			"it cannot be created with replicas: 3: start that many servers as a cluster, or set " +
@@ -234,8 +242,19 @@ func natsOfMessages(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SILENT",
+		Subjects: []string{"silent"}, NoAck: true}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := js.CreateKeyValue(t.Context(),
 		jetstream.KeyValueConfig{Bucket: "ttl", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "newer"})
+	if err == nil {
+		_, err = newer.Put(t.Context(), "progress.p.main", []byte(`{"format":2}`))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return url

@@ -27,7 +27,8 @@ func main() {
 		fmt.Printf("poll %d: %s\n", polls, status)
 		return text, err
 	}, retry.Options{
-		// The textbook waits 2^n * 100 ms up to a cap, without jitter. Here the unit is shorter.
+		// The textbook example waits 2^n * 100 ms up to a cap, without jitter. Here the unit is
+		// shorter.
 		Policy:         backoff.Exponential(time.Millisecond, 2, 20*time.Millisecond),
 		MaxAttempts:    10,
 		AttemptTimeout: 5 * time.Second,

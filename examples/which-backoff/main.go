@@ -51,9 +51,9 @@ func main() {
 	}
 }
 
-// outage returns the average number of failed attempts while the service is away, and the time
-// from its return to the first success. The client begins at a random moment of the first
-// second.
+// outage returns the average number of failed attempts while the service is away, and the time from
+// its return to the first success. The client begins at a random moment of the first second of the
+// outage.
 func outage(p backoff.Policy, away time.Duration) (wasted float64, late time.Duration) {
 	src := rand.NewPCG(1, 2)
 	rng := rand.New(src)

@@ -150,8 +150,9 @@ type failure struct {
 	at   time.Duration
 }
 
-// pendingFailure is a failure that becomes evidence if its lane delivers other items that were sent
-// soon after it.
+// pendingFailure is a failed attempt that becomes evidence against its item if the lane delivers
+// enough other items. These must be sent after this attempt, and at most a few round trips after
+// its failure.
 type pendingFailure struct {
 	item  *item
 	seq   uint64

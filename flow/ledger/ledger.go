@@ -173,8 +173,9 @@ func (l *Ledger) advance() {
 
 // Settle marks r as settled and reports whether any of it was not settled before. Ranges may come
 // in any order and may be pieces of opened ranges or cover several of them. A range that is empty
-// or extends beyond the opened ones settles nothing. It takes O(log n) for n open ranges, and O(k)
-// for k pieces of the range that it cuts.
+// or extends beyond the opened ones settles nothing. It takes O(log n + m) if r overlaps m of n
+// open ranges. If r covers only a part of an open range, it also takes O(k) for the k settled
+// pieces of that range.
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false

@@ -116,8 +116,8 @@ func (i *Interceptor) retry(ctx context.Context, spec connect.Spec,
 	}, o))
 }
 
-// withCode adds a Connect code to err if err is a refusal by the guard or the error of an ended
-// context. It returns other errors, such as those of handlers, unchanged.
+// withCode adds a Connect code to err if err is a refusal by the breaker or the limiter, or the
+// error of an ended context. It returns other errors, such as those of handlers, unchanged.
 func withCode(err error) error {
 	if err == nil {
 		return nil

@@ -1,5 +1,6 @@
-// Package all lists the components of the binary. No component registers itself. A program that
-// embeds penstock may use this list, a part of it, or add components in the same form.
+// Package all lists the built-in components of the program penstock. No component registers itself.
+// A program that embeds penstock may use this list or a part of it, and may append components of
+// its own.
 package all
 
 import (
@@ -36,8 +37,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Components returns the built-in components in a new slice, in the order in which the reference
-// lists them.
+// Components returns the built-in components in a new slice, in the order of the reference
+// documentation.
 func Components() []stream.Component {
 	return slices.Concat([]stream.Component{
 		spooldir.Source(),

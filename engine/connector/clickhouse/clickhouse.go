@@ -84,7 +84,8 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
-// ownSettings maps parameters that the sink sets to the reason why settings may not contain them.
+// ownSettings contains the parameters that the sink sets itself. For each of them it has the reason
+// why the option settings must not contain it.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",

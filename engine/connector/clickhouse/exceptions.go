@@ -31,8 +31,8 @@ func exceptionOutcome(code int) (o control.Outcome, known bool) {
 }
 
 // Outcome implements httpsink.Codec. If the response contains an exception, the exception takes
-// precedence over the status. After the
-// response has started, ClickHouse reports an exception in the body of a 200.
+// precedence over the status. If ClickHouse has already begun a response with status 200, it
+// reports an exception in the body.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error {
 	code, _ := strconv.Atoi(r.Header.Get("X-ClickHouse-Exception-Code"))
 	if text, ok := strings.CutPrefix(string(r.Body), "Code: "); ok && code == 0 && r.Err == nil {

@@ -26,8 +26,8 @@ var auditRecords = []string{
 	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
 }
 
-// Audit checks the audits of a sink: of a correct table, and then after a row was lost and another
-// one repeated.
+// Audit checks the audits of a sink. It audits a correct table, and audits it again after each of
+// several changes: a row is lost, another one is repeated or replaced.
 func Audit(t *testing.T, c AuditCase) {
 	l := live(t, Receiver{New: newSinkOf(c)}, "")
 	delivered := Records(t, auditRecords...)

@@ -16,8 +16,8 @@ const (
 	ports     = 20_000
 )
 
-// portsTried counts the ports that FreePort has tried, from the random port randomPort on. That is
-// random because the tests of other processes choose ports, too.
+// portsTried counts the ports that FreePort has tried. FreePort begins at a random port
+// (firstPort+randomPort), because the tests of other processes choose ports, too.
 var (
 	portsTried atomic.Uint32
 	randomPort = rand.Uint32N(ports)

@@ -49,8 +49,8 @@ func NewServer(t testing.TB, name, program string) *Server {
 // Address returns the address on which the server listens.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
-// Shared is one server for all tests of a package that only need one. The first call of Get starts
-// it. TestMain calls Run. Name and Program are required, as for [StartServer].
+// Shared is one server that several tests of a package share. The first call of Get starts it.
+// TestMain calls Run. Name and Program are required, as for [StartServer].
 type Shared struct {
 	Name, Program string
 

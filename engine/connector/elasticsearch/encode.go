@@ -32,8 +32,8 @@ type codec struct {
 // Format implements httpsink.Codec.
 func (c *codec) Format() httpsink.Format { return c.format() }
 
-// Append implements httpsink.Codec. It appends an action line and a document for each record. With
-// the id, the store detects repetitions.
+// Append implements httpsink.Codec. It appends an action line and a document for each record. If
+// the action contains the record's id, the store detects repetitions.
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)

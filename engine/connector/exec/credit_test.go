@@ -20,10 +20,10 @@ import (
 // allowed is the number of records that the credit child accepts at once.
 const allowed = 7
 
-// creditChild reads batches as fast as it can and answers them slowly. Its credit is always allowed
-// records more than it has answered. Before each answer, it stores the number of records that it
-// has not answered yet. Until that number has once been close to allowed, it waits longer for more
-// records.
+// creditChild reads batches as fast as it can and answers them slowly. Its credit is the number of
+// records that it has answered, plus a constant (allowed). Before each answer, it stores the number
+// of unanswered records. At first it also waits longer for more records before each answer. It
+// stops doing so once the number of unanswered records has been close to that constant.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int

@@ -159,8 +159,8 @@ func (m *member) replace(lanes []stream.Lane) {
 	m.of.publish()
 }
 
-// publish sets the lanes of all members. If an earlier member uses a lane name, publish adds the
-// member's number to it.
+// publish sets the lanes of all members. If the name of a lane is already in use by another lane,
+// publish adds the number of the lane's own member to the name.
 func (s *Sink) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // one list at a time

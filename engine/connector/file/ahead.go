@@ -25,7 +25,8 @@ type ahead struct {
 	never bool      // the file system does not support reservations
 }
 
-// want returns the space to reserve for a write of the bytes from to end. Length 0 means none.
+// want returns the space to reserve for a write between two offsets (from and end). Length 0 means
+// none.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

@@ -72,7 +72,8 @@ func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) 
 	return a.count.Compare(found)
 }
 
-// readFiles reads the rotated files and the current one, in order, up to the place.
+// readFiles reads the rotated files and the current one, in order, up to the place in the
+// checkpoint.
 func (a *audit) readFiles(ctx context.Context) error {
 	want, err := parsePlace(a.place)
 	if err != nil {

@@ -137,7 +137,7 @@ func wake(c chan struct{}) {
 }
 
 // failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
-// the order, because no later batch can be written without it.
+// the order. No later batch can be written without the batch of that call.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

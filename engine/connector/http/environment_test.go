@@ -24,7 +24,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// otherAuthority returns the PEM block of an authority's certificate that has signed no other one.
+// otherAuthority returns the PEM block of the certificate of an authority that has signed no other
+// certificate.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -130,7 +130,8 @@ func appendArray(dst []byte, b *stream.Batch) []byte {
 	return append(dst, ']', '\n')
 }
 
-// Notices implements stream.Noticer. The body of a store is the former name of that store's sink.
+// Notices implements stream.Noticer. If the option body names a store, it is the former name of
+// that store's sink.
 func (o *Options) Notices() []error {
 	name := o.Body
 	switch o.Body {

@@ -246,8 +246,8 @@ func TestClickHouseExceptions(t *testing.T) {
 	}
 }
 
-// TestToken checks that a wrong token is misconfigured. The sink recovers without a restart when
-// the file is corrected.
+// TestToken checks that a wrong token leads to the outcome misconfigured. The sink recovers without
+// a restart when the file is corrected.
 func TestToken(t *testing.T) {
 	good := "first"
 	endpoint := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {

@@ -211,9 +211,9 @@ func TestEveryRequestIsAnAttempt(t *testing.T) {
 	}
 }
 
-// TestStaleConnectionIsAnAttempt checks that Deliver sends a request only once if the receiver
-// reads it on a kept connection and then closes the connection, with and without an idempotency
-// key.
+// TestStaleConnectionIsAnAttempt checks a receiver that reads a request on a kept connection and
+// then closes the connection. Deliver must send the request only once, with and without an
+// idempotency key.
 func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	ways(t, func(t *testing.T, w way) {
 		for _, key := range []expr.Text{http.DefaultOptions().IdempotencyKey, "false"} {

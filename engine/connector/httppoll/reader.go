@@ -288,8 +288,8 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again records a failed request that is retried. In a finite run, it returns an error after
-// retry.give_up.
+// again records a failed request that is retried. In a finite run, it returns an error if requests
+// have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())

@@ -246,11 +246,11 @@ func (s *Server) deliver(
 			if err == nil {
 				return entry.reply, nil
 			}
-			if !errors.Is(err, intake.ErrWithdrawn) {
+			if ctx.Err() != nil {
 				return reply{}, s.unknown(err)
 			}
 		}
-		// The previous request failed and nothing was accepted: this one takes its place.
+		// The previous request failed and is no longer delivered: this one takes its place.
 		s.keys.failed(entry)
 	}
 }
@@ -272,7 +272,7 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 }
 
 // settled waits until a submission is settled. At the end of ctx, it withdraws the submission if no
-// route has read any of it.
+// worker has got any of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	unknown, err := s.Await(ctx, sub, size)
 	switch {

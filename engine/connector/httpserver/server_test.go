@@ -204,8 +204,8 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 	group.Wait()
 }
 
-// TestDeadline checks requests that are not settled by their deadline. A request that no route has
-// read is withdrawn. For other requests, the response is that the outcome is unknown, and a
+// TestDeadline checks requests that are not settled by their deadline. A request that no worker has
+// got is withdrawn. For other requests, the response is that the outcome is unknown, and a
 // repeated request with the same key gets the result.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestDeadline(t *testing.T) {
 	if stuck.header.Get(httpserver.StateHeader) != "unknown" || stuck.header.Get("Retry-After") == "" {
 		t.Errorf("header %v", stuck.header)
 	}
-	// One route with four workers reads a few batches ahead. Requests behind these are withdrawn.
+	// Requests for which no worker has a place are withdrawn.
 	untaken := 0
 	for i := range 40 {
 		a, err := s.try("/", strings.NewReader(fmt.Sprintf("later %d\n%s", i, strings.Repeat("x\n", 40))))

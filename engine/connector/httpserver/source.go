@@ -2,7 +2,7 @@
 //
 // A request is answered when every route has settled its records: delivered, dead-lettered or
 // dropped. No disk is involved, and a slow receiver makes clients wait. The source reserves room in
-// memory before it reads a body. If no route has read a request at its deadline, the request is
+// memory before it reads a body. If no worker has got a request at its deadline, the request is
 // withdrawn. Otherwise the response tells the client that the outcome is unknown.
 //
 // The source owns its listener, which lives as long as the source. The intake owns the data.

@@ -56,7 +56,7 @@ type entry struct {
 
 // parse parses a line of `journalctl -o json` as an entry. before is the position of the previous
 // entry. The position of an entry is its time in microseconds as the number, with the cursor as the
-// key. The number is at least one more than the number of before.
+// key. The number is always greater than that of the previous entry.
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {

@@ -109,7 +109,8 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
-// run runs journalctl from the position at, and sends its entries to the reader. It updates at.
+// run runs journalctl from a given position (at), sends its entries to the reader, and updates the
+// position.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
 	o := &r.j.o
 	spec := child.Spec{

@@ -102,11 +102,11 @@ func isUnknownTopic(err error) bool {
 // errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{
-		kerr.TopicAuthorizationFailed,
-		kerr.GroupAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
-		kerr.FencedInstanceID,
-		kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol, kerr.InvalidGroupID,
-		kerr.ClusterAuthorizationFailed,
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
+		kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
+		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+		kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol,
+		kerr.InvalidGroupID, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion,
 	} {
 		if errors.Is(err, fatal) {
 			return true

@@ -69,7 +69,7 @@ const (
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop, Isolation: readCommitted,
-		Memory: 32 << 20, SessionTimeout: 8 * time.Second, RevokeTimeout: stream.RevokeTimeout,
+		Memory: 32 << 20, SessionTimeout: 7 * time.Second, RevokeTimeout: stream.RevokeTimeout,
 	}
 }
 

@@ -23,7 +23,8 @@ func judge(err error, byRecord bool) verdict.Verdict {
 	case byRecord && (isUnknownTopic(err) || errors.Is(err, kerr.InvalidTopicException)):
 		return verdict.Refused
 	case isUnknownTopic(err), errors.Is(err, kerr.InvalidTopicException), isFatal(err),
-		errors.Is(err, kerr.UnsupportedForMessageFormat), errors.Is(err, kerr.InvalidRequiredAcks):
+		errors.Is(err, kerr.UnsupportedForMessageFormat), errors.Is(err, kerr.InvalidRequiredAcks),
+		errors.Is(err, kerr.UnsupportedCompressionType):
 		return verdict.Misconfigured
 	case errors.Is(err, kerr.ThrottlingQuotaExceeded), errors.Is(err, kgo.ErrMaxBuffered):
 		return verdict.Full

@@ -96,13 +96,11 @@ func (r *reader) start() {
 	})
 }
 
-// pollRecords bounds the records of one poll.
-const pollRecords = 10_000
-
-// fetch polls the client for records until ctx is done or an error ends the route.
+// fetch polls the client for records until ctx is done or an error ends the route. Each poll takes
+// all records that the client has, because the client sends the next fetch only then.
 func (r *reader) fetch(ctx context.Context) {
 	for r.awaitRoom(ctx) == nil {
-		polled := r.client.PollRecords(ctx, pollRecords)
+		polled := r.client.PollFetches(ctx)
 		unknown, err := r.take(ctx, polled)
 		r.client.AllowRebalance()
 		if err == nil && len(unknown) > 0 {
@@ -228,6 +226,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		switch {
 		case len(b.Spans) > 0:
 			r.meta.add(b, used, r.count)
+			recycle(used)
 			return nil
 		case err != nil:
 			return err

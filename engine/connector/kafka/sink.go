@@ -130,7 +130,10 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	if len(kept) == 0 {
 		return stream.Report{}, nil
 	}
-	d := &delivery{fates: make([]error, len(kept)), open: len(kept), done: make(chan struct{})}
+	d := &delivery{
+		records: make([]kgo.Record, len(kept)), fates: make([]error, len(kept)), open: len(kept),
+		done: make(chan struct{}),
+	}
 	bytes := s.produce(ctx, b, kept, d)
 	select {
 	case <-d.done:
@@ -156,19 +159,35 @@ func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 
 // delivery collects the outcomes of a batch's records. It outlives a canceled Deliver.
 type delivery struct {
-	mu    sync.Mutex // guards fates and open until done is closed
-	fates []error    // by index in the kept records
+	records []kgo.Record // of the kept records
+
+	mu    sync.Mutex          // guards the fields below until done is closed
+	index map[*kgo.Record]int // in records; made at the first failure
+	fates []error             // by index in records
 	open  int
 	done  chan struct{}
 }
 
-func (d *delivery) finish(k int, err error) {
+// finish records the outcome of one of d.records.
+func (d *delivery) finish(r *kgo.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fates[k] = err
+	if err != nil {
+		d.fates[d.indexOf(r)] = err
+	}
 	if d.open--; d.open == 0 {
 		close(d.done)
 	}
+}
+
+func (d *delivery) indexOf(r *kgo.Record) int {
+	if d.index == nil {
+		d.index = make(map[*kgo.Record]int, len(d.records))
+		for k := range d.records {
+			d.index[&d.records[k]] = k
+		}
+	}
+	return d.index[r]
 }
 
 // produce passes copies of the records to the producer, and returns the total size of their values.
@@ -176,14 +195,15 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	t := s.makers.Get().(*messageMaker)
 	defer s.makers.Put(t)
 	t.begin(b)
+	finish := d.finish // one function for all records
 	for k, i := range kept {
-		r, err := t.record(b, i)
-		if err != nil {
-			d.finish(k, &messages.RecordError{Err: err})
+		r := &d.records[k]
+		if err := t.fill(r, b, i); err != nil {
+			finish(r, &messages.RecordError{Err: err})
 			continue
 		}
 		bytes += int64(len(r.Value))
-		s.client.Produce(ctx, r, func(_ *kgo.Record, err error) { d.finish(k, err) })
+		s.client.Produce(ctx, r, finish)
 	}
 	return bytes
 }
@@ -209,9 +229,9 @@ func (t *messageMaker) begin(b *stream.Batch) {
 	t.key.Begin(b)
 }
 
-// record makes a message of record i. It shares no memory with the batch.
-func (t *messageMaker) record(b *stream.Batch, i int) (*kgo.Record, error) {
-	r := &kgo.Record{Topic: string(t.o.Topic)}
+// fill makes r a message of record i. It shares no memory with the batch.
+func (t *messageMaker) fill(r *kgo.Record, b *stream.Batch, i int) error {
+	r.Topic = string(t.o.Topic)
 	var err error
 	if t.topic != nil {
 		name, err := t.topic.AppendText(nil, i)
@@ -219,13 +239,13 @@ func (t *messageMaker) record(b *stream.Batch, i int) (*kgo.Record, error) {
 			err = checkTopic(string(name))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("topic: %w", err)
+			return fmt.Errorf("topic: %w", err)
 		}
 		r.Topic = string(name)
 	}
 	if t.key != nil {
 		if r.Key, err = t.key.AppendText(nil, i); err != nil {
-			return nil, fmt.Errorf("key: %w", err)
+			return fmt.Errorf("key: %w", err)
 		}
 	}
 	err = t.Headers(i, func(name string, value []byte) error {
@@ -233,8 +253,8 @@ func (t *messageMaker) record(b *stream.Batch, i int) (*kgo.Record, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Value = t.Content(i) // nil is a tombstone
-	return r, nil
+	return nil
 }

@@ -107,8 +107,10 @@ func (s *GroupSource) groupOf(route string) (string, error) {
 	return strings.ReplaceAll(s.o.Group, routeMark, strings.ReplaceAll(route, "/", ".")), nil
 }
 
-// heartbeatsPerSession is the number of heartbeats in a session timeout.
-const heartbeatsPerSession = 4
+// heartbeatsPerSession is the number of heartbeats in a session timeout. With more heartbeats, a
+// member may pause for a larger part of the session, and the others notice earlier that a member
+// has died. With the default of 7 s, members may pause for 6 s.
+const heartbeatsPerSession = 7
 
 // rebalanceSlack is the part of the rebalance timeout that a revocation does not use.
 const rebalanceSlack = 15 * time.Second
@@ -155,6 +157,7 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 		kgo.RebalanceTimeout(s.o.RevokeTimeout+rebalanceSlack),
 		kgo.FetchMaxBytes(fetch), kgo.FetchMaxPartitionBytes(max(fetch/4, 64<<10)), kgo.MaxConcurrentFetches(2),
 		kgo.BrokerMaxReadBytes(max(4*fetch, 100<<20)), kgo.MaxDecompressBatchBytes(int(max(s.o.Memory, 64<<20))),
+		kgo.WithPools(new(recordPool)),
 		kgo.OnOffsetsFetched(r.offsetsFetched), kgo.AdjustFetchOffsetsFn(r.assign),
 		kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost), kgo.OnPartitionsAssigned(r.joined),
 	)

@@ -259,9 +259,11 @@ func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Re
 	defer s.makers.Put(t)
 	t.begin(b)
 	fates = make([]error, len(kept))
+	records := make([]kgo.Record, len(kept))
+	out = make([]*kgo.Record, 0, len(kept))
 	for k, i := range kept {
-		r, err := t.record(b, i)
-		if err != nil {
+		r := &records[k]
+		if err := t.fill(r, b, i); err != nil {
 			fates[k] = &messages.RecordError{Err: err}
 			continue
 		}

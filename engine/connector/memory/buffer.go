@@ -76,9 +76,9 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between from and until to batch, until batch is full. It appends the end
-// of each record in batch.Data to ends. It returns the position of the last record and the extended
-// ends. odd means that the lines of batch.Data may differ from the records.
+// read appends the records between two positions (from, until) to batch, as long as batch has room.
+// It appends the end of each record in batch.Data to ends. It returns the position of the last
+// record and the extended ends. odd means that the lines of batch.Data may differ from the records.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

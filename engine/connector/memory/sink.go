@@ -66,8 +66,8 @@ type Record struct {
 }
 
 // Records returns the records as they are delivered, until ctx is done. Several loops share them. A
-// batch counts as delivered when the loop asks for the record after its last one. A loop that ends
-// earlier returns the whole batch, which is then delivered again.
+// batch counts as delivered when the loop has got the batch's last record and asks for another one.
+// A loop that ends earlier returns the whole batch, which is then delivered again.
 //
 // While there is no loop, the routes wait. This is backpressure, not a failure. Records is for
 // sinks without a Deliver function. If there is one, the loop gets no records.

@@ -106,8 +106,8 @@ func (s *Source) Push(ctx context.Context, records ...[]byte) error {
 	return err
 }
 
-// Send is Push, followed by a wait until every route has settled the records, as in
-// [Source.Settled]. If the wait fails, the records stay in the source and may still be delivered.
+// Send calls Push, and then waits until every route has settled the records, as [Source.Settled]
+// does. If the wait fails, the records stay in the source and may still be delivered.
 func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	to, err := s.push(ctx, records)
 	if err != nil {

@@ -205,6 +205,24 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 
 func (c *client) close() { c.conn.Close() }
 
+// refused returns an error if the servers refuse the login of a client that is not connected. The
+// library tries to log in again.
+func (c *client) refused() error {
+	if c.conn.IsConnected() {
+		return nil
+	}
+	err := c.conn.LastError()
+	for _, refusal := range []error{
+		natsgo.ErrAuthorization, natsgo.ErrAuthExpired, natsgo.ErrAuthRevoked,
+		natsgo.ErrAccountAuthExpired,
+	} {
+		if errors.Is(err, refusal) {
+			return c.o.connectError(err)
+		}
+	}
+	return nil
+}
+
 // connectError adds the servers and a remedy to the error of a failed connection.
 func (c *Connection) connectError(err error) error {
 	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
@@ -222,7 +240,7 @@ func (c *Connection) connectError(err error) error {
 		return fmt.Errorf(
 			"NATS %s: TLS is wanted on one side only: use tls:// if the server has it, else nats:// without tls: %w",
 			c.URL, err)
-	case errors.Is(err, natsgo.ErrAuthExpired):
+	case errors.Is(err, natsgo.ErrAuthExpired), errors.Is(err, natsgo.ErrAccountAuthExpired):
 		return fmt.Errorf("NATS %s: the credentials have expired: replace the file: %w", c.URL,
 			err)
 	case errors.Is(err, natsgo.ErrAuthorization),

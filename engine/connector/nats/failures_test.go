@@ -121,6 +121,33 @@ func TestLogins(t *testing.T) {
 	c.fails("", "refuses the login")
 }
 
+// TestRevokedLogin checks that a route ends with an error if the server begins to refuse the login
+// while the stream is read. Otherwise it would look idle.
+func TestRevokedLogin(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]string{"shared": durable, "by sequence": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := &server.User{Username: "app", Password: "y"}
+			c := newCluster(t, func(o *server.Options) {
+				o.Users = []*server.User{{Username: "admin", Password: "x"}, app}
+			}, natsgo.UserInfo("admin", "x"))
+			c.create(nil)
+			texts := c.publish("a", 10)
+			got := newArrivals()
+			n := c.start(got, route{source: options + ", user: app, password: y"})
+			arrived := func() bool { return got.distinct() == len(texts) }
+			until(t, "the messages", arrived)
+			app.Password = "z"
+			c.restartServer()
+			const want = "refuses the login: check credentials, nkey, user or token"
+			until(t, "the route ends", func() bool {
+				return strings.Contains(n.engine.Status().Routes[0].Error, want)
+			})
+		})
+	}
+}
+
 // TestDeniedAPI checks the error if the user has no permission for the JetStream API.
 func TestDeniedAPI(t *testing.T) {
 	t.Parallel()

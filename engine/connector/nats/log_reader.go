@@ -287,8 +287,11 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 
 // look checks that the stream was not deleted or recreated, and reports whether a finite run has
 // read all of it. If the server does not answer, look returns no error, because the library
-// reconnects.
+// reconnects. If the servers refuse the login, look returns an error.
 func (r *logReader) look(ctx context.Context) (ended bool, err error) {
+	if err := r.client.refused(); err != nil {
+		return false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
 	info, err := r.stream.Info(ctx)

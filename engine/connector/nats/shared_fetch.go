@@ -25,12 +25,18 @@ const (
 // pullBackoff paces pulls after errors.
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
-// fetch pulls messages until ctx is done, Close begins, or the consumer or stream is gone.
+// refusedAfter is the time after which a refused login ends the route, so that its status shows the
+// error. A restart repeats the messages that are being delivered, so short refusals are ignored.
+const refusedAfter = 5 * time.Second
+
+// fetch pulls messages until ctx is done, Close begins, the consumer or stream is gone, or the
+// servers refuse the login.
 func (r *sharedReader) fetch(ctx context.Context) {
 	if !r.beginRun(ctx, r.consumer.CachedInfo().AckFloor.Stream+1, nil) {
 		return
 	}
 	var state backoff.State
+	var answered time.Duration // when the client was last connected, or not refused
 	large := false
 	for {
 		room, err := r.awaitRoom(ctx)
@@ -45,10 +51,17 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		// A message larger than the room ends a pull at once, without an error.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2
 		if err == nil {
-			state = backoff.State{}
+			state, answered = backoff.State{}, r.now()
 			continue
 		}
 		r.log().Debug("pull failed; retrying", "consumer", r.durable, "error", err)
+		switch refused := r.client.refused(); {
+		case refused == nil:
+			answered = r.now()
+		case r.now()-answered >= refusedAfter:
+			r.fail(refused)
+			return
+		}
 		if r.client.conn.IsConnected() {
 			if _, _, final, checked := r.checkShared(ctx); final {
 				r.fail(checked)

@@ -28,10 +28,13 @@ type StreamSink struct {
 	client *client
 	makers sync.Pool           // of *messageMaker
 	bytes  *semaphore.Weighted // of published messages that are not acknowledged
+	doubts doubts
 }
 
 // sinkCounters are the counters that are shown from startup.
-var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused", "duplicates"}
+var sinkCounters = []string{
+	"records_sent", "bytes_sent", "records_refused", "duplicates", "possible_duplicates",
+}
 
 // NewSink returns a sink. It does not connect.
 func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
@@ -43,7 +46,8 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 			return nil, err
 		}
 	}
-	s := &StreamSink{o: o, host: h, bytes: semaphore.NewWeighted(maxInFlight)}
+	s := &StreamSink{o: o, host: h, bytes: semaphore.NewWeighted(maxInFlight),
+		doubts: newDoubts()}
 	s.makers.New = func() any { return newMessageMaker(&s.o) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
@@ -88,8 +92,11 @@ func (s *StreamSink) check(ctx context.Context) error {
 		if s.o.Stream == "" {
 			return nil
 		}
-		_, _, err := s.client.openStream(ctx, s.o.Stream, "")
-		return err
+		_, info, err := s.client.openStream(ctx, s.o.Stream, "")
+		if err != nil {
+			return err
+		}
+		return s.observeStream(&info.Config)
 	}
 	subject := string(s.o.Subject)
 	name, err := s.client.js.StreamNameBySubject(ctx, subject)
@@ -105,7 +112,7 @@ func (s *StreamSink) check(ctx context.Context) error {
 			"stream %q takes the subject %q, and the option stream is %q: correct one of them",
 			name, subject, s.o.Stream)
 	}
-	return nil
+	return s.observe(ctx, name)
 }
 
 // Close implements stream.Sink.
@@ -137,9 +144,18 @@ func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 		fates: make([]error, len(kept)),
 		acks:  make([]jetstream.PubAckFuture, len(kept)),
 	}
+	first := s.doubts.begin(idOf(b, kept[0]), time.Now())
+	if time.Since(first) > s.doubts.window {
+		s.host.Count("possible_duplicates", int64(len(kept)))
+		first = time.Now()
+	}
 	d.publish(b, kept)
 	if err := d.await(ctx); err != nil {
+		s.doubts.add(idOf(b, kept[0]), first)
 		return stream.Report{}, err
+	}
+	if k := d.firstUnanswered(); k >= 0 {
+		s.doubts.add(idOf(b, kept[k]), first)
 	}
 	s.host.Count("duplicates", d.duplicates)
 	err := verdict.Group(b, kept, d.fates, judge).Outcome("nats: ")
@@ -158,10 +174,8 @@ func (s *StreamSink) disconnected() error {
 	if s.client.conn.IsClosed() {
 		return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrConnectionClosed)
 	}
-	err := s.client.conn.LastError()
-	if errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) ||
-		errors.Is(err, natsgo.ErrAuthRevoked) {
-		return &stream.Misconfigured{Err: s.o.connectError(err)}
+	if err := s.client.refused(); err != nil {
+		return &stream.Misconfigured{Err: err}
 	}
 	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
 }

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,101 @@ func TestSinkOutcomes(t *testing.T) {
 		return err != nil && !misconfigured && strings.Contains(err.Error(), "disconnected")
 	})
 }
+
+// TestSinkPossibleDuplicates checks that a batch is counted if it is repeated after the stream has
+// forgotten its ids, and its first attempt got no response.
+func TestSinkPossibleDuplicates(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	short := func(o *jetstream.StreamConfig) { o.Duplicates = 100 * time.Millisecond }
+	st := c.create(short)
+	s, h := sinkOn(t, c, nil)
+	acknowledge := func(on bool) {
+		cfg := st.CachedInfo().Config
+		cfg.NoAck = !on
+		if _, err := c.js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := streamtest.Lines("one", "two", "three")
+	acknowledge(false)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Deliver(ctx, stream.Attempt{Value: b}); err == nil {
+		t.Fatal("a delivery without acknowledgements has succeeded")
+	}
+	until(t, "the messages", func() bool { return len(c.stored(st)) == 3 })
+	acknowledge(true)
+	if n := h.Counted("possible_duplicates"); n != 0 {
+		t.Errorf("%d possible duplicates after the first attempt", n)
+	}
+	<-time.After(300 * time.Millisecond)
+	if err := deliver(t, s, b); err != nil {
+		t.Fatal(err)
+	}
+	if n, stored := h.Counted("possible_duplicates"), len(c.stored(st)); n != 3 || stored != 6 {
+		t.Errorf("%d possible duplicates are counted and %d messages stored, want 3 and 6", n,
+			stored)
+	}
+}
+
+// TestSinkStreams checks that a stream without acknowledgements is refused, and that a warning is
+// logged for a stream that may forget ids.
+func TestSinkStreams(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	for _, o := range []jetstream.StreamConfig{
+		{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true},
+		{Name: "QUEUE", Subjects: []string{"queue"}, Retention: jetstream.WorkQueuePolicy},
+	} {
+		if _, err := c.js.CreateStream(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(set func(*nats.SinkOptions)) (log string, err error) {
+		o := nats.DefaultSinkOptions()
+		o.URL = c.url()
+		set(o)
+		var text strings.Builder
+		h := loggingHost{streamtest.NewHost(t), slog.New(slog.NewTextHandler(&text, nil))}
+		s, err := nats.NewSink(*o, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}})
+		if err == nil {
+			err = s.Close()
+		}
+		return text.String(), err
+	}
+	for name, set := range map[string]func(*nats.SinkOptions){
+		"subject": func(o *nats.SinkOptions) { o.Subject = "silent" },
+		"expression": func(o *nats.SinkOptions) {
+			o.Subject, o.Stream = `"silent" + message`, "SILENT"
+		},
+	} {
+		const want = `stream "SILENT" has no_ack, so that stored and lost messages cannot be`
+		if _, err := open(set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	log, err := open(func(o *nats.SinkOptions) { o.Subject = "queue" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "forgets the ids of deleted messages"
+	if !strings.Contains(log, want) {
+		t.Errorf("the log has no %q: %s", want, log)
+	}
+}
+
+// loggingHost is a host with another logger.
+type loggingHost struct {
+	*streamtest.Host
+	log *slog.Logger
+}
+
+func (h loggingHost) Log() *slog.Logger { return h.log }
 
 // TestSinkDenied checks the error if the user may not publish to the subject.
 func TestSinkDenied(t *testing.T) {

@@ -94,13 +94,14 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no state that a new one would lack, except for slow.
+// isIdle reports whether a new lane could replace this one without a loss of state. It ignores the
+// field slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane has nothing to do at now, so that it can be deleted to make
-// room for another host. since is now, relative to the epoch of rate limits.
+// isResting reports whether the lane has nothing to do at the given time, so that it can be deleted
+// to make room for another host. since is the same time relative to the epoch of rate limits.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))

@@ -83,8 +83,8 @@ func (s *laneSet) delete(l *lane) {
 }
 
 // evict deletes resting lanes to make room for a host of a group, at most an eighth of all lanes.
-// Lanes without state go first, then those with the latest due time. Groups with at most kept lanes
-// lose none, except for the host's own group.
+// Lanes without state go first, then those with the latest due time. Other groups lose none of the
+// lanes that are reserved for them (kept).
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes
 		return
@@ -135,7 +135,7 @@ type round struct {
 }
 
 // starts reports whether a page is due at now. It begins a round if none is running and a missing
-// host is due. Hosts that miss their lane later belong to the next round.
+// host is due. Hosts that find no lane after the start of a round belong to the next round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}

@@ -74,8 +74,8 @@ func (m *merchants) ofHost(host string) (at []time.Duration) {
 	return at
 }
 
-// TestKeptUntilSynced checks a delivery that has ended before any checkpoint has the position of
-// its record. The delivery must be kept for longer than its history, so that the record is
+// TestKeptUntilSynced checks a delivery that ends before the position of its record is in a
+// checkpoint. The delivery must be kept for longer than its history, so that the record is
 // recognized if it is read again.
 func TestKeptUntilSynced(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
@@ -108,8 +108,8 @@ func TestKeptUntilSynced(t *testing.T) {
 	})
 }
 
-// TestFullStore checks that records wait at the source if the store is full. They wait until
-// deliveries have been ended for the minimum history.
+// TestFullStore checks that records wait at the source if the store is full. They wait until enough
+// ended deliveries have reached the minimum age of the history and are deleted.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {

@@ -14,8 +14,8 @@ import (
 // probesADay bounds the attempts at a down host in a day, without the last attempts of schedules.
 const probesADay = 60
 
-// TestProbesADay checks that a lane lets at most probesADay attempts through in any 24 hours if a
-// delivery is always due and all attempts fail at once.
+// TestProbesADay checks a lane with a delivery that is always due and attempts that all fail at
+// once. The lane must let at most probesADay attempts through in any 24 hours.
 func TestProbesADay(t *testing.T) {
 	l := newLane(parked.Host{ID: 1, Name: "dead"})
 	var at []time.Duration

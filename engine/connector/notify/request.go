@@ -94,7 +94,8 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the value of an expression for record i, or missing if there is no expression.
+// value returns the value of an expression for record i, or the default (missing) if there is no
+// expression.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,
 ) (string, error) {

@@ -318,8 +318,8 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next returns the lane to visit next, or nil if none is due or all places are taken. A held lane
-// comes first if the share of slow hosts has room again.
+// next returns the lane to visit next, or nil if none is due or all places are taken. A lane of a
+// slow host that waited for room (held) comes first if the share of slow hosts has room again.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -418,9 +418,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget frees memory of an idle lane. It deletes a lane without deliveries, and the window of a
-// lane without deliveries in the next windowLasts. A slow lane loses only its window, so that its
-// next deliveries still count as slow.
+// forget frees memory of an idle lane. It deletes a lane without deliveries. If the next delivery
+// of a lane is not due within a minute (windowLasts), it deletes only the window of the lane. A
+// slow lane loses only its window, so that its next deliveries still count as slow.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):

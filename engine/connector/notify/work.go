@@ -105,8 +105,8 @@ func (r *result) apply(
 	return next, err
 }
 
-// repeats reports whether a poll found the same as the poll before it. The history has only the
-// first of such polls. The delivery keeps the number of polls.
+// repeats reports whether a poll had the same result as the poll before it. The history has only
+// the first of such polls. The delivery keeps the number of polls.
 func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 	return r.event == parked.Pending && next.State == parked.Waiting &&
 		r.entry.Detail == d.Operation.Found

@@ -51,8 +51,8 @@ type service struct {
 	got []string
 }
 
-// run starts an engine. options are in YAML. If blocked is set, the sink delivers after open is
-// closed.
+// run starts an engine. options are in YAML. If blocked is set, the sink delivers only after the
+// channel s.open is closed.
 func run(t *testing.T, options string, blocked bool) *service {
 	t.Helper()
 	s := &service{ended: make(chan error, 1), open: make(chan struct{})}
@@ -325,7 +325,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestRecordsBeyondMemory checks that a request is refused if its records take more memory than the
-// source may use, because each of them repeats the attributes of the resource.
+// source may use. They do so because each record repeats the attributes of the resource.
 func TestRecordsBeyondMemory(t *testing.T) {
 	s := run(t, "memory: 16MiB", false)
 	big := request(make([]string, 1000)...)

@@ -133,7 +133,7 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 
 // breakOff closes a connection in an unknown protocol state. The server then rolls back the
 // transaction. If ctx is done, breakOff also sends a cancel request, because a server that waits
-// for a lock notices a closed connection only afterwards.
+// for a lock notices a closed connection only after the wait.
 func (c *conn) breakOff(ctx context.Context, socket net.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

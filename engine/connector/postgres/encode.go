@@ -122,8 +122,8 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// revocableReader is a reader over memory that can be revoked, because the driver may continue to
-// read in its own goroutine after it has returned an error.
+// revocableReader is a reader over memory that can be revoked. The driver may continue to read in
+// its own goroutine after it has returned an error.
 type revocableReader struct {
 	mu   sync.Mutex // guards rest
 	rest []byte

@@ -159,8 +159,8 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	}
 }
 
-// settle delivers b like the engine, which bisects rejected batches. It adds the reasons of refused
-// records to refused, by message.
+// settle delivers b like the engine, which bisects rejected batches. It adds the reason for each
+// refused record to the map refused, by the record's message.
 func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)

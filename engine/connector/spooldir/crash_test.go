@@ -51,8 +51,8 @@ func numberedLines(from, to int) string {
 	return b.String()
 }
 
-// TestWriterPauses checks a file with a writer that pauses and then continues. Apache Flume reads
-// 2,000 of 4,000 lines, renames the file, and reports nothing.
+// TestWriterPauses checks a file with a writer that pauses and then continues. In this case, Apache
+// Flume reads 2,000 of 4,000 lines, renames the file, and reports nothing.
 func TestWriterPauses(t *testing.T) {
 	for _, finished := range []string{"rename", "delete", "move", "keep"} {
 		for _, told := range []bool{true, false} {
@@ -127,7 +127,7 @@ func TestFinishRefusesGrownFile(t *testing.T) {
 }
 
 // TestChangedWhileRead checks a file that is appended to, removed or replaced while it is read.
-// Apache Flume's source stops.
+// Apache Flume's source stops in these cases.
 func TestChangedWhileRead(t *testing.T) {
 	text := numberedLines(0, 3000)
 	for _, tt := range []struct {
@@ -177,8 +177,8 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// TestNameUsedAgain checks a name that is reused, for another inode or the same one. Apache Flume
-// stops after every restart.
+// TestNameUsedAgain checks a name that is reused, for another inode or the same one. In this case,
+// Apache Flume stops after every restart.
 func TestNameUsedAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "first\n")
@@ -228,8 +228,8 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// TestRewrittenInPlace checks files that are rewritten in place, with shorter or longer content
-// than was read before.
+// TestRewrittenInPlace checks files that are rewritten in place, with content that is shorter or
+// longer than the content read before.
 func TestRewrittenInPlace(t *testing.T) {
 	text := numberedLines(0, 100)
 	for name, again := range map[string]string{
@@ -273,8 +273,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestAnyBytes checks bytes that are not UTF-8 (Apache Flume stops, also after every restart), NUL,
-// CRLF, and a last record without a line end.
+// TestAnyBytes checks bytes that are not UTF-8, NUL, CRLF, and a last record without a line end. At
+// bytes that are not UTF-8, Apache Flume stops, also after every restart.
 func TestAnyBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		all := make([]byte, 256)

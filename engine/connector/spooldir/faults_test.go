@@ -126,8 +126,8 @@ func TestOnceWithUnreadable(t *testing.T) {
 	})
 }
 
-// TestRenameRefused checks a failing rename (Apache Flume stops): the data is not delivered again,
-// and the file is finished later.
+// TestRenameRefused checks a failing rename, which stops Apache Flume. The data is not delivered
+// again, and the file is finished later.
 func TestRenameRefused(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
 		change := func(o *spooldir.Options) { o.Finished = finished }

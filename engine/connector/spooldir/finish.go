@@ -91,9 +91,9 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown renames, moves or deletes e's file, which has the given name. Before that is final,
-// the file is checked under its new name. If it is not the file that was read, it gets the old name
-// back.
+// finishKnown renames, moves or deletes e's file, which has the given name. Before the file counts
+// as finished, it is checked under its new name. If it is not the file that was read, it gets the
+// old name back.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name
 	var held vfs.File

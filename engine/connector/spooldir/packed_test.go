@@ -151,7 +151,7 @@ func TestPackedKept(t *testing.T) {
 }
 
 // TestPackedBroken checks damaged and truncated files and decompression bombs. The data before the
-// fault is delivered, the files stay in place, the error of a run with Once names them, and other
+// fault is delivered, and the files stay in place. The error of a run with Once names them. Other
 // files are not delayed.
 func TestPackedBroken(t *testing.T) {
 	text := string(logLines(400_000))

@@ -17,7 +17,7 @@ const maxDepth = 64
 type place struct{ s *source }
 
 // List implements follow.Place.
-func (p place) List(found func(follow.Sight), refused func(label, why string)) error {
+func (p place) List(found func(follow.Listed), refused func(label, why string)) error {
 	var awaiting map[string]vfs.Info
 	if p.s.o.Finished != finishedKeep {
 		awaiting = p.s.finisher.Awaiting()
@@ -25,10 +25,10 @@ func (p place) List(found func(follow.Sight), refused func(label, why string)) e
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with the wanted files beneath name. For files in awaiting it uses the stat given
-// there.
+// list calls found with the wanted files beneath name. For a file in the map awaiting, it uses the
+// stat in that map.
 func (p place) list(
-	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Sight), refused func(label, why string),
+	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {
 	entries, err := p.s.dir.Entries(name)
 	if err != nil {
@@ -55,12 +55,12 @@ func (p place) list(
 		default:
 			info, known := awaiting[full]
 			if known {
-				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})
+				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
 				continue
 			}
 			info, err := p.s.dir.Stat(full)
 			if err == nil && info.Mode.IsRegular() {
-				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})
+				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
 			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				refused(full, err.Error())
 				p.s.h.Fault(fmt.Errorf("file %q: %w", full, err))
@@ -71,7 +71,7 @@ func (p place) list(
 }
 
 // Finished implements follow.Place.
-func (p place) Finished(found func(follow.Sight)) error {
+func (p place) Finished(found func(follow.Listed)) error {
 	err := p.regular(p.s.dir, ".", p.s.names.done, found)
 	if err == nil && p.s.moved != nil {
 		err = p.regular(p.s.moved, ".", func(string) bool { return true }, found)
@@ -80,7 +80,7 @@ func (p place) Finished(found func(follow.Sight)) error {
 }
 
 // Siblings implements follow.Place.
-func (p place) Siblings(label string, found func(follow.Sight)) error {
+func (p place) Siblings(label string, found func(follow.Listed)) error {
 	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
 }
 
@@ -90,7 +90,7 @@ func (p place) FolderMissing(label string, dev uint64) bool {
 }
 
 // regular calls found with the regular files of a directory beneath dir.
-func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Sight)) error {
+func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Listed)) error {
 	entries, err := dir.Entries(beneath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -103,7 +103,7 @@ func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) boo
 		}
 		full := path.Join(beneath, e.Name)
 		if info, err := dir.Stat(full); err == nil {
-			found(follow.Sight{Dir: dir, Name: full, Label: full, Info: info})
+			found(follow.Listed{Dir: dir, Name: full, Label: full, Info: info})
 		}
 	}
 	return nil

@@ -177,7 +177,8 @@ func TestResumeAnywhere(t *testing.T) {
 	}
 }
 
-// settleSpan adds a span to the marks, as settled if keep is set, else only as opened.
+// settleSpan adds a span to the marks. The span counts as settled if keep is set, otherwise only as
+// read.
 func settleSpan(marks map[string]stream.Mark, s stream.Span, keep bool) {
 	m := marks[s.Part.ID]
 	m.Part = *s.Part

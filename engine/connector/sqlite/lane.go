@@ -33,7 +33,7 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 
 // Deliver implements stream.Worker.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// needed if the batch was not encoded; an ordered lane runs no other attempt of it
+	// needed if the batch was not encoded; safe because an ordered lane runs no other attempt of it
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
@@ -67,7 +67,7 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 }
 
 // failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
-// the order, because no later batch can be written without it.
+// the order. No later batch can be written without the batch of that call.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

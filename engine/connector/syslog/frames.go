@@ -3,14 +3,15 @@ package syslog
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 )
 
 const (
 	maxCountDigits = 7
-	readSize       = 4 << 10
+	// The buffer grows from minSpace to maxSpace while reads fill it.
+	minSpace = 4 << 10
+	maxSpace = 16 << 10
 )
 
 // frames cuts a connection into messages (RFC 6587). A message has its length in digits before it,
@@ -19,14 +20,22 @@ type frames struct {
 	max     int
 	message func(out *intake.Records, message []byte)
 	buf     []byte
+	filled  bool // the last read filled the buffer
 }
 
 // Space implements listen.Framer.
 func (f *frames) Space() []byte {
-	if cap(f.buf)-len(f.buf) < readSize {
-		f.buf = slices.Grow(f.buf, readSize)
+	size := cap(f.buf)
+	if f.filled && size < maxSpace {
+		size *= 2
 	}
-	return f.buf[len(f.buf):cap(f.buf)]
+	for size-len(f.buf) < minSpace {
+		size = max(2*size, minSpace)
+	}
+	if size > cap(f.buf) {
+		f.buf = append(make([]byte, 0, size), f.buf...)
+	}
+	return f.buf[len(f.buf):size]
 }
 
 // Pending implements listen.Framer.
@@ -35,6 +44,7 @@ func (f *frames) Pending() int { return len(f.buf) }
 // Frame implements listen.Framer.
 func (f *frames) Frame(n int) (out intake.Records, err error) {
 	f.buf = f.buf[:len(f.buf)+n]
+	f.filled = len(f.buf) == cap(f.buf)
 	rest := f.buf
 	for len(rest) > 0 && err == nil {
 		message, size, wrong := f.next(rest)
@@ -48,7 +58,7 @@ func (f *frames) Frame(n int) (out intake.Records, err error) {
 		rest = rest[size:]
 	}
 	f.buf = f.buf[:copy(f.buf, rest)]
-	if len(f.buf) == 0 && cap(f.buf) > 4*readSize {
+	if len(f.buf) == 0 && cap(f.buf) > maxSpace {
 		f.buf = nil // idle connections use little memory
 	}
 	return out, err

@@ -1,15 +1,10 @@
+//penstock:pure
+
 package syslog
 
 import (
-	"bytes"
-	"maps"
-	"slices"
-	"strconv"
+	"fmt"
 	"time"
-
-	golang "github.com/leodido/go-syslog/v4"
-	"github.com/leodido/go-syslog/v4/rfc3164"
-	"github.com/leodido/go-syslog/v4/rfc5424"
 
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
@@ -33,130 +28,127 @@ var facilities = []string{
 	"console", "solaris-cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }
 
+// maxPriority is 8 times the highest facility, plus the highest severity.
+const maxPriority = 191
+
+// codes has the members of facility and severity for each priority.
+var codes = func() (codes [maxPriority + 1]string) {
+	for i := range codes {
+		codes[i] = fmt.Sprintf(
+			`,"facility":%q,"facility_code":%d,"severity":%q,"severity_code":%d`,
+			facilities[i/8], i/8, severities[i%8], i%8)
+	}
+	return codes
+}()
+
+const noCodes = `,"facility":null,"facility_code":null,"severity":null,"severity_code":null`
+
+// message is a parsed message. Its texts are ranges of the received text; missing ones are nil.
+type message struct {
+	codes             string // members of the record for facility and severity
+	timestamp         []byte // in the format of RFC 3339
+	hostname, appName []byte
+	procID, msgID     []byte
+	text              []byte
+}
+
 // parser converts messages to JSON objects. It belongs to one goroutine.
 type parser struct {
-	modern, old golang.Machine
-	now         func() time.Time
-	out         []byte
+	zone *time.Location // of times without a zone
+	now  func() time.Time
+
+	// buffers of the current message
+	out, time  []byte
+	structured structured
 }
 
 func newParser(zone *time.Location, now func() time.Time) *parser {
-	return &parser{
-		modern: rfc5424.NewMachine(rfc5424.WithBestEffort()),
-		old: rfc3164.NewMachine(rfc3164.WithBestEffort(), rfc3164.WithYear(rfc3164.CurrentYear{}),
-			rfc3164.WithLocaleTimezone(zone), rfc3164.WithLenientDay(), rfc3164.WithEmbeddedNewlines()),
-		now: now,
-	}
+	return &parser{zone: zone, now: now}
 }
 
 // parse returns the record of a message, which is valid until the next call. ok reports whether the
-// message has one of the two formats. Otherwise the whole text is the message.
+// message has one of the two formats. Otherwise the whole text is the message, and the record has
+// the fields before the first mistake.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
-	var base golang.Base
-	var data map[string]map[string]string
-	machine := p.old
-	if isModern(text) {
-		machine = p.modern
-	}
-	m, err := machine.Parse(text)
-	switch m := m.(type) {
-	case *rfc5424.SyslogMessage:
-		base = m.Base
-		if m.StructuredData != nil {
-			data = *m.StructuredData
+	m := message{codes: noCodes}
+	p.structured.reset()
+	if code, rest, valid := cutPriority(text); valid {
+		m.codes = codes[code]
+		if body, modern := cutVersion(rest); modern {
+			ok = p.parse5424(&m, body)
+		} else {
+			ok = p.parse3164(&m, rest)
 		}
-	case *rfc3164.SyslogMessage:
-		base = m.Base
-		p.fixYear(base.Timestamp)
 	}
-	if err != nil && !hasPriority(text) {
-		base, data = golang.Base{}, nil // the parser mistook a part of a number for a priority
+	if !ok {
+		m.text = text
 	}
-	if err != nil && base.Message == nil {
-		whole := string(text)
-		base.Message = &whole
-	}
-	p.out = p.append(p.out[:0], &base, data, peer)
-	return p.out, err == nil
+	p.out = p.append(p.out[:0], &m, peer, ok)
+	return p.out, ok
 }
 
-// isModern reports whether a message has a version after its priority, as in RFC 5424.
-func isModern(text []byte) bool {
-	end := bytes.IndexByte(text[:min(len(text), 6)], '>')
-	return end > 0 && len(text) > end+2 && text[end+1] >= '1' && text[end+1] <= '9' &&
-		(text[end+2] == ' ' || text[end+2] >= '0' && text[end+2] <= '9' && len(text) > end+3 && text[end+3] == ' ')
-}
-
-// hasPriority reports whether a message begins with a valid priority, such as <34>.
-func hasPriority(text []byte) bool {
-	end := bytes.IndexByte(text[:min(len(text), 5)], '>')
-	if end < 2 || text[0] != '<' {
-		return false
+// cutPriority cuts a priority, such as <34>, off a message. It has no leading zeros.
+func cutPriority(text []byte) (code int, rest []byte, ok bool) {
+	if len(text) < 3 || text[0] != '<' {
+		return 0, nil, false
 	}
-	n, err := strconv.ParseUint(string(text[1:end]), 10, 8)
-	return err == nil && n < 192
-}
-
-// fixYear moves a time without a year back by a year if it is more than a day in the future. An
-// example is a message of December that arrives in January.
-func (p *parser) fixYear(t *time.Time) {
-	if t != nil && t.After(p.now().Add(24*time.Hour)) {
-		*t = t.AddDate(-1, 0, 0)
+	for i, c := range text[1:min(len(text), 5)] {
+		switch {
+		case c == '>' && i > 0:
+			return code, text[i+2:], code <= maxPriority
+		case !isDigit(c) || i > 0 && code == 0:
+			return 0, nil, false
+		}
+		code = 10*code + int(c-'0')
 	}
+	return 0, nil, false
 }
 
-func (p *parser) append(dst []byte, m *golang.Base, data map[string]map[string]string, peer string) []byte {
-	dst = append(dst, `{"timestamp":`...)
-	if m.Timestamp == nil {
+// cutVersion cuts the version of RFC 5424, from 1 to 99, and a space off the text after a priority.
+func cutVersion(text []byte) (rest []byte, ok bool) {
+	if len(text) < 2 || !isDigit(text[0]) || text[0] == '0' {
+		return nil, false
+	}
+	n := 1
+	if isDigit(text[1]) {
+		n = 2
+	}
+	if len(text) == n || text[n] != ' ' {
+		return nil, false
+	}
+	return text[n+1:], true
+}
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
+
+// isGraphic reports whether c is a visible ASCII character.
+func isGraphic(c byte) bool { return c > ' ' && c <= '~' }
+
+func (p *parser) append(dst []byte, m *message, peer string, parsed bool) []byte {
+	if m.timestamp == nil {
+		dst = append(dst, `{"timestamp":null`...)
+	} else {
+		dst = append(append(append(dst, `{"timestamp":"`...), m.timestamp...), '"')
+	}
+	dst = appendField(append(dst, `,"hostname":`...), m.hostname)
+	dst = appendField(append(dst, `,"app_name":`...), m.appName)
+	dst = appendField(append(dst, `,"proc_id":`...), m.procID)
+	dst = appendField(append(dst, `,"msg_id":`...), m.msgID)
+	dst = append(append(dst, m.codes...), `,"message":`...)
+	if parsed && len(m.text) == 0 {
 		dst = append(dst, "null"...)
 	} else {
-		dst = append(m.Timestamp.AppendFormat(append(dst, '"'), time.RFC3339Nano), '"')
+		dst = ndjson.AppendString(dst, m.text)
 	}
-	dst = appendText(append(dst, `,"hostname":`...), m.Hostname)
-	dst = appendText(append(dst, `,"app_name":`...), m.Appname)
-	dst = appendText(append(dst, `,"proc_id":`...), m.ProcID)
-	dst = appendText(append(dst, `,"msg_id":`...), m.MsgID)
-	dst = appendCode(append(dst, `,"facility":`...), `,"facility_code":`, m.Facility, facilities)
-	dst = appendCode(append(dst, `,"severity":`...), `,"severity_code":`, m.Severity, severities)
-	dst = appendText(append(dst, `,"message":`...), m.Message)
-	dst = append(dst, `,"structured_data":{`...)
-	if len(data) > 0 {
-		dst = appendStructured(dst, data)
-	}
-	dst = ndjson.AppendString(append(dst, `},"peer":`...), peer)
+	dst = p.structured.append(append(dst, `,"structured_data":`...))
+	dst = ndjson.AppendString(append(dst, `,"peer":`...), peer)
 	return append(dst, '}')
 }
 
-// appendStructured appends structured data, sorted by name.
-func appendStructured(dst []byte, data map[string]map[string]string) []byte {
-	for i, id := range slices.Sorted(maps.Keys(data)) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(ndjson.AppendString(dst, id), ":{"...)
-		for k, name := range slices.Sorted(maps.Keys(data[id])) {
-			if k > 0 {
-				dst = append(dst, ',')
-			}
-			dst = ndjson.AppendString(append(ndjson.AppendString(dst, name), ':'), data[id][name])
-		}
-		dst = append(dst, '}')
-	}
-	return dst
-}
-
-func appendText(dst []byte, text *string) []byte {
-	if text == nil {
+// appendField appends a field of a header as JSON. A missing one and the NILVALUE "-" become null.
+func appendField(dst, text []byte) []byte {
+	if len(text) == 0 || len(text) == 1 && text[0] == '-' {
 		return append(dst, "null"...)
 	}
-	return ndjson.AppendString(dst, *text)
-}
-
-// appendCode appends the name of a code, then label, then the code.
-func appendCode(dst []byte, label string, code *uint8, names []string) []byte {
-	if code == nil || int(*code) >= len(names) {
-		return append(append(append(dst, "null"...), label...), "null"...)
-	}
-	dst = append(ndjson.AppendString(dst, names[*code]), label...)
-	return strconv.AppendUint(dst, uint64(*code), 10)
+	return ndjson.AppendString(dst, text)
 }

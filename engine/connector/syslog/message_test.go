@@ -24,7 +24,7 @@ func parsed(t *testing.T, text string) (map[string]any, bool) {
 }
 
 func TestParse(t *testing.T) {
-	year := time.Now().Year()
+	const stamp = "2026-01-01T00:00:00Z"
 	for _, c := range []struct {
 		text string
 		ok   bool
@@ -37,11 +37,42 @@ func TestParse(t *testing.T) {
 		{"<13>1 - - - - - -", true, "<nil> <nil> <nil> <nil> <nil> user 1 notice 5 <nil> map[]"},
 		{
 			"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed", true,
-			fmt.Sprintf("%d-01-01T22:14:15Z mymachine su 77 <nil> auth 4 crit 2 'su root' "+
-				"failed map[]", min(year, 2026)),
+			"2026-01-01T22:14:15Z mymachine su 77 <nil> auth 4 crit 2 'su root' failed map[]",
 		},
 		{"no syslog at all", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> no syslog at all map[]"},
 		{"<999>x", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <999>x map[]"},
+		// Mistakes: the record has the whole text, and the fields before the mistake.
+		{
+			"<034>1 - h a p m - x", false,
+			"<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <034>1 - h a p m - x map[]",
+		},
+		{
+			`<13>1 - h a p m [i a="1" b="]"] x`, false,
+			`<nil> h a p m user 1 notice 5 <13>1 - h a p m [i a="1" b="]"] x map[i:map[a:1]]`,
+		},
+		{
+			`<13>1 - h a p m [j][i a="1" a="2"][i b="3"] x`, false,
+			`<nil> h a p m user 1 notice 5 <13>1 - h a p m [j][i a="1" a="2"][i b="3"] x ` +
+				"map[i:map[a:2 b:3] j:map[]]",
+		},
+		{
+			"<13>1 - h a\n<13>1 - - - - - x", false,
+			"<nil> h <nil> <nil> <nil> user 1 notice 5 <13>1 - h a\n<13>1 - - - - - x map[]",
+		},
+		{
+			"<13>Jan  1 00:00:00 h a[1]: \x1b[1mx", false,
+			stamp + " h a 1 <nil> user 1 notice 5 <13>Jan  1 00:00:00 h a[1]: \x1b[1mx map[]",
+		},
+		// Brackets that do not belong to a tag stay in the message.
+		{
+			"<13>Jan  1 00:00:00 h a[1 x", true,
+			stamp + " h a <nil> <nil> user 1 notice 5 a[1 x map[]",
+		},
+		{
+			"<13>Jan  1 00:00:00 h[1] a[]: x", true,
+			stamp + " h[1] a <nil> <nil> user 1 notice 5 x map[]",
+		},
+		{"<13>Jan  1 00:00:00 x ", true, stamp + " <nil> <nil> <nil> <nil> user 1 notice 5 x  map[]"},
 		{"", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil>  map[]"},
 	} {
 		got, ok := parsed(t, c.text)
@@ -62,12 +93,41 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestYear checks that a message of December that arrives in January gets the previous year.
-func TestYear(t *testing.T) {
+// TestParseAllocations checks that a message costs no memory once the buffers have their sizes.
+func TestParseAllocations(t *testing.T) {
 	p := newParser(time.UTC, func() time.Time { return january })
-	at := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)
-	if p.fixYear(&at); at.Year() != 2025 {
-		t.Errorf("the year is %d", at.Year())
+	for _, text := range []string{
+		`<165>1 2003-10-11T22:14:15.003Z host app 123 ID47 [ex@1 b="x\"y" a="2"][id] text`,
+		"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed", "no syslog at all",
+	} {
+		message := []byte(text)
+		if n := testing.AllocsPerRun(100, func() { p.parse(message, "10.0.0.1") }); n > 0 {
+			t.Errorf("%q: %v allocations", text, n)
+		}
+	}
+}
+
+// TestYear checks that a message of December that arrives in January gets the previous year, and
+// that the year changes with the clock.
+func TestYear(t *testing.T) {
+	now := january
+	p := newParser(time.UTC, func() time.Time { return now })
+	for _, c := range []struct {
+		now         time.Time
+		stamp, want string
+	}{
+		{january, "Dec 31 23:59:59", "2025-12-31T23:59:59Z"},
+		{january, "Jan  3 00:00:00", "2026-01-03T00:00:00Z"},
+		{january, "Jan  3 00:00:01", "2025-01-03T00:00:01Z"},
+		{january.AddDate(1, 0, 0), "Jan 02 00:00:00", "2027-01-02T00:00:00Z"},
+		{january.AddDate(2, 2, 0), "Feb 29 00:00:00", "2028-02-29T00:00:00Z"},
+		{january.AddDate(3, 0, 0), "Feb 29 00:00:00", "2028-02-29T00:00:00Z"},
+	} {
+		now = c.now
+		record, ok := p.parse([]byte("<34>"+c.stamp+" host text"), "")
+		if !ok || !strings.HasPrefix(string(record), `{"timestamp":"`+c.want+`"`) {
+			t.Errorf("%s at %v: %s %v, want %s", c.stamp, c.now, record, ok, c.want)
+		}
 	}
 }
 
@@ -113,6 +173,38 @@ func TestFrames(t *testing.T) {
 				t.Errorf("%q by %d: %q, want %q", c.text, n, got, c.want)
 			}
 		}
+	}
+}
+
+// TestSpace checks that the space grows while reads fill it, and that it keeps its size when all
+// messages are complete, unless a long message has enlarged it.
+func TestSpace(t *testing.T) {
+	var got []string
+	f := newFrames(&got, 100<<10)
+	read := func(text string) {
+		t.Helper()
+		n := copy(f.Space(), text)
+		if _, err := f.Frame(n); err != nil || n < len(text) {
+			t.Fatalf("%d bytes of %d: %v", n, len(text), err)
+		}
+	}
+	short := "<1>" + strings.Repeat("x", 60) + "\n"
+	for _, c := range []struct{ fill, want int }{
+		{0, minSpace}, {0, minSpace}, {1, minSpace}, {1, 2 * minSpace}, {1, maxSpace},
+		{0, maxSpace}, {1, maxSpace}, {0, maxSpace},
+	} {
+		if n := len(f.Space()); n != c.want {
+			t.Errorf("the space is %d bytes, want %d", n, c.want)
+		}
+		read(strings.Repeat(short, max(1, c.fill*len(f.Space())/len(short))))
+	}
+	read(strings.Repeat("x", 10<<10))
+	for range 8 {
+		read(strings.Repeat("x", minSpace))
+	}
+	read("\n")
+	if n := len(f.Space()); n != minSpace || len(got[len(got)-1]) != 42<<10 {
+		t.Errorf("after a long message the space is %d bytes, want %d", n, minSpace)
 	}
 }
 

@@ -101,10 +101,10 @@ func (l *lateness) found(key string) {
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes the entries durable before their rows are handed out. Late rows with numbers up to
-// settled are durably settled, and so is the main partition up to the key main. save prunes late
-// rows for which both hold, up to the first one that is still needed. A late row with a key above
-// main is needed because, after a crash, the main partition must skip it.
+// save makes the entries durable before their rows are handed out. It also prunes late rows, up to
+// the first one that is still needed. A late row is needed if it is not durably settled (its number
+// is above settled). It is also needed if the main partition is not durably settled up to its key
+// (the key is above main). The reason is that, after a crash, the main partition must skip the row.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.state.prunable(settled, main); n > l.state.pruned {
 		l.state.prune(n)
@@ -223,8 +223,8 @@ func digestOf(ctx context.Context, db database, p *partition,
 
 // lowerFloor is called if the table has no rows between the floor and the position up to which p
 // was read. Rows that are inserted there later are new, so the floor is lowered to the last row
-// before it. If strict is set, lowerFloor returns an error if the table ends at that row, because
-// rows below the floor cannot be distinguished from new ones. endsBefore checks that.
+// before the old floor. If strict is set, lowerFloor returns an error if the table ends at that
+// row, because rows below the floor cannot be distinguished from new ones. endsBefore checks that.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -284,7 +284,7 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the late rows with numbers up to to as one span. The number of a row that was
+// stretch hands out the late rows up to a number (to) as one span. The number of a row that was
 // deleted meanwhile has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {

@@ -203,8 +203,8 @@ func TestLateBound(t *testing.T) {
 	}
 }
 
-// TestLateInBulk checks that a transaction with many more late rows than are remembered, all in one
-// place, loses none, and that a crash among them repeats none.
+// TestLateInBulk checks a transaction with late rows, all in one place, which are many more than
+// the reader remembers. None must be lost, and a crash among them must repeat none.
 func TestLateInBulk(t *testing.T) {
 	t.Parallel()
 	const rescan, bulk, more = 20, 250, 100

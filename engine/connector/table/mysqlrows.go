@@ -152,8 +152,8 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 	return d.described(err, r)
 }
 
-// sameColumns compares the columns of a result with those at the start of the run. The last more
-// columns of the result are not compared.
+// sameColumns compares the columns of a result with those at the start of the run. It ignores a
+// number (more) of columns at the end of the result.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {

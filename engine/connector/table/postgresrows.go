@@ -229,11 +229,10 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	return errors.Join(err, wrong)
 }
 
-// observe implements database. It reads the last row visible in a snapshot and the first
-// transaction id unknown to the snapshot, and then the holders of write locks on the table. A row
-// that precedes the last one but is not visible belongs to a transaction with an id below the
-// unknown one, or to one that holds the lock: an INSERT takes the lock before it takes a value of a
-// sequence.
+// observe implements database. It reads the last row visible in a snapshot, the first transaction
+// id unknown to the snapshot, and then the holders of write locks on the table. Rows before the
+// last one may be invisible. Such a row belongs to a transaction with an id below the unknown one,
+// or to a holder of the lock: an INSERT takes the lock before it takes a value of a sequence.
 func (d *postgres) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader hands out the rows of the tables to one route. The goroutine that calls Read assigns each
-// partition that is ready or due to a free fetcher, in turn, and hands out the results.
+// reader hands out the rows of the tables to one route. The goroutine that calls Read assigns
+// partitions to free fetchers, and hands out the results. It takes the partitions that are ready,
+// or due for a check, in turn.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions
@@ -355,7 +356,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return nullKey(p.relation)
 		}
 	}
-	// rows that appear before this one later are found as late rows by the next run
+	// rows that later appear before this row are found as late rows by the next run
 	if r.o.Once {
 		p.limit, p.fixed = max(p.limit, last.last), true
 		return nil

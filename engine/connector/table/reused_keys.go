@@ -68,8 +68,9 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// distinguishing returns the indexes of the checksums that differ between rows, or of all checksums
-// in use if none differ.
+// distinguishing returns the indexes of the checksums of rowDigest with old values that are not the
+// same in all rows. If there are none, it returns those of all checksums that are not zero in some
+// row.
 func distinguishing(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {

@@ -367,7 +367,7 @@ func TestQueue(t *testing.T) {
 }
 
 // TestReuseWithoutMemory checks that, with rescan: 0, a table that shrinks and then grows again
-// below the current place stops the route. Keys that continue do not.
+// below the current place stops the route. A table with keys that continue does not stop the route.
 func TestReuseWithoutMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

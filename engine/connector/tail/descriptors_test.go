@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// fewFS is a file system that fails to open more than most files at once.
+// fewFS is a file system in which only a limited number of files (most) can be open at once.
 type fewFS struct {
 	vfs.FS
 	most int64

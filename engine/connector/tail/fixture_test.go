@@ -242,7 +242,8 @@ func (w *fixture) save() {
 	}
 }
 
-// want compares the lines at the receiver that drops unsaved ones with lines, in any order.
+// want compares the lines at the receiver that drops unsaved lines with the expected lines, in any
+// order.
 func (w *fixture) want(lines ...string) {
 	w.t.Helper()
 	got, want := slices.Sorted(slices.Values(w.exact)), slices.Sorted(slices.Values(lines))

@@ -205,8 +205,8 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 }
 
 // writeMarker writes a line to the marker file of every case. When it is delivered, the program has
-// listed the files after all earlier steps. So however slow the machine is, it has seen the effect
-// of a step, including one without new lines.
+// listed the files after all earlier steps. So however slow the machine is, the program has seen
+// the effect of each step, even of a step that adds no lines.
 func (v *sweep) writeMarker() string {
 	v.t.Helper()
 	v.markers++

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// elsewhere is a file system that, while on is set, reports another device for folders than for
-// their files.
+// elsewhere is a file system. While it is switched on (field on), it reports another device for
+// folders than for their files.
 type elsewhere struct {
 	vfs.FS
 	on bool
@@ -240,7 +240,7 @@ func TestFolderMissingOnce(t *testing.T) {
 	})
 }
 
-// unlistable is a file system on which, while on is set, the folder sub cannot be read.
+// unlistable is a file system. While it is switched on (field on), its folder "sub" cannot be read.
 type unlistable struct {
 	vfs.FS
 	on bool
@@ -263,8 +263,8 @@ func (d unlistableDir) Entries(name string) ([]vfs.Entry, error) {
 	return d.Dir.Entries(name)
 }
 
-// TestFolderCannotBeRead checks that the files of a folder that cannot be read for long do not
-// count as deleted. When it can be read again, data already read is not read again.
+// TestFolderCannotBeRead checks that the files of a folder that cannot be read for a long time do
+// not count as deleted. When it can be read again, data already read is not read again.
 func TestFolderCannotBeRead(t *testing.T) {
 	for _, open := range []int{1, 100} { // how many of the files are held open
 		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// pack compresses the content of from and appends it to to, in the format of to's extension. It
-// does not change from.
+// pack compresses the content of one file (from) and appends it to another one (to), in the format
+// of the second file's extension. The first file stays unchanged.
 func (w *writer) pack(from, to string, flag int) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))
@@ -182,8 +182,8 @@ func TestEmptyCompressedFile(t *testing.T) {
 	})
 }
 
-// TestSmallCompressedFileIsDeleted checks that the deletion of a compressed file that was read
-// completely by an earlier run is no loss, even if its content is shorter than the file.
+// TestSmallCompressedFileIsDeleted checks a compressed file that an earlier run has read
+// completely. Its deletion must not count as a loss, even if its content is shorter than the file.
 func TestSmallCompressedFileIsDeleted(t *testing.T) {
 	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
 	bubble(t, change, func(t *testing.T, p *fixture) {

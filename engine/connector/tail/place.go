@@ -45,14 +45,14 @@ func newPlace(o Options, files vfs.FS) *place {
 // listing is one call of List.
 type listing struct {
 	p       *place
-	found   func(follow.Sight)
+	found   func(follow.Listed)
 	refused func(label, why string)
 	seen    map[string]bool // labels; nil with a single root, where no label can repeat
 	visited []string
 }
 
 // List implements follow.Place.
-func (p *place) List(found func(follow.Sight), refused func(label, why string)) error {
+func (p *place) List(found func(follow.Listed), refused func(label, why string)) error {
 	if err := p.renew(refused); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 	if l.seen != nil {
 		l.seen[label] = true
 	}
-	s := follow.Sight{Dir: r, Name: full, Label: label}
+	s := follow.Listed{Dir: r, Name: full, Label: label}
 	var err error
 	switch {
 	case kind&fs.ModeSymlink != 0 && l.p.o.Symlinks == "follow":
@@ -202,10 +202,10 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 }
 
 // Finished implements follow.Place. It finds none, because tail does not finish files.
-func (p *place) Finished(func(follow.Sight)) error { return nil }
+func (p *place) Finished(func(follow.Listed)) error { return nil }
 
 // Siblings implements follow.Place.
-func (p *place) Siblings(label string, found func(follow.Sight)) error {
+func (p *place) Siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
 		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
@@ -222,7 +222,7 @@ func (p *place) Siblings(label string, found func(follow.Sight)) error {
 	return nil
 }
 
-func beside(r *root, dir vfs.Dir, folder string, found func(follow.Sight)) error {
+func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) error {
 	entries, err := dir.Entries(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -235,7 +235,7 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Sight)) error
 		}
 		full := path.Join(folder, e.Name)
 		if info, err := dir.Stat(full); err == nil && info.Mode.IsRegular() {
-			found(follow.Sight{Dir: r, Name: full, Label: r.label(full), Info: info})
+			found(follow.Listed{Dir: r, Name: full, Label: r.label(full), Info: info})
 		}
 	}
 	return nil

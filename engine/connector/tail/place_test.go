@@ -39,7 +39,7 @@ func TestListingsAtOnce(t *testing.T) {
 	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow)
 	list := func(done chan<- int) {
 		n := 0
-		if err := p.List(func(follow.Sight) { n++ }, func(string, string) {}); err != nil {
+		if err := p.List(func(follow.Listed) { n++ }, func(string, string) {}); err != nil {
 			t.Errorf("List: %v", err)
 		}
 		done <- n

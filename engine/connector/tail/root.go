@@ -131,8 +131,8 @@ func (l linked) Stat(name string) (vfs.Info, error) {
 }
 
 // resolve follows a symlink to the regular file at its end.
-func (r *root) resolve(name string) (follow.Sight, error) {
-	s := follow.Sight{Label: r.label(name)}
+func (r *root) resolve(name string) (follow.Listed, error) {
+	s := follow.Listed{Label: r.label(name)}
 	at := filepath.FromSlash(s.Label)
 	for range maxLinks {
 		l := linked{files: r.files, path: filepath.Dir(at)}

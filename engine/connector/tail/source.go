@@ -4,8 +4,8 @@
 // file through its rotation: renamed within the globs or out of them, copied away and truncated, or
 // deleted while it is open, also while nothing ran. Package engine/kit/follow recognises files and
 // reads many of them as batches. The engine owns the source and opens one reader per route. The
-// package never writes to a folder or file, never splits a record that has no end yet (except for
-// partial_wait), and reports all lost data with its location.
+// package never writes to a folder or file. It never splits a record that has no end yet, except
+// after partial_wait. It reports all lost data with its location.
 package tail
 
 import (

@@ -133,8 +133,8 @@ func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes
 	}
 }
 
-// TestRestartBeforeDeletedFileIsSaved checks that a deleted file is read again if its route
-// restarts after it read the file to its end, but before any of it was delivered.
+// TestRestartBeforeDeletedFileIsSaved checks a route that has read a deleted file to its end, and
+// restarts before any of it was delivered. The route must read the file again.
 func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 	change := func(o *tail.Options) { o.GoneWait = 5 * time.Second }
 	bubble(t, change, func(t *testing.T, p *fixture) {

@@ -146,7 +146,8 @@ func (s *servers) ready(ctx context.Context) error {
 	}
 }
 
-// stream asks for the state of the stream. A request to a server that was just killed has no answer.
+// stream asks for the state of the stream. The request has a timeout, because a server that was
+// just killed does not answer.
 func (s *servers) stream(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -149,7 +149,7 @@ func run(ctx context.Context, s settings, flow string, records int) (o outcome, 
 }
 
 // change kills one worker, drains one and starts two, when a quarter of the records is stored. The
-// killed one is started again when half of them are.
+// killed one is started again when half of the records are stored.
 func change(ctx context.Context, p *pool, db *store, read *reader, records int) error {
 	if err := read.until(db.DB, records/4); err != nil {
 		return err

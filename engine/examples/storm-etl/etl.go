@@ -83,8 +83,8 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	}
 }
 
-// runNew is the article's algorithm: a window for each bolt, acks, and the checkpoint in the
-// records' own time.
+// runNew is the article's algorithm: a window for each bolt, acks, and a checkpoint with the times
+// of the records as positions.
 func runNew(ctx context.Context, w *environment) (err error) {
 	s := &spout{w: w}
 	if s.read, err = w.load(); err != nil {

@@ -3,9 +3,9 @@
 //
 // Without an argument it runs the day twice, each time as a separate process that is killed when
 // half of the rows are stored, and then restarted. The first run uses windows, acks and a
-// checkpoint in the records' own time (etl.go). The second uses the earlier algorithm: it
-// dispatches by a hash without acks, and starts over from the start of the day after the crash. It
-// prints the results and draws run.svg.
+// checkpoint with the times of the records as positions (etl.go). The second uses the earlier
+// algorithm: it dispatches by a hash without acks, and starts over from the start of the day after
+// the crash. The program prints the results and draws run.svg.
 package main
 
 import (
@@ -121,8 +121,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a process. It kills the process when noon rows are stored. If noon is
-// 0, the process runs to its end.
+// child runs an algorithm as a process. It kills the process when the number of stored rows has
+// reached noon. If noon is 0, the process runs to its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),
 		"-speed", fmt.Sprint(s.speed),

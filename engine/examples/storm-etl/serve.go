@@ -69,8 +69,8 @@ type answered struct {
 	err  error
 }
 
-// take returns the response to the batch. first reports that there is none yet, and that the caller
-// must process the batch.
+// take returns the response to the batch. first reports whether there is none yet, so that the
+// caller must process the batch.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,7 +25,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// childDatabase is the variable by which this test binary serves an inbox until it is killed.
+// childDatabase is the environment variable with the path of a database. If it is set, this test
+// binary serves an inbox until it is killed.
 const childDatabase = "PENSTOCK_TEST_INBOX"
 
 func TestMain(m *testing.M) {

@@ -41,11 +41,12 @@ const (
 	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
 	agreeSeeds  = 5    // number of simulations, of which the median counts
 	// In the short form, the events are short. The batches in flight when an event starts are then
-	// a larger share of all batches, and the real share may exceed the simulated one by agreeBad.
+	// a larger share of all batches. The share of attempts at the failing worker may therefore
+	// exceed the simulated share by agreeBad.
 )
 
-// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole compare the real engine with twelve real
-// HTTP servers with the simulator's predictions.
+// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real
+// HTTP servers. They compare the results with the simulator's predictions.
 func TestAgreeSaturated(t *testing.T) { agree(t, "s01-saturated", "queue", "linear") }
 
 func TestAgreeHang(t *testing.T) { agree(t, "s06-hang", "queue") }

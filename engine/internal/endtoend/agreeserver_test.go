@@ -129,7 +129,7 @@ func (w *testbed) serve(a http.ResponseWriter, r *http.Request, n int) {
 	w.until(r, served.Add(w.s.RTT/2))
 }
 
-// until waits until the given time. It returns false if the client or the test ends before.
+// until waits until the given time. It returns false if the client or the test ends first.
 func (w *testbed) until(r *http.Request, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()

@@ -133,8 +133,8 @@ func (s *bulkServer) refusedRecord(t *testing.T, line []byte) string {
 	return letter.Record
 }
 
-// TestBulkInPart checks that, with a store that accepts bulks partially, each record ends exactly
-// once in the store or in the dead letters, with its own reason.
+// TestBulkInPart checks a store that accepts bulks partially. Each record must end exactly once in
+// the store, or in the dead letters with its own reason.
 func TestBulkInPart(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)

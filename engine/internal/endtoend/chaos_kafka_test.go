@@ -196,8 +196,9 @@ func (g *copies) exactly(texts []string) {
 	g.t.Logf("each of %d records is there once", g.ids)
 }
 
-// checkOrder fails if records of one key, which are numbered, are not in order. Texts of one
-// partition are in its order, and a key is in one partition.
+// checkOrder fails if records of one key, which are numbered, are not in order. The texts contain
+// the records of each partition in their order there, and all records of a key are in one
+// partition.
 func (g *copies) checkOrder(texts []string) {
 	g.t.Helper()
 	last := make(map[int]int)

@@ -34,7 +34,7 @@ func python(t *testing.T) {
 }
 
 // killing runs the program on a config to its end. It kills a child of the program with SIGKILL
-// whenever progress has advanced by step, at most most times, and returns the number of kills.
+// whenever progress has advanced by step. It returns the number of kills, which is limited (most).
 func killing(t *testing.T, config string, progress func() int64, step int64,
 	most int) (killed int) {
 	t.Helper()

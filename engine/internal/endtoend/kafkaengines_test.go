@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// BenchmarkKafkaEngines drops a topic of a real broker with one engine and with three that share
-// the group, and compares their CPU seconds for a million records. The median of the ratios should
-// be at most 1.1.
+// BenchmarkKafkaEngines reads a topic of a real broker and drops the records, with one engine and
+// with three that share the group. It compares their CPU seconds for a million records. The median
+// of the ratios should be at most 1.1.
 func BenchmarkKafkaEngines(b *testing.B) {
 	const rounds = 3
 	s := startTopics(b)
@@ -31,8 +31,8 @@ func BenchmarkKafkaEngines(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cpuOf drops the topic with a number of engines, and returns their CPU seconds for a million
-// records, with start and stop.
+// cpuOf reads the topic and drops the records with a number of engines. It returns their CPU
+// seconds for a million records, including start and stop.
 func (s *topics) cpuOf(engines int) float64 {
 	s.b.Helper()
 	bin, err := program()

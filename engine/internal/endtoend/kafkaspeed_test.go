@@ -50,14 +50,25 @@ func startTopics(b *testing.B) *topics {
 	return s
 }
 
-// create makes an empty topic.
+// create makes an empty topic. It returns when the broker's metadata has the topic, which may be
+// some time after its creation.
 func (s *topics) create(name string) {
 	s.b.Helper()
 	_, _ = s.admin.DeleteTopics(s.b.Context(), name)
+	made := false
 	for begin := time.Now(); ; <-time.After(10 * time.Millisecond) {
-		_, err := s.admin.CreateTopic(s.b.Context(), kafkaPartitions, 1, nil, name)
-		if err == nil {
-			return
+		var err error
+		if !made {
+			_, err = s.admin.CreateTopic(s.b.Context(), kafkaPartitions, 1, nil, name)
+			made = err == nil
+		} else {
+			var ends kadm.ListedOffsets
+			if ends, err = s.admin.ListEndOffsets(s.b.Context(), name); err == nil {
+				err = ends.Error()
+			}
+			if err == nil {
+				return
+			}
 		}
 		if time.Since(begin) > 30*time.Second {
 			s.b.Fatal(err)

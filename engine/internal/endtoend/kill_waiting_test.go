@@ -76,7 +76,8 @@ func (s *flakyServer) has(good int) bool {
 	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
 }
 
-// waitingLines returns bad lines, every twentieth of them hopeless, each followed by two good ones.
+// waitingLines returns bad lines, each followed by two good lines. Every twentieth bad line is
+// hopeless.
 func waitingLines(bad int) string {
 	var log strings.Builder
 	for i := range bad {
@@ -174,7 +175,7 @@ func TestKillWaiting(t *testing.T) {
 }
 
 // check checks that every line arrived, and none too early. At most inFlight batches were in flight
-// at a kill, whose answers the program may not have recorded.
+// at a kill. The program may not have recorded the answers to them.
 func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
 	t.Helper()
 	early, repeated := 0, 0

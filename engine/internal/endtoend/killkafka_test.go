@@ -82,8 +82,9 @@ pipelines:
 	}
 }
 
-// produceNumbered produces different records to the topic "in". It returns a count of 0 for each,
-// and their lengths with line ends.
+// produceNumbered produces different records to the topic "in". It returns a map with a count of 0
+// for each record, the length of all records, and that of the longest one. Lengths include a line
+// end for each record.
 func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 	records int) (want map[string]int, total, longest int64) {
 	t.Helper()
@@ -227,7 +228,8 @@ func toKafka(transactional bool) target {
 	}
 }
 
-// startCopies starts a broker and three members. With links, each member has its own to the broker.
+// startCopies starts a broker and three members. If links is not zero, each member reaches the
+// broker through a network link of its own.
 func startCopies(t *testing.T, to target, links int) *copies {
 	t.Helper()
 	if os.Getenv("PENSTOCK_KAFKA") == "" {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestKillKafkaTransactions runs three programs that copy a topic of a real broker into another one
-// in transactions. By turns one is killed, and one is suspended until others have its partitions
-// and its transactions have timed out: each record arrives once.
+// in transactions. It alternately kills one program, and suspends one until others have its
+// partitions and its transactions have timed out. Each record must arrive once.
 func TestKillKafkaTransactions(t *testing.T) {
 	g := startCopies(t, toKafka(true), 0)
 	suspended := 5 * time.Second

@@ -89,7 +89,7 @@ func (n *natsServer) publish(t *testing.T, arrived map[string]int, rnd *rand.Ran
 	return total
 }
 
-// awaitDone waits until a consumer of the stream in has nothing left. It fails if the number of
+// awaitDone waits until a consumer of the stream "in" has nothing left. It fails if the number of
 // remaining messages does not fall for a minute.
 func (n *natsServer) awaitDone(t *testing.T, durable string) {
 	t.Helper()

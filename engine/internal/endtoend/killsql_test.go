@@ -89,8 +89,8 @@ func lettered(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// sameLines checks that the texts of a query and those in more contain each line of the input once,
-// and no others.
+// sameLines checks that the texts of a query, together with further texts (more), contain each line
+// of the input once, and no other lines.
 func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	rows, err := db.Query(query)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	loadStep  = 50 * time.Millisecond // between two writes of lines
 	loadLines = 50                    // of one write: 1,000 a second
 	loadPhase = 20 * time.Second      // without reloads, before
-	// loadWithin is the time in which every unchanged route must deliver a write. It bounds the lag
-	// in records, of which one batch is a part.
+	// loadWithin is the time in which every unchanged route must deliver a write. A route may lag
+	// by the number of lines that are written in this time.
 	loadWithin = time.Second
 )
 
@@ -45,10 +45,10 @@ type phase struct {
 	took               time.Duration
 }
 
-// TestReloadLoad reloads a config PENSTOCK_RELOADS times at a rate of 100 a minute, each time with
-// another route c, while 1,000 lines a second arrive for ten routes into SQLite. The nine unchanged
-// routes deliver as many as without reloads and never lag by more than a second of lines. Every
-// line is in every table once.
+// TestReloadLoad reloads a config while 1,000 lines a second arrive for ten routes into SQLite. It
+// reloads PENSTOCK_RELOADS times, 100 times a minute, each time with another route c. The nine
+// unchanged routes deliver as many lines as without reloads, and never lag by more than the lines
+// of a second. Every line is in every table once.
 func TestReloadLoad(t *testing.T) {
 	text := os.Getenv("PENSTOCK_RELOADS")
 	if text == "" {
@@ -115,8 +115,8 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for the given length. It reloads with another route c at
-// intervals of every; zero means never.
+// phase writes lines at a steady rate for the given length. It reloads at a fixed interval (every),
+// each time with another route c. A zero interval means never.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()

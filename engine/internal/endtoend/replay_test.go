@@ -61,7 +61,8 @@ type deadLast struct {
 	Pipelines                  []routeResult
 }
 
-// deadLetters runs `penstock dead`, and returns its lines of JSON except the last, and the last.
+// deadLetters runs `penstock dead`, and returns its lines of JSON. The last line, which has another
+// form, is returned separately.
 func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	t.Helper()
 	cmd := exec.Command(programOf(t), append([]string{"dead"}, args...)...)
@@ -149,7 +150,7 @@ pipelines:
 }
 
 // killReplay kills a replay after the given number of letters. It returns 0 if the replay ended
-// before.
+// earlier.
 func killReplay(t *testing.T, server *pickyServer, config string, after int) int {
 	t.Helper()
 	cmd := exec.Command(programOf(t), "dead", "replay", config)

@@ -162,8 +162,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// TestHangup checks that SIGHUP reloads the config, that an invalid config changes nothing, and
-// that a SIGHUP that was ignored at the start of the program stays ignored.
+// TestHangup checks that SIGHUP reloads the config, and that an invalid config changes nothing. If
+// SIGHUP was ignored at the start of the program, it stays ignored.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

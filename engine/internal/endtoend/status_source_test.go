@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestSourceCounters checks that a file deleted before its first read is counted for its route in
-// the metrics, both forms of the status and the final summary. The counters exist from the start.
+// TestSourceCounters checks that a file deleted before its first read is counted for its route. The
+// count is in the metrics, in both forms of the status, and in the final summary. The counters
+// exist from the start.
 func TestSourceCounters(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})

@@ -63,7 +63,8 @@ func (x *terminal) screen() string {
 	return strings.TrimRight(x.tmux("capture-pane", "-p"), "\n")
 }
 
-// shows waits until the screen has all texts and none of those that begin with "!".
+// shows waits until the screen contains all texts. A text that begins with "!" must be absent
+// instead.
 func (x *terminal) shows(texts ...string) string {
 	x.t.Helper()
 	var screen, missing string

@@ -95,8 +95,8 @@ func at(t *testing.T, when time.Time) {
 }
 
 // TestUnequalGoodput runs twelve unequal workers with an endless backlog. One worker hangs, and one
-// dies and returns. The goodput is at least 0.9 of the capacity of the live workers, at most 1 % of
-// the attempts go to the dead one, and everything arrives.
+// dies and returns. The goodput is at least 0.9 of the capacity of the live workers. At most 1 % of
+// the attempts go to the dead worker, and everything arrives.
 func TestUnequalGoodput(t *testing.T) {
 	run := length(t, 30*time.Second, 12*time.Second)
 	undisturbed(t, func(t *testing.T) string { return unequalGoodput(t, run) })

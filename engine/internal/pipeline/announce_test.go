@@ -108,10 +108,10 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 	return marks
 }
 
-// TestFirstMarkIsSavedAhead checks that a new partition is in the checkpoint, once, before a sink
-// with its own ledger gets the partition's data. Otherwise the run after a kill would not know
-// which file the sink's watermark belongs to. For other sinks nothing is written ahead, because the
-// checkpoint holds their watermarks.
+// TestFirstMarkIsSavedAhead checks that a new partition is saved in the checkpoint, once, before a
+// sink with its own ledger gets the partition's data. Otherwise the run after a kill would not know
+// which file the sink's watermark belongs to. For sinks without a ledger, nothing is saved ahead,
+// because their watermarks are in the checkpoint itself.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
 	const size, records = 5, 20
 	for _, ledgered := range []bool{true, false} {

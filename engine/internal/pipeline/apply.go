@@ -144,8 +144,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for c. This is the running one if its source is unchanged, unless
-// its routes change after it has ended. Otherwise it is a new one.
+// pipeline returns the pipeline for c. If the source is unchanged, that is the running pipeline. If
+// the source is changed, or routes of a pipeline that has ended are changed, pipeline returns a new
+// one.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)

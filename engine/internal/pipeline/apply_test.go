@@ -191,8 +191,8 @@ func TestApplyRoutes(t *testing.T) {
 	})
 }
 
-// TestApplyPipelines changes, adds and removes pipelines in the same way. A pipeline with a changed
-// source is replaced.
+// TestApplyPipelines changes, adds and removes pipelines, as TestApplyRoutes does with routes. A
+// pipeline with a changed source is replaced.
 func TestApplyPipelines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 500

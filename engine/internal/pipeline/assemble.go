@@ -171,8 +171,8 @@ func (r *route) makeSink() (bound bool, err error) {
 	return true, nil
 }
 
-// encoderOf returns the sink as an Encoder. It returns nil if the sink encodes nothing after the
-// given number of processors.
+// encoderOf returns the sink as an Encoder. It returns nil if no batch needs encoding: either the
+// sink never encodes, or it encodes only changed batches and there are no processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
 	if !ok {

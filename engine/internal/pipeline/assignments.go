@@ -292,7 +292,8 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait for partitions without batches in the sender. The caller holds a.mu.
+// wakeIdle ends the wait of revocations for partitions that have no batches in the sender any more.
+// The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -485,16 +486,11 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// option returns the sender's flow.Options.Withdrawn.
-func (a *assignments) option() func(it stream.Item) flow.Withdrawal {
-	if a == nil {
-		return nil
-	}
-	return func(it stream.Item) flow.Withdrawal {
-		a.r.mu.Lock()
-		defer a.r.mu.Unlock()
-		return a.r.books.withdrawal(it.Value)
-	}
+// withdrawal tells the sender whether to withdraw an item.
+func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return a.r.books.withdrawal(it.Value)
 }
 
 // send records that b is handed to the sender.

@@ -39,7 +39,7 @@ type sharing struct {
 }
 
 // checkSharing decides whether the pipeline is shared. It returns an error if sharing is required
-// and impossible.
+// but impossible.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()
@@ -197,8 +197,8 @@ func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
 }
 
 // checkBucketFile returns an error if the bucket is not the one with which this state directory was
-// used before. The progress was in that one. Otherwise checkBucketFile writes the bucket's identity
-// to the file.
+// used before. The progress was stored in that earlier bucket. If there is no error,
+// checkBucketFile makes sure that the file contains the bucket's identity.
 func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	want := b.Name + " " + b.ID + "\n"
 	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)

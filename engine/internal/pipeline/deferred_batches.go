@@ -24,9 +24,9 @@ import (
 // checkpoint can advance beyond it. The mark then has Waiting set. The source receives only the
 // progress up to the first waiting range, and does not finish the partition.
 //
-// Some routes have no store, and every batch waits in memory: those with sinks that keep an order
-// or have a resume token in the checkpoint, with sources that cannot read ranges, and in pipelines
-// that a cluster shares.
+// Some routes have no store, and every batch waits in memory. That is the case if the sink keeps an
+// order or has a resume token in the checkpoint. It is also the case if the source cannot read
+// ranges, or if a cluster shares the pipeline.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -439,8 +439,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is the time after which missing data counts as deleted. The reader must be idle
-	// for as long.
+	// missingFor is the time after which missing data counts as deleted. The reader must also have
+	// been idle for this time.
 	missingFor = 10 * time.Second
 	// missingMost bounds the missing ranges that are tracked.
 	missingMost = 1 << 16

@@ -162,8 +162,8 @@ func TestDrainFinishesInFlightBatches(t *testing.T) {
 	}
 }
 
-// TestStallEndsAFiniteRun checks that a finite run with a worker that never delivers ends after
-// Stall, with the worker's last error.
+// TestStallEndsAFiniteRun checks that a finite run with a worker that never delivers ends after the
+// time Stall, with the worker's last error.
 func TestStallEndsAFiniteRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// fakeSource returns lines, in batches of size, as one partition. Unless once is set, it then
-// blocks like a source that waits for more data.
+// fakeSource returns its lines as one partition, in batches of a given size. Unless once is set, it
+// blocks at the end like a source that waits for more data.
 type fakeSource struct {
 	lines []string
 	size  int

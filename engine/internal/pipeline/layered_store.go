@@ -154,8 +154,8 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// unknownRoutes returns the lanes, other than name, that have a resume token in either layer. Each
-// has the token that removes it.
+// unknownRoutes returns the lanes with a resume token in either layer, except the lane with the
+// given name. Each is mapped to the empty token: storing it removes the lane's token.
 func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {

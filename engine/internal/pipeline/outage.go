@@ -44,7 +44,7 @@ func (h *outageDetector) reached(r *route) bool {
 }
 
 // unable reports whether a worker is misconfigured or, if refusing is set, fails every attempt.
-// suspected means that all workers do.
+// suspected means that the sender assumes all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

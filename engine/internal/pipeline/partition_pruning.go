@@ -86,7 +86,7 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 // still has them. The oldest are removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those partitions in now that need no mark any more.
+// keepFinished returns those of the given partitions (now) that need no mark any more.
 //
 // The sink's ledger removes a partition of this run only after lateTransaction or in a later run.
 // Until then the local mark tells the source that the partition is finished. Otherwise the source
@@ -155,8 +155,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the partitions without unsettled or unsaved data, and returns them as now. It
-// returns the others as later. idle are the partitions in now that were not handed out in this run.
+// forget removes the accounts of those partitions that have no unsettled or unsaved data. It
+// returns these partitions (now) and the others (later). idle are the partitions in the first list
+// that were not handed out in this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]

@@ -11,7 +11,7 @@ import (
 )
 
 // TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
-// data. If it is sealed later, that settles without an error.
+// data. If the source seals the partition later, the seal settles without an error.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)

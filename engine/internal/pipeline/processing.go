@@ -48,8 +48,8 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 const maxProcessors = 64
 
 // jobsAtOnce bounds the jobs that are not processed yet: those in the two channels, those held by
-// the processors, the reader and the producer, and two that were read again. With this bound a send
-// to the channel again never blocks.
+// the processors, the reader and the producer, and two that were read again. The channel for jobs
+// that are processed again (line.again) has this capacity, so a send to it never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processors under supervision. A processor that dies is replaced by one with new
@@ -286,13 +286,13 @@ func show(b *stream.Batch, s recordRange, states []stream.State) {
 // recordDeath records the death of a processor that held j, and passes j to the next one.
 func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
-	bury, giveUp := j.died(j.batch)
+	deadLetter, giveUp := j.died(j.batch)
 	if giveUp {
 		j.err = died
 		close(j.done)
 		return
 	}
-	if bury {
+	if deadLetter {
 		reason := fmt.Errorf("%d processors died of it, the last of this: %w", maxDeaths, died)
 		s, _ := j.next()
 		for i := s.from; i < s.to; i++ {

@@ -27,7 +27,8 @@ type reader struct {
 	left      atomic.Int64 // last known unread bytes of a source without estimator; -1 if unknown
 	reading   atomic.Int64 // start of the running Read, in ns since started; 0 if none
 
-	reader stream.Reader // set before Run
+	reader      stream.Reader // set before Run, like withdrawals
+	withdrawals *withdrawals
 	// estimator is the reader while it is open, or nil if the reader cannot estimate.
 	estimator atomic.Pointer[stream.Estimator]
 	ahead     error // error that came with the last batch; the next call returns it
@@ -80,6 +81,8 @@ type job struct {
 
 	trial                   // deaths of processors on this batch
 	saved *stream.Savepoint // the batch as its current processor received it; nil before the first
+
+	withdrawn bool // guarded by withdrawals.mu
 }
 
 // scope is the context for reading. It ends with its parent, or earlier, when the route stops
@@ -134,6 +137,7 @@ func (r *reader) Run(ctx context.Context) error {
 			return nil
 		}
 		j.done = make(chan struct{})
+		r.withdrawals.add(j)
 		for _, way := range []chan *job{r.line.work, r.line.jobs} {
 			select {
 			case way <- j:
@@ -195,8 +199,8 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey is the order key of all items if there is one ordered lane. With their own keys, a batch
-// of a thousand small files would need the ids of all of them.
+// oneKey is the order key of all items if there is one ordered lane. With the partitions as keys, a
+// batch of a thousand small files would need the ids of all of them.
 var oneKey = []string{"all"}
 
 // opened opens the spans of a batch that was read in the books, and returns its job.

@@ -67,7 +67,7 @@ func TestRenamedOutput(t *testing.T) {
 }
 
 // TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers, even if a kill has already removed it from one of them.
+// layers. It checks this even if a run that was killed had removed it from one layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)

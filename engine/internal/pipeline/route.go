@@ -177,7 +177,7 @@ func (r *route) open(ctx context.Context) error {
 	opening := stream.OpenOptions{
 		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Linger: r.cfg.Batch.Linger,
 		Once:  r.once,
-		State: r.stateDir, Count: r.slot.met.Add,
+		State: r.stateDir, Count: r.slot.met.Add, Withdraw: r.sender.withdrawUnsent,
 	}
 	if r.assigned != nil {
 		opening.Assignments = r.assigned
@@ -188,6 +188,8 @@ func (r *route) open(ctx context.Context) error {
 	}
 	r.reader.open(source)
 	r.saver.reader = source
+	r.reader.withdrawals = newWithdrawals(source)
+	r.sender.withdrawals = r.reader.withdrawals
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}

@@ -418,10 +418,10 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	_ = r.memory.save(met, nil)
 }
 
-// saveToken makes the start of the sink's ordered lane durable before the lane gets data. saved has
-// the resume tokens in the checkpoint. Tokens of lanes with other names are removed, because the
-// output file and its name in the config may have been changed. Otherwise a later start with the
-// old name would truncate the file to the old offset.
+// saveToken makes the resume token with which the sink's ordered lane starts durable before the
+// lane gets data. saved has the resume tokens in the checkpoint. Tokens of lanes with other names
+// are removed, because the output file and its name in the config may have been changed. Otherwise
+// a later start with the old name would truncate the file to the old offset.
 func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

@@ -23,6 +23,8 @@ type sender struct {
 	unsaved func(bytes int64, parts int)            // called after each settlement
 	all     bool                                    // also send empty batches, to store spans
 
+	withdrawals *withdrawals // set before Run
+
 	trace *trace.File // nil if tracing is disabled
 	// tracer makes the spans of a sender with the given start time. It is nil if telemetry.traces
 	// is 0.
@@ -54,7 +56,7 @@ func (r *sender) open() error {
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, DeadLetter: r.letters.writeRefused, Settled: r.settled,
 		Released: r.released, Failed: r.failed,
-		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
+		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.withdrawal,
 	})
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 // settled is called by the sender's loop once for each batch or piece.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
-		r.assigned.withdraw(it.Value)
+		r.withdrew(it.Value)
 		return
 	}
 	r.tapSettled(it, s)
@@ -206,6 +208,9 @@ func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
 		switch {
 		case err != nil:
 			return flow.Item[*stream.Batch]{}, err
+		case !p.r.withdrawals.take(j):
+			j.batch.Release()
+			continue
 		case j.err != nil:
 			j.batch.Release()
 			return flow.Item[*stream.Batch]{}, j.err

@@ -15,8 +15,8 @@ import (
 //
 //	assembled --start--> running --stop--> stopped
 //
-// Goroutines requested while assembled start with start; while stopped they are refused. The state
-// directory can be opened while running.
+// If a goroutine is requested in the state assembled, the method start starts it later. In the
+// state stopped, requests are refused. The state directory can be opened in the state running.
 type sourceHost struct {
 	*host
 	pipe  *pipe

@@ -244,8 +244,8 @@ func (d *closingDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestSourceStopsAfterRoutes covers both ways of stopping. The source's directory is in use to the
-// end.
+// TestSourceStopsAfterRoutes checks, for a drain and a stop, that the source stops after the
+// routes. The source can use its directory to the end.
 func TestSourceStopsAfterRoutes(t *testing.T) {
 	for _, way := range []string{"drain", "stop"} {
 		t.Run(way, func(t *testing.T) {

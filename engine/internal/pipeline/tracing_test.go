@@ -23,8 +23,8 @@ func traced(file string, most stream.Size) config.Flow {
 	return f
 }
 
-// flakyDeliver answers each attempt by its number: late, too late, with an error, throttled,
-// refused.
+// flakyDeliver refuses the batch with line 77. For any other batch, the number of the attempt
+// determines the outcome: a delivery (in time, late or too late), an error, or a throttling.
 func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
 	switch {

@@ -57,7 +57,7 @@ func childOf(s *supervise.Status, name string) *supervise.Status {
 	return nil
 }
 
-// fill adds the part of a slot's state that its supervisor does not know to the route's node.
+// fill adds to the route's node the part of the slot's state that its supervisor does not know.
 func (s *slot) fill(node *supervise.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

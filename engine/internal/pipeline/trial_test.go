@@ -62,9 +62,9 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 		deadly := func(r stream.Record) bool { return r.State == stream.Kept && kills[r.Origin] }
 		if slices.ContainsFunc(b.Records[s.from:s.to], deadly) {
 			deaths++
-			if bury, giveUp := tr.died(b); giveUp {
+			if deadLetter, giveUp := tr.died(b); giveUp {
 				t.Fatal("it gives up")
-			} else if bury {
+			} else if deadLetter {
 				for i := s.from; i < s.to; i++ {
 					b.DeadLetter(i, errors.New("deadly"))
 				}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -77,13 +78,23 @@ func (k *kept) numbers() []uint64 {
 type process struct {
 	host *streamtest.Host
 	b    *Buffer
+	log  strings.Builder // of the buffer; read it when nothing runs
 }
+
+// recordedHost is a host that also records the log.
+type recordedHost struct {
+	*streamtest.Host
+	log *slog.Logger
+}
+
+func (h *recordedHost) Log() *slog.Logger { return h.log }
 
 func start(t *testing.T, store Store, o Options, io intake.Options) *process {
 	t.Helper()
 	p := &process{host: streamtest.NewHost(t)}
 	open := func(context.Context) (Store, error) { return store, nil }
-	b, err := newBuffer(o, io, p.host, open)
+	log := slog.New(slog.NewTextHandler(&p.log, nil))
+	b, err := newBuffer(o, io, &recordedHost{p.host, log}, open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +334,10 @@ func TestHeadIsLost(t *testing.T) {
 				r.open(t, p)
 				rest := []string{"3", "4", "5"}[last-2:]
 				r.want(t, rest...)
+				synctest.Wait()
+				if n := strings.Count(p.log.String(), "skipped by an operator"); n != 1 {
+					t.Errorf("%d lines are logged about skipped envelopes, want 1", n)
+				}
 				if n := p.host.Counted("buffer_skipped"); n != int64(last-1) {
 					t.Errorf("%d envelopes were skipped, want %d", n, last-1)
 				}

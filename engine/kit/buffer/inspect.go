@@ -70,7 +70,8 @@ func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error)
 
 // Envelope implements stream.OpenBuffer.
 func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelope, error) {
-	out := stream.Envelope{Number: number, Skipped: isSkipped(i.skips, number)}
+	_, skipped := skipOf(i.skips, number)
+	out := stream.Envelope{Number: number, Skipped: skipped}
 	text, err := i.store.Get(ctx, number)
 	if errors.Is(err, ErrMissing) {
 		out.Corrupt = err.Error()

@@ -26,6 +26,8 @@ type reader struct {
 	begin   int64     // data below it was settled and deleted before this route had progress
 	current *envelope // the envelope that contains the position At; nil until it is loaded
 	before  *envelope // the predecessor of current, if it was read
+
+	skipping span // the last range of skipped envelopes that was logged
 }
 
 var (
@@ -145,9 +147,13 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 			}
 			return true, nil
 		}
-		if isSkipped(r.b.skips, number) {
+		if s, ok := skipOf(r.b.skips, number); ok {
 			r.b.host.Count("buffer_skipped", 1)
-			r.b.host.Log().Error("envelope skipped by an operator's decision", "number", number)
+			if s != r.skipping {
+				r.skipping = s
+				r.b.host.Log().Error("envelopes skipped by an operator's decision", "first", number,
+					"last", s.last)
+			}
 			r.Cover(batch, &r.b.part, min(border, positionOf(number+1, 0)))
 			r.current, r.before = nil, nil
 		} else if err := r.load(ctx, number); err != nil {

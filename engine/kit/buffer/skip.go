@@ -59,7 +59,11 @@ func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	return errors.Join(err, f.Sync(), f.Close(), dir.Sync())
 }
 
-// isSkipped reports whether an envelope is in one of the ranges.
-func isSkipped(spans []span, number uint64) bool {
-	return slices.ContainsFunc(spans, func(s span) bool { return s.has(number) })
+// skipOf returns the range that contains an envelope. ok is false if none does.
+func skipOf(spans []span, number uint64) (s span, ok bool) {
+	k := slices.IndexFunc(spans, func(s span) bool { return s.has(number) })
+	if k < 0 {
+		return span{}, false
+	}
+	return spans[k], true
 }

@@ -25,9 +25,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 // ErrEnded means that a child in a [Slot] ended by itself, with status 0.
 var ErrEnded = errors.New("exited unexpectedly with status 0")
 
-// EndedCleanly reports whether err, with which a session of a [Slot] ended, means that the child
-// ended by itself with status 0 and broke no rule of its protocol. Programs that serve a limited
-// number of requests end like this.
+// EndedCleanly reports whether the child of a session ended by itself with status 0, and broke no
+// rule of its protocol. err is the error with which the session of the [Slot] ended. Programs that
+// serve a limited number of requests end like this.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code == 0 && exit.Protocol == nil && errors.Is(exit.Killed, ErrNotReading)

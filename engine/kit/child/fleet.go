@@ -54,8 +54,8 @@ const (
 // maxKilled bounds consecutive immediate restarts after deaths with work in progress.
 const maxKilled = 16
 
-// waits is the restart policy of one slot. The wait depends on the work of its last children, which
-// the supervisor does not know.
+// waits is the restart policy of one slot. It is a policy of its own because the wait depends on
+// whether the last children completed any work, and the supervisor does not know that.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]

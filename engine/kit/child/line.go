@@ -39,8 +39,8 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 
 // ReadLine returns the next line of a child's output, without its line end ("\n" or "\r\n"), in
 // newly allocated memory. It returns io.EOF at the end and ignores an unterminated last line. A
-// line of more than most bytes is an error that quotes its beginning; the rest of it is not read.
-// most must exceed QuotedMost.
+// line that exceeds the length limit (most) is an error that quotes the beginning of the line; the
+// rest is not read. The limit must exceed QuotedMost.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

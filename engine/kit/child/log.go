@@ -13,8 +13,8 @@ const (
 	logRate       = 5    // lines per second beyond the burst
 	maxLogLine    = 1000 // bytes of a line that are logged
 	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
-	// logPeriod is the age of a new token bucket, at least the time in which an empty bucket is
-	// filled.
+	// logPeriod is how far in the past a new token bucket was last filled. An empty bucket fills up
+	// in less time.
 	logPeriod = time.Hour
 )
 

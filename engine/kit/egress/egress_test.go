@@ -101,8 +101,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// resolver is a name server on loopback that answers the nth question for an IPv4 address with the
-// nth address, and then with the last.
+// resolver is a name server on loopback. It answers the nth question for an IPv4 address with the
+// nth address, and all questions after the last address with that address.
 func resolver(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -49,7 +49,7 @@ func NewEvaluator(p *Program) *Evaluator {
 }
 
 // Begin sets the evaluator to a batch, whose Records are filled. It must be called again after
-// Names has grown. A nil evaluator does nothing.
+// b.Names has grown. A nil evaluator does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	if e == nil {
 		return
@@ -60,8 +60,8 @@ func (e *Evaluator) Begin(b *stream.Batch) {
 	}
 }
 
-// Holds reports whether the condition is true for record i. An error gives the reason why it cannot
-// be evaluated and names the field.
+// Holds reports whether the condition is true for record i. An error gives the reason why the
+// condition cannot be evaluated, and names the field.
 func (e *Evaluator) Holds(i int) (bool, error) {
 	if e.program.condition != nil {
 		return e.program.condition(e, i)
@@ -147,7 +147,8 @@ func start(b *stream.Batch, i int) int64 {
 }
 
 // Field evaluates a value for record i and returns it as a field without a name. A field of the
-// record is returned unchanged, with its digits. Other values are appended to the arena.
+// record is returned unchanged, so a number keeps its digits. Other values are appended to the
+// arena.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -267,7 +268,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// kindOf returns the kind of a JSON text that another type of the library was encoded as.
+// kindOf returns the kind of a JSON text that encodes a result of the library. The result is an
+// array, an object or a number.
 func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' {
 		return stream.JSON

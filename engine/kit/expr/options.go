@@ -14,7 +14,7 @@ type Text string
 // Expression marks the text for the config reader: ` #` inside it does not begin a comment.
 func (*Text) Expression() {}
 
-// Compile compiles the value expression of the option key, over records of the schema in. The
+// Compile compiles the value expression of an option (key) for records of the given schema. The
 // program of an empty text is nil.
 func (t Text) Compile(key string, in stream.Schema) (*Program, error) {
 	if t == "" {
@@ -33,8 +33,8 @@ type Named struct {
 	Program *Program
 }
 
-// CompileNamed compiles the value expressions of the option key, over records of the schema in. It
-// sorts them by name.
+// CompileNamed compiles the value expressions of an option (key) for records of the given schema.
+// It sorts them by name.
 func CompileNamed(key string, texts map[string]Text, in stream.Schema) (list []Named, err error) {
 	for name, text := range texts {
 		p, err := Value(string(text), in)

@@ -55,8 +55,8 @@ func Parse(text string) (Name, error) {
 	return n, nil
 }
 
-// Lenient is Parse for code that builds options itself. It treats an invalid name as the flat field
-// of that name.
+// Lenient parses a name for code that builds options itself. It treats an invalid name as the flat
+// field of that name.
 func Lenient(text string) Name {
 	n, err := Parse(text)
 	if err != nil {
@@ -137,7 +137,8 @@ func (r *Ref) Begin(b *stream.Batch) {
 	}
 }
 
-// BeginWrite is Begin for a name that will be set. It adds a missing name to the batch's Names.
+// BeginWrite does the same as Begin, for a name that will be set: it adds a missing name to the
+// batch's Names.
 func (r *Ref) BeginWrite(b *stream.Batch) {
 	if r.Path == nil {
 		b.Name(r.Flat)

@@ -121,7 +121,7 @@ func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	return nil
 }
 
-// SetPathLast is SetLast, but sets the member even if the record has the flat field.
+// SetPathLast does the same as SetLast, but sets the member even if the record has the flat field.
 func (e *Editor) SetPathLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	if r.Path == nil {
 		return e.SetLast(b, r, i, f)

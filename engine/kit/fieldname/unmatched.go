@@ -2,9 +2,9 @@ package fieldname
 
 import "github.com/penstock-io/penstock/stream"
 
-// Unmatched reports the names of a processor that no record of a batch has. It counts each of them
-// once per batch in names_unmatched, and also logs those of the first batch. The zero value is
-// ready to use. It must be used by one goroutine.
+// Unmatched reports the names of a processor that no record of a batch has. It counts each of these
+// names once per batch in the counter names_unmatched, and also logs those of the first batch. The
+// zero value is ready to use. It must be used by one goroutine.
 type Unmatched struct {
 	matched []bool
 	records int

@@ -33,8 +33,8 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 }
 
 // TestCopyIsMadeWholeWhileItIsLookedAt checks that a copy is recognised if it is completed while a
-// route looks at it. Its original is emptied at the same moment, just after the routes have read
-// the end of it.
+// route looks at it. The original is emptied at the same moment, just after the routes have read it
+// to its end.
 func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -56,8 +56,8 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 }
 
 // TestIncompleteCopyOfRewritten checks that the copy of an emptied file is recognised even if it is
-// first listed while it is shorter than the bytes that identify the emptied file. A short file that
-// begins differently is read at once.
+// incomplete when first listed. It may even be shorter than the bytes that identify the emptied
+// file. A short file that begins differently is read at once.
 func TestIncompleteCopyOfRewritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

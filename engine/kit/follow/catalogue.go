@@ -130,7 +130,7 @@ func (c *Catalogue) join(r *Reader) {
 	if c.table.scans == 0 {
 		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
 		for _, o := range c.readers {
-			if o.attendance == waiting { // perhaps for this route
+			if o.activity == waiting { // perhaps for this route
 				signal(o.listed)
 			}
 		}
@@ -196,7 +196,7 @@ func (c *Catalogue) files() []*file {
 // absentReader returns the reader kept for a route that has no active one, or nil.
 func absentReader(readers []*Reader, route string) *Reader {
 	for _, r := range readers {
-		if r.attendance == absent && r.o.Route == route {
+		if r.activity == absent && r.o.Route == route {
 			return r
 		}
 	}
@@ -205,10 +205,10 @@ func absentReader(readers []*Reader, route string) *Reader {
 
 // leave removes a reader. The last one closes the files, unless Run is running.
 func (c *Catalogue) leave(r *Reader) error {
-	if r.attendance == gone {
+	if r.activity == gone {
 		return nil
 	}
-	r.attendance = gone
+	r.activity = gone
 	c.wakes.drop(r.wake)
 	c.readers = slices.DeleteFunc(c.readers, func(o *Reader) bool { return o == r })
 	for _, f := range r.queue {
@@ -243,7 +243,8 @@ func (c *Catalogue) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// quietAt returns the monotonic time at which a file will have been quiet for settle, and now.
+// quietAt returns the monotonic time at which an unchanged file will have been quiet for the
+// configured time (Settle), and the current time.
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)

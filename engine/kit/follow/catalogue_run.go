@@ -56,7 +56,7 @@ func (c *Catalogue) Run(ctx context.Context) error {
 			case <-t.C:
 			}
 		}
-		c.attend(ctx, least)
+		c.listIfDue(ctx, least)
 		t.Reset(c.o.PollMax)
 	}
 }
@@ -66,7 +66,7 @@ func (c *Catalogue) stop() {
 	defer c.mu.Unlock()
 	c.running = false
 	for _, r := range slices.Clone(c.readers) {
-		if r.attendance == absent {
+		if r.activity == absent {
 			c.warnClose("", c.leave(r))
 		}
 	}
@@ -75,9 +75,9 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// attend lists the files and looks at the changed ones. It lists nothing if the last listing is
+// listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing is
 // younger than least, or if an idle route lists the files itself.
-func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
+func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.updateRoutes()
@@ -90,10 +90,10 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 	}
 	working := false
 	for _, r := range c.readers {
-		if r.attendance == waiting {
+		if r.activity == waiting {
 			return // it lists the files itself
 		}
-		working = working || r.attendance != done
+		working = working || r.activity != done
 	}
 	if !working {
 		return
@@ -119,7 +119,7 @@ func (c *Catalogue) updateRoutes() {
 	}
 	routes := h.Routes()
 	for _, r := range slices.Clone(c.readers) {
-		if r.attendance == absent && !slices.Contains(routes, r.o.Route) {
+		if r.activity == absent && !slices.Contains(routes, r.o.Route) {
 			c.warnClose("", c.leave(r))
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Catalogue) updateRoutes() {
 		}
 		r := newReader(c, stream.OpenOptions{Route: route})
 		c.join(r)
-		r.attendance = absent
+		r.activity = absent
 	}
 }
 
@@ -139,7 +139,7 @@ func (c *Catalogue) updateRoutes() {
 func (c *Catalogue) missesRoute() bool {
 	h, ok := c.h.(stream.SourceHost)
 	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
-		reads := func(r *Reader) bool { return r.o.Route == route && r.attendance != absent }
+		reads := func(r *Reader) bool { return r.o.Route == route && r.activity != absent }
 		return !slices.Contains(c.finishedRoutes, route) && !slices.ContainsFunc(c.readers, reads)
 	})
 }

@@ -45,7 +45,7 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 // and nothing was read under its present id.
 func isProvisional(f *file) bool {
 	return f.all(func(cur *cursor) bool {
-		return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry
+		return cur.r.activity == absent && cur.blank() && cur.entry == f.entry
 	})
 }
 
@@ -77,8 +77,8 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	return why == "" && err == nil
 }
 
-// rename makes f the file of e. e also becomes the id of f, unless an active route has a cursor in
-// f or something was read under f's current id.
+// rename makes f the file of e. f also gets the id of e, unless an active route has a cursor in f
+// or something was read under f's current id.
 func (n *identifier) rename(f *file, e *Entry) {
 	c := n.c
 	e.file = f

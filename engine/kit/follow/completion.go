@@ -86,7 +86,7 @@ func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {
 		for i, p := range all {
-			if p.id != id || p.r.o.Route != r.o.Route || p.r.attendance != absent {
+			if p.id != id || p.r.o.Route != r.o.Route || p.r.activity != absent {
 				continue
 			}
 			all[i].r = r
@@ -105,7 +105,7 @@ func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool {
-			return p.r.attendance != gone && !p.r.isDone(p.id)
+			return p.r.activity != gone && !p.r.isDone(p.id)
 		}) {
 			return false
 		}

@@ -231,7 +231,7 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 		size, over := view.Size(cur.pos.Next + ahead)
 		whole := over && view.Err() == nil
 		file.Size, file.Sealed, file.Flush, file.Growing = size, whole && end.sealed, whole && end.flush, over && grows
-		if r.c.o.Rules.Bury && !over && ahead > int64(r.c.o.Rules.MaxRecord)+searchFrom {
+		if r.c.o.Rules.DeadLetter && !over && ahead > int64(r.c.o.Rules.MaxRecord)+searchFrom {
 			file.Size = math.MaxInt64 / 2 // the view knows its end once the search has reached it
 		}
 		before := cur.pos.Next

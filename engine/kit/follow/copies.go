@@ -37,7 +37,7 @@ type verdict struct {
 	grows     bool  // it may be an incomplete copy of an awaiting file
 	undecided bool  // a possible original cannot be looked at
 	unread    bool  // the same, because that file cannot be read
-	unbegun   *file // an unread file, awaiting or deleted, that it continues
+	continued *file // an unread file, awaiting or deleted, that it continues
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
 
@@ -59,12 +59,12 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 			return true, read
 		}
 	}
-	mayBeCopy := v.hold || v.undecided || v.grows && v.unbegun == nil
+	mayBeCopy := v.hold || v.undecided || v.grows && v.continued == nil
 	if v.unread && k.holdUnread(f) || mayBeCopy && k.holdBack(f, v.undecided) {
 		return true, false
 	}
 	// files with read data were compared first
-	if w := v.unbegun; w != nil && (w.state == awaiting || w.isDeleted()) {
+	if w := v.continued; w != nil && (w.state == awaiting || w.isDeleted()) {
 		k.begin(f, w)
 		return true, true
 	}
@@ -98,8 +98,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	case w != nil && w.blank():
-		if v.unbegun == nil && (f.shows(w, head) || !v.unlisted && k.mayBe(f, w, head)) {
-			v.unbegun = w
+		if v.continued == nil && (f.shows(w, head) || !v.unlisted && k.mayBe(f, w, head)) {
+			v.continued = w
 		}
 		return false, false
 	case w != nil && f.isBeingMade(w):
@@ -112,7 +112,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		(!v.unlisted || f.view != nil && f.size() > 0 && f.view.Err() == nil):
 		// compressed, moved to another file system, or restored
 		if g.blank() {
-			v.unbegun = cmp.Or(v.unbegun, g)
+			v.continued = cmp.Or(v.continued, g)
 			return false, false
 		}
 		w = k.giveUpHandle(g)
@@ -262,8 +262,8 @@ func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
 	return k.continueFrom(f, w, head)
 }
 
-// continueFrom is inherit without the check of name and time. f continues w at the furthest
-// position with a fingerprint that matches f.
+// continueFrom does the same as inherit, but does not check name and time. f continues w at the
+// furthest position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

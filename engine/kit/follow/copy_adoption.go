@@ -127,9 +127,9 @@ func (k *copies) place(cur *cursor) {
 	}
 }
 
-// startCopy makes f the successor of w for the routes that have not read beyond the position to,
-// the end of w's data in f. For routes that have read more of w, f is a separate file, and they
-// skip everything before to.
+// startCopy makes f the successor of w for the routes that have not read beyond the end of w's data
+// in f (the position to). For routes that have read more of w, f is a separate file, and they skip
+// its bytes before that position.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }

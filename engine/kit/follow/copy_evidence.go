@@ -53,9 +53,9 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	return found != n.fingerprint && !slices.Contains(n.earlier, found)
 }
 
-// mayInherit reports whether f may be the successor of the deleted file w: it has another name, or
-// its modification time is before its creation, as in a copy that kept its time. With ByContent
-// only its content counts.
+// mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
+// has another name than w, or if its modification time is before its creation, as in a copy that
+// kept its time. With ByContent only its content counts.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
@@ -72,7 +72,7 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 }
 
 // shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
-// and is no older than they are. Nothing was read of w.
+// and is no older than these bytes. Nothing was read of w.
 func (f *file) shows(w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	if p.At == 0 || int64(f.info.ModTime) < p.ModTime {
@@ -126,8 +126,8 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 		len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known
 }
 
-// grewAsCopy reports whether f has grown since it was compared with the old file. Then only the
-// fingerprints show how much of the old file f contains.
+// grewAsCopy reports whether f has grown since it was compared with its possible original. If so,
+// only the fingerprints show how much of the original f contains.
 func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
 		return f.info.Size != f.extras.equalSize, nil

@@ -31,7 +31,7 @@ type cursor struct {
 	last       int64         // where it was sealed, in bytes of the file
 	skipTo     int64         // growing: everything before counts as read
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
-	// 1 + left() of a compressed file when its decompressor was dropped; 0 if it was not
+	// compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
 	leftPacked int64
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
@@ -204,14 +204,15 @@ func (f *file) left() (left int64) {
 	return left
 }
 
-// isNeeded reports whether a route has not read all of the file, or less than another route.
+// isNeeded reports whether some route has not read all of the file, or has read less of it than
+// another route.
 func isNeeded(f *file) bool {
 	read := f.read()
 	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
 }
 
-// holds returns the number of bytes in the file. A compressed file is decompressed only until to
-// bytes are known. If it has more, the result may be less than its size.
+// holds returns the number of bytes in the file. A compressed file is decompressed only until the
+// given number of bytes (to) is known. If it has more, the result may be less than its size.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size

@@ -43,8 +43,8 @@ func differ(got, want []string) string {
 		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
 }
 
-// seeds returns consecutive seeds from PENSTOCK_SEED on. Their number is most, or PENSTOCK_SEEDS if
-// that is set.
+// seeds returns consecutive seeds from PENSTOCK_SEED on. If PENSTOCK_SEEDS is set, it is the number
+// of seeds; otherwise their number is the parameter most.
 func seeds(t testing.TB, most uint64) (list []uint64) {
 	t.Helper()
 	first := uint64(0)

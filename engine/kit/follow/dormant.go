@@ -19,7 +19,7 @@ type dormant struct {
 
 // see reports whether a listed file is dormant and unchanged. A changed one is recognised
 // as after a restart.
-func (z *dormant) see(s Sight, info stat) bool {
+func (z *dormant) see(s Listed, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {
 		return false
@@ -45,7 +45,7 @@ func (z *dormant) see(s Sight, info stat) bool {
 
 // isDormantAlready makes a completely delivered file of an earlier run a dormant file at once, and
 // reports whether it did.
-func (z *dormant) isDormantAlready(s Sight, info stat) bool {
+func (z *dormant) isDormantAlready(s Listed, info stat) bool {
 	c := z.c
 	e := c.identify.recallable(info)
 	if e == nil || e.file != nil {
@@ -188,7 +188,8 @@ func (z *dormant) forget(id string) {
 	})
 }
 
-// retire makes dormant files of the completely delivered ones with progress stored by all routes.
+// retire makes those files dormant that are completely delivered and have progress stored by all
+// routes.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()
@@ -252,7 +253,7 @@ func (z *dormant) retireIdle() {
 	saved := false
 	for _, r := range c.readers {
 		saved = r.takeFresh() || saved
-		if r.attendance == absent {
+		if r.activity == absent {
 			return
 		}
 	}

@@ -36,7 +36,7 @@ type phase uint8
 
 const (
 	known phase = iota // a file with this inode and head has the identity
-	// the inode holds other data; only its bytes tell the new location of the data
+	// the inode holds other data now; the identity's data can be found only by its bytes
 	displaced
 	over // it is read to its end or lost: no file gets it again
 )

@@ -17,5 +17,6 @@ func (c *Catalogue) BeginRun() {
 
 func (c *Catalogue) EndRun() { c.stop() }
 
-// ClosedForRoom returns the number of files that may become dormant, as far as they are recorded.
+// ClosedForRoom returns the number of files that were closed to make room for others and may become
+// dormant.
 func (c *Catalogue) ClosedForRoom() int { return len(c.handles.closedForRoom) }

@@ -52,7 +52,7 @@ type file struct {
 // extras holds the state that few files need, to keep the other hundred thousand small.
 type extras struct {
 	framing lines.Framing // its own; nil: the source's
-	// until when it waits for the possible original to become readable; 0 if it does not
+	// until when it waits for its possible original to become readable; 0 if it does not wait
 	unread        time.Duration
 	folderMissing bool    // awaiting, and its folder is not there
 	unseen        bool    // awaiting: the present content of its inode was not seen
@@ -65,14 +65,15 @@ type extras struct {
 	equalSize int64 // its own size at that comparison
 	// it has the name and the content of a deleted file, and was not reported as new yet
 	restored bool
-	// the listing up to which it is held back beyond its time, because its original is unreadable
+	// the last listing for which it is still held back after its time, because its original is
+	// unreadable
 	undecided uint32
 	why       string // awaiting: the reason
 	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
 	// over
 	until time.Duration
-	// a nameless file after its wait is over: its unlisted name as last found, and the listing
-	// before that
+	// a nameless file after its wait is over: its unlisted name as last found, and the number of
+	// the listing that preceded this find
 	unlistedAs   string
 	unlistedScan uint32
 	nextLook     time.Duration // finished
@@ -119,7 +120,7 @@ func (f *file) update(i stat, now time.Duration) {
 }
 
 // seen returns the attributes of the file that fileid compares. withTime is false for a file that
-// was followed, because a later modification time is then no evidence.
+// was followed. Such a file may have been written to, so a later modification time proves nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)
@@ -294,8 +295,8 @@ func (f *file) rename(dir Dir, name, label string) {
 
 func (f *file) isFolderMissing() bool { return f.extras != nil && f.extras.folderMissing }
 
-// isHeldElsewhere reports whether another file, which is read, contains all of f, which was held
-// back.
+// isHeldElsewhere reports whether another file contains all data of f. The routes read that file,
+// and f was held back as its possible copy.
 func (f *file) isHeldElsewhere() bool {
 	return f.extras != nil && f.extras.equal != nil && f.extras.equalTo >= f.info.Size
 }
@@ -306,8 +307,8 @@ func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
 }
 
-// isDeletedNow is isDeleted as of this moment: the recorded state of a file without writes may be
-// outdated.
+// isDeletedNow reports the same as isDeleted, but from a new stat: the recorded one may be outdated
+// if the file was not written to.
 func (f *file) isDeletedNow() bool {
 	if f.handle != nil {
 		if info, err := f.handle.Stat(); err == nil {

@@ -121,9 +121,9 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	})
 }
 
-// TestIncompleteUnlistedCopy checks an incomplete copy with an unlisted name that grows while it is
-// looked at, when its original is awaited. Reading continues at the last position in the original,
-// not at an earlier one.
+// TestIncompleteUnlistedCopy checks an incomplete copy with an unlisted name. It grows while the
+// route looks at it to find the data of its original. Reading continues at the last position in the
+// original, not at an earlier one.
 func TestIncompleteUnlistedCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
@@ -240,8 +240,8 @@ func TestMovedSinceItWasListed(t *testing.T) {
 }
 
 // TestFinishedFileIsFoundUnderAnyName checks two routes that find a file in two different copies.
-// One route then follows its copy as a separate file. The other route finds the file in a further
-// copy, which is not the partition that the first route has completed.
+// One route then follows its copy as a separate file. The other route finds the file in a third
+// copy. This third copy must not count as the partition that the first route has completed.
 func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -249,7 +249,8 @@ func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		turns(t, 1, time.Second, a2, b2)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {})
-		// the first route is about to find it in a.log.1, and then has no time for more
+		// the first route is about to find the file in a.log.1, and has no time left for other
+		// files
 		d.hook = func(name string) {
 			if name == "a.log.1" {
 				d.hook = nil

@@ -44,12 +44,12 @@ type folder struct {
 func (d *folder) Routes() []string        { return d.routes }
 func (d *folder) State() (vfs.Dir, error) { return nil, errors.New("there is no state") }
 
-func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
+func (d *folder) List(found func(follow.Listed), refused func(label, why string)) error {
 	if torn := d.torn; torn != nil {
 		d.torn = nil
 		return torn
 	}
-	err := d.sights(func(s follow.Sight) {
+	err := d.listed(func(s follow.Listed) {
 		if d.hidden == "" || !strings.Contains(s.Name, d.hidden) {
 			found(s)
 		}
@@ -61,7 +61,7 @@ func (d *folder) List(found func(follow.Sight), refused func(label, why string))
 	return err
 }
 
-func (d *folder) sights(found func(follow.Sight)) error {
+func (d *folder) listed(found func(follow.Listed)) error {
 	d.calls()
 	entries, err := d.Entries(".")
 	for _, e := range entries {
@@ -71,18 +71,18 @@ func (d *folder) sights(found func(follow.Sight)) error {
 		} else if err != nil {
 			return err
 		}
-		found(follow.Sight{Dir: d, Name: e.Name, Label: e.Name, Info: info})
+		found(follow.Listed{Dir: d, Name: e.Name, Label: e.Name, Info: info})
 	}
 	return err
 }
 
-func (d *folder) Finished(func(follow.Sight)) error { return nil }
+func (d *folder) Finished(func(follow.Listed)) error { return nil }
 
-func (d *folder) Siblings(_ string, found func(follow.Sight)) error {
+func (d *folder) Siblings(_ string, found func(follow.Listed)) error {
 	if d.pace != nil {
 		d.pace()
 	}
-	return d.sights(found)
+	return d.listed(found)
 }
 
 func (d *folder) calls() {

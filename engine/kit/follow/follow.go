@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Sight is one regular file as a listing saw it.
-type Sight struct {
+// Listed is one regular file as a listing saw it.
+type Listed struct {
 	Dir   Dir    // through which it is opened
 	Name  string // beneath Dir
 	Label string // shown to users; the partition's name, unique until a file is renamed
@@ -40,12 +40,12 @@ type Dir interface {
 type Place interface {
 	// List calls found with each regular file to read, and refused with each skipped entry and the
 	// reason. After an error the result of the previous listing stays.
-	List(found func(Sight), refused func(label, why string)) error
+	List(found func(Listed), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
-	Finished(found func(Sight)) error
+	Finished(found func(Listed)) error
 	// Siblings calls found with every regular file in the directory of a label, whether the source
 	// reads it or not. A missing directory counts as empty.
-	Siblings(label string, found func(Sight)) error
+	Siblings(label string, found func(Listed)) error
 }
 
 // Options of a Catalogue. Zero values are not replaced by defaults: the source's options have

@@ -54,8 +54,9 @@ func (r *Reader) Deleted() []string {
 	return list
 }
 
-// sweep finds the partitions of deleted files for Deleted. A file counts as deleted if it has been
-// missing for the time Forget: it is not listed, not held open, and not an existing finished file.
+// sweep finds the partitions of deleted files, which Deleted returns later. A file counts as
+// deleted if it has been missing for the time Forget: it is not listed, not held open, and not an
+// existing finished file.
 func (r *Reader) sweep(now time.Duration) {
 	g, c := &r.forgets, r.c
 	if c.o.Forget <= 0 || now-g.swept < max(sweepMin, c.o.Forget/4, 100*c.pace.took) {
@@ -98,7 +99,7 @@ func (r *Reader) sweep(now time.Duration) {
 // listed.
 func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	there = make(map[fileid.Key]bool, len(c.table.byKey))
-	if c.place.Finished(func(s Sight) { there[keyOf(statOf(s.Info))] = true }) != nil {
+	if c.place.Finished(func(s Listed) { there[keyOf(statOf(s.Info))] = true }) != nil {
 		return nil, false
 	}
 	for key := range c.table.byKey {

@@ -183,9 +183,9 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 }
 
 // TestNewContentWasSavedBeforeTheCopyWasIdentified checks a process that is killed during a
-// rotation, after it saved progress in the emptied file but before it saved the location of the
-// copy. At the next start the file matches its saved progress, but its earlier content must still
-// wait for the copy.
+// rotation. It has saved progress in the emptied file, but not yet the location of the copy. At the
+// next start the file matches its saved progress, but its earlier content must still wait for the
+// copy.
 func TestNewContentWasSavedBeforeTheCopyWasIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -231,7 +231,7 @@ func TestCopyAmongManyAwaitingFiles(t *testing.T) {
 }
 
 // TestRenamedAwayInAUsedInode checks a file with unread lines that was renamed to an unlisted name
-// while nothing ran, and an older file with the same inode that still has a mark. Both are awaited,
+// while nothing ran. An older file with the same inode still has a mark. Both files are awaited,
 // and the found file is matched to the right one.
 func TestRenamedAwayInAUsedInode(t *testing.T) {
 	for range 20 { // map order varies
@@ -273,9 +273,9 @@ func TestRenamedAwayWithHardLink(t *testing.T) {
 	})
 }
 
-// TestQuietFileIsCopiedAndDeleted checks that the copy of a file is recognised if the file was idle
-// for longer than gone_wait before it was moved to another file system or compressed. gone_wait
-// begins when the name is gone.
+// TestQuietFileIsCopiedAndDeleted checks a file that was idle for longer than gone_wait before it
+// was moved to another file system or compressed. Its copy is recognised, because gone_wait begins
+// only when the name is gone.
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

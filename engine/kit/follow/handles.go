@@ -71,7 +71,8 @@ func (h *handles) refreshNow(f *file) bool {
 	return true
 }
 
-// statHandle returns the stat of an open file. A file that was opened just now may have it already.
+// statHandle returns the stat of an open file. If the file was opened just now (fresh), its handle
+// may already contain the stat.
 func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	if o, ok := h.(vfs.OpenStater); ok && fresh {
 		if info, ok := o.OpenInfo(); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// moveThrice moves a.log, with content three, three times by copying and deleting it. Route a looks
-// in between, and both routes look at the end.
+// moveThrice moves a.log, which contains the text of the constant three. It moves the file three
+// times by copying and deleting it. Route a looks in between, and both routes look at the end.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
@@ -21,9 +21,9 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// TestDeletedFileIsIdentifiedAfterItsDataMoved checks that no line is delivered twice if the second
-// route first meets a file after the first route has continued in its copy, under the same id. The
-// copy is then moved again.
+// TestDeletedFileIsIdentifiedAfterItsDataMoved checks a second route that first meets a file after
+// the first route has continued in its copy, under the same id. The copy is then moved again. No
+// line must be delivered twice.
 func TestDeletedFileIsIdentifiedAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -9,7 +9,7 @@ import (
 // and inode of each file that is to be read.
 func Input(p Place) (uint64, error) {
 	var sum uint64 // of the files' hashes, since a listing has no order
-	err := p.List(func(f Sight) {
+	err := p.List(func(f Listed) {
 		h := fnv.New64a()
 		fmt.Fprintf(h, "%q %d %d %d", f.Label, f.Info.Size, f.Info.ModTime.UnixNano(), f.Info.Ino)
 		sum += h.Sum64()

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestRouteKeepsItsIDWhenItJoins checks that a route that opens late keeps its stored id of a file
-// and resumes there, although another route has given the file another id by then.
+// TestRouteKeepsItsIDWhenItJoins checks a route that opens late, when another route has already
+// given a file another id. The late route keeps its stored id of the file, and resumes at its
+// stored position.
 func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 	for name, how := range map[string]struct{ noted, moved, first bool }{
 		"with a note": {noted: true}, "by a ledger": {}, "in a copy": {noted: true, moved: true},
@@ -96,8 +97,8 @@ func TestOneRouteSavedThatAFileWasCopied(t *testing.T) {
 	}
 }
 
-// TestProgressIsDroppedWhenAllRoutesAreDone checks that a route that has read a nameless file to
-// its end keeps its progress until the other route is done with the file, too. Otherwise the next
+// TestProgressIsDroppedWhenAllRoutesAreDone checks a route that has read a nameless file to its
+// end. It keeps its progress until the other route is done with the file, too. Otherwise the next
 // run would read the file once more.
 func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -302,7 +303,7 @@ func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 }
 
 // TestRestoredFileIsListedBeforeTheRoutesOpen checks that a file restored under its old name is not
-// delivered again if the source lists it before any route has opened, so that no progress is known.
+// delivered again. The source lists it before any route has opened, when no progress is known yet.
 // Its modification time shows the copy, and is set before or after the routes open.
 func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
 	for name, early := range map[string]bool{"time set before": true, "time set after": false} {

@@ -76,8 +76,8 @@ func TestRenamedFileIsLookedAtLate(t *testing.T) {
 }
 
 // TestOriginalIsGoneWhenItsCopyIsLookedAt checks that a busy route recognises the copy of a known
-// file if both were listed together, but the file was deleted before the route came to the copy.
-// The file was not open.
+// file. Both were listed together, but the file was deleted before the route came to the copy. The
+// file was not open.
 func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

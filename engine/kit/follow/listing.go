@@ -61,7 +61,7 @@ func (c *Catalogue) list(r *Reader) {
 			noteBusy(c, o, found > 0)
 			continue
 		}
-		if o.attendance == stalled { // its backlog grows meanwhile
+		if o.activity == stalled { // its backlog grows meanwhile
 			o.measure()
 		}
 		signal(o.listed)
@@ -80,8 +80,8 @@ func (l *lister) list(now time.Duration, once bool) {
 	if !l.begun {
 		l.first = c.table.scans
 	}
-	var rest []Sight
-	found := func(s Sight) { // first the unmoved ones, so that the others are known to have moved
+	var rest []Listed
+	found := func(s Listed) { // first the unmoved ones, so that the others are known to have moved
 		if info := statOf(s.Info); !c.table.see(s.Label, info, now) && !c.dormant.see(s, info) {
 			rest = append(rest, s)
 		}
@@ -101,7 +101,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	c.watched.takeNews() // before a name that the source has changed counts as missing
 	// files read first are adjacent in memory, which is released together
 	if c.table.scans == l.first {
-		slices.SortFunc(rest, c.lister.bySight)
+		slices.SortFunc(rest, c.lister.byOrder)
 	}
 	for _, s := range rest {
 		l.track(s, now)
@@ -132,7 +132,7 @@ func (l *lister) failed(err error, now time.Duration, once bool) {
 }
 
 // track starts to follow a file with a new name, or with a name that belonged to another file.
-func (l *lister) track(s Sight, now time.Duration) {
+func (l *lister) track(s Listed, now time.Duration) {
 	c, info := l.c, statOf(s.Info)
 	if c.table.byKey[keyOf(info)] == nil && c.dormant.isHardLink(s.Label, keyOf(info)) {
 		return
@@ -209,8 +209,8 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	return out
 }
 
-// bySight orders sights as todo orders files.
-func (l *lister) bySight(a, b Sight) int {
+// byOrder orders listed files as todo orders files.
+func (l *lister) byOrder(a, b Listed) int {
 	if !l.c.o.ByName {
 		if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 {
 			return n

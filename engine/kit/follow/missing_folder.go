@@ -82,8 +82,8 @@ func (l *lister) isFolderMissing(label string, dev uint64) bool {
 	return missing
 }
 
-// isStoredFolderMissing is isFolderMissing for a partition that a route has stored, with data at
-// key.
+// isStoredFolderMissing does the same as isFolderMissing, for a partition that a route has stored.
+// key identifies the file with the partition's data.
 func (l *lister) isStoredFolderMissing(r *Reader, id string, key fileid.Key) bool {
 	m, ok := r.resume(id)
 	return ok && l.isFolderMissing(m.Part.Name, key.Dev)

@@ -69,8 +69,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// move notes that the file to holds the data of a partition now. elsewhere reports that its inode
-// is not the one of the partition's id.
+// move notes that another file (to) holds the data of a partition now. elsewhere is set if the
+// inode of that file is not the one in the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,9 +115,9 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
-// remember records the data of the last Fill, which began at the position before. That data is the
-// end of b's data, unless a line end was added, a record was cut or a range was skipped. In these
-// cases the bytes before the cursor are unknown.
+// remember records the data of the last Fill, which began at a given position (before). That data
+// is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
+// In these three cases the file's bytes before the cursor are unknown.
 func (cur *cursor) remember(b *stream.Batch, before int64) {
 	r, n := cur.r, len(b.Spans)
 	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {

@@ -20,8 +20,8 @@ const (
 	wakeMost    = 20 * time.Millisecond
 )
 
-// pace decides when a reader lists its files again. Times are monotonic, since the catalogue was
-// made.
+// pace decides when a reader lists its files again. Times are monotonic and count from the creation
+// of the catalogue.
 type pace struct {
 	listed  time.Duration // end of the last listing
 	took    time.Duration // its duration
@@ -59,8 +59,8 @@ func (p *pace) next(atEnd bool) time.Duration {
 	return at
 }
 
-// record notes a listing that found files to be read. Listings that find none become rarer, from
-// first to most.
+// record notes a listing that found files to be read. While listings find none, the wait between
+// them grows from first to most.
 func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
 	p.listed, p.took, p.found = ended, ended-begun, found
 	if found > 0 {

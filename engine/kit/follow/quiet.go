@@ -12,7 +12,7 @@ import (
 var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 
 // quiet is the strategy for files that become complete: each is sealed when it has not changed for
-// settle.
+// the configured time (Options.Settle).
 type quiet struct{ c *Catalogue }
 
 func (q *quiet) grows() bool                                { return false }

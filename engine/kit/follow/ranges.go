@@ -39,7 +39,7 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	if r.attendance == gone {
+	if r.activity == gone {
 		return stream.ErrRangeMissing
 	}
 	cur := r.cursorOf(p.ID)
@@ -69,7 +69,7 @@ func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 	if !ok {
 		return nil, id
 	}
-	err := r.c.place.Finished(func(s Sight) {
+	err := r.c.place.Finished(func(s Listed) {
 		if info := statOf(s.Info); isOf(id, info) {
 			f = &file{dir: s.Dir, name: s.Name, label: s.Label, info: info}
 		}

@@ -12,36 +12,36 @@ import (
 )
 
 // With Once: the number of attempts to read an unreadable file, and the wait for files that are
-// still written, in multiples of settle but at least endgameMin.
+// still being written. The wait is a multiple of Options.Settle, but at least finalWaitMin.
 const (
-	onceTries     = 3
-	endgameSettle = 10
-	endgameMin    = 10 * time.Second
+	onceTries       = 3
+	finalWaitSettle = 10
+	finalWaitMin    = 10 * time.Second
 )
 
-// attendance is the current activity of a route with its reader.
-type attendance uint8
+// activity is the current activity of a route with its reader.
+type activity uint8
 
 const (
-	stalled attendance = iota // the route does not call Read
-	reading                   // Read is running
-	waiting                   // Read waits, and lists the files itself
-	absent                    // the route waits for its restart, or was not started yet
-	done                      // Read has returned io.EOF
-	gone                      // the reader is closed
+	stalled activity = iota // the route does not call Read
+	reading                 // Read is running
+	waiting                 // Read waits, and lists the files itself
+	absent                  // the route waits for its restart, or was not started yet
+	done                    // Read has returned io.EOF
+	gone                    // the reader is closed
 )
 
 // Reader hands out the data of a catalogue's files to one route. It has a cursor in each file, and
 // a queue of the files to process. It implements stream.Reader, Estimator and PartitionTracker.
 type Reader struct {
-	c          *Catalogue
-	o          stream.OpenOptions
-	marked     bool // the route has stored anything
-	attendance attendance
-	wake       chan struct{} // a notification came
-	listed     chan struct{} // another reader, or the catalogue, has listed the files
-	notes      notes
-	forgets    forgets
+	c        *Catalogue
+	o        stream.OpenOptions
+	marked   bool // the route has stored anything
+	activity activity
+	wake     chan struct{} // a notification came
+	listed   chan struct{} // another reader, or the catalogue, has listed the files
+	notes    notes
+	forgets  forgets
 
 	filler filler
 	// the first successful listing that the reader has seen; 0 if there was none
@@ -52,7 +52,7 @@ type Reader struct {
 	deferredLost []*cursor // of lost files, until their copies can be looked at
 	left         atomic.Int64
 	target       int64         // bytes that make a batch
-	endgame      time.Duration // Once: since when only files that are still written are left
+	finalWait    time.Duration // Once: since when only files that are still written are left
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
@@ -91,10 +91,10 @@ func (r *Reader) Remaining() int64 { return max(0, r.left.Load()) }
 func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	r.attendance = reading
+	r.activity = reading
 	err := r.read(ctx, b)
-	if r.attendance = stalled; err == io.EOF {
-		r.attendance = done
+	if r.activity = stalled; err == io.EOF {
+		r.activity = done
 	}
 	return err
 }
@@ -232,12 +232,12 @@ func (r *Reader) untilListing(now time.Duration) time.Duration {
 // sleep returns after d, or when the files are to be listed or were listed. The lock is free
 // meanwhile.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
-	r.attendance = waiting
+	r.activity = waiting
 	soonest := r.c.pace.listed + r.c.pace.spacing()
 	r.c.mu.Unlock()
 	defer func() {
 		r.c.mu.Lock()
-		r.attendance = reading
+		r.activity = reading
 	}()
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -290,11 +290,11 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 func (r *Reader) Close() error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
-	if r.attendance == done {
+	if r.activity == done {
 		r.c.finishedRoutes = append(r.c.finishedRoutes, r.o.Route)
 	}
-	if r.c.running && r.attendance != gone && r.attendance != done {
-		r.attendance = absent
+	if r.c.running && r.activity != gone && r.activity != done {
+		r.activity = absent
 		return nil
 	}
 	return r.c.leave(r)

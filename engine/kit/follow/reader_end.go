@@ -53,16 +53,16 @@ func (r *Reader) ended() (bool, error) {
 	}
 	awaited := c.rotation.waited()
 	if young+awaited == 0 {
-		r.endgame = 0
-	} else if r.endgame == 0 {
-		r.endgame = now
+		r.finalWait = 0
+	} else if r.finalWait == 0 {
+		r.finalWait = now
 	}
-	if young+awaited > 0 && now-r.endgame < endgameOf(c.o, awaited > 0) {
+	if young+awaited > 0 && now-r.finalWait < longestFinalWait(c.o, awaited > 0) {
 		return false, nil
 	}
 	if young+awaited > 0 {
 		c.log.Warn("files are still being written; what was there of them is read, the rest is "+
-			"left to the next run", "files", young)
+			"left to the next run", "files", young+awaited)
 	}
 	if len(failed) > 0 {
 		slices.SortFunc(failed, byLabel)
@@ -79,12 +79,12 @@ func (r *Reader) ended() (bool, error) {
 	return true, io.EOF
 }
 
-// endgameOf returns the longest time that a reader with Once waits for files that are still being
-// written. If awaited is set, some files await a successor, and the time may be longer.
-func endgameOf(o Options, awaited bool) time.Duration {
-	most := max(endgameMin, endgameSettle*o.Settle)
+// longestFinalWait returns the longest time that a reader with Once waits for files that are still
+// being written. If awaited is set, some files await a successor, and the time may be longer.
+func longestFinalWait(o Options, awaited bool) time.Duration {
+	most := max(finalWaitMin, finalWaitSettle*o.Settle)
 	if awaited {
-		most = max(most, o.Growing.CopyWait+lateMost+endgameMin)
+		most = max(most, o.Growing.CopyWait+lateMost+finalWaitMin)
 	}
 	return most
 }

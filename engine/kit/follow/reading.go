@@ -51,9 +51,10 @@ func (o *Reading) Validate() error {
 	return err
 }
 
-// Into sets the fields of to that these keys determine. Validate must have returned nil.
+// Into sets those fields of the catalogue's options (to) that these keys determine. Validate must
+// have returned nil.
 func (o *Reading) Into(to *Options) (err error) {
-	to.Rules = lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter"}
+	to.Rules = lines.Rules{MaxRecord: int(o.MaxRecord), DeadLetter: o.LongRecord == "dead_letter"}
 	if to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord)); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func (r *Reader) resume(id string) (stream.Mark, bool) {
-	if r.o.Resume == nil || r.attendance == absent || r.attendance == gone {
+	if r.o.Resume == nil || r.activity == absent || r.activity == gone {
 		return stream.Mark{}, false
 	}
 	return r.o.Resume(id)

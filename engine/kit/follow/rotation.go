@@ -137,8 +137,8 @@ func (t *rotation) wait(w *file) {
 
 // awaitStored waits for a successor of an identity of earlier runs. It returns nil if every route
 // has finished the file. While the marks of a route are unknown, routes that have finished the file
-// wait as well. The unknown route may still have data to read, and then a copy of the file is not a
-// new file.
+// wait as well. The route with unknown marks may still have data of the file to read, and then a
+// copy of the file is not a new file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -287,8 +287,8 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll records that the new content of the inodes of awaiting files was read to its end in f.
-// They are no longer searched for there.
+// sawAll records that f, which has the inode of awaiting files, was read to its end. The data of
+// these awaiting files is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(t.c.ids.idOf(w.entry), f.info) &&
@@ -299,7 +299,7 @@ func (t *rotation) sawAll(f *file) {
 	}
 }
 
-// isRelated reports whether a rotation may have changed the label from to that of f.
+// isRelated reports whether a rotation may have changed a given label (from) to that of f.
 func (t *rotation) isRelated(f *file, from string) bool {
 	return strings.HasPrefix(path.Base(f.label), stem(from))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// TestSecondRouteBeginsForItself checks that a route begins an unread file at the same position as
-// if it were the only route, although the other route already follows the file.
+// TestSecondRouteBeginsForItself checks the position at which a route begins an unread file. It is
+// the same as if the route were the only one, although another route already follows the file.
 func TestSecondRouteBeginsForItself(t *testing.T) {
 	t.Run("at the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -38,15 +38,15 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	for _, f := range deleted {
 		dirs[path.Dir(f.label)] = f.label
 	}
-	var sights []Sight
+	var listed []Listed
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := c.place.Siblings(label, func(s Sight) {
+		err := c.place.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
 			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting, nil}) {
-				sights = append(sights, s)
+				listed = append(listed, s)
 			}
 		})
 		if err != nil {
@@ -55,10 +55,10 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 		}
 	}
 	// the awaiting file itself before copies of it
-	slices.SortStableFunc(sights, func(a, b Sight) int {
+	slices.SortStableFunc(listed, func(a, b Listed) int {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
-	for _, s := range sights {
+	for _, s := range listed {
 		key := keyOf(statOf(s.Info))
 		f := t.newUnlisted(s)
 		switch t.tryUnlisted(f, s, byKey[key]) {
@@ -90,7 +90,7 @@ func (t *rotation) isInPlace(w *file) bool {
 }
 
 // is reports whether, by its stat, an unlisted file is the awaiting file w itself.
-func (t *rotation) is(w *file, s Sight) bool {
+func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
 	}
@@ -98,7 +98,7 @@ func (t *rotation) is(w *file, s Sight) bool {
 }
 
 // newUnlisted returns the record of an unlisted file that is not followed yet.
-func (t *rotation) newUnlisted(s Sight) *file {
+func (t *rotation) newUnlisted(s Listed) *file {
 	scan, now := t.c.table.scans, t.c.now()
 	info := statOf(s.Info)
 	return &file{
@@ -110,7 +110,7 @@ func (t *rotation) newUnlisted(s Sight) *file {
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
 // files that had its inode number.
-func (t *rotation) tryUnlisted(f *file, s Sight, at []*file) outcome {
+func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
 		return continuesNone // it was followed by another name meanwhile, a hard link
@@ -195,9 +195,9 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	return continuesNone
 }
 
-// isRewritten reports whether an unlisted file is certainly the one awaited by all of same, but
-// holds other data than was read. It was emptied and written to before it was renamed, and was not
-// looked at in between. result is that of recogniseUnlisted.
+// isRewritten reports whether an unlisted file is certainly the file that all of same await, but no
+// longer holds the data that was read. It was emptied and written to before it was renamed, and was
+// not looked at in between. result is that of recogniseUnlisted.
 func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	for _, w := range same {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {
@@ -229,15 +229,15 @@ func (t *rotation) continueRelated(f *file, head []byte) outcome {
 			return continuesOne
 		}
 	}
-	if v.unbegun == nil {
+	if v.continued == nil {
 		return continuesNone
 	}
-	k.begin(f, v.unbegun)
+	k.begin(f, v.continued)
 	return continuesOne
 }
 
-// isHeld reports whether f has been deleted for long, and is open because a route has not read all
-// of it.
+// isHeld reports whether f lost its name at least CopyWait ago, and is still open because a route
+// has not read all of it.
 func (t *rotation) isHeld(f *file) bool {
 	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
 		return false
@@ -268,7 +268,7 @@ func (t *rotation) hasRelated(f *file) bool {
 }
 
 // lateMost is the additional time for which a nameless or awaiting file waits after its normal
-// waiting time. It applies while a possible successor was looked at but is not complete yet.
+// waiting time. It applies as long as the file has a possible successor that is incomplete.
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
@@ -304,7 +304,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 
 // isUnreadIn reports whether the awaiting file w is the only way for the next process to recognise
 // the file in which it was rewritten. That is the case if some route has delivered nothing of the
-// new content, since its lines may appear under an unlisted name.
+// new content. The file may then get an unlisted name, and no other mark identifies it.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil &&
@@ -368,7 +368,7 @@ func (t *rotation) directoryOf(label string) (map[fileid.Key]dirEntry, error) {
 		return d.files, nil
 	}
 	files := make(map[fileid.Key]dirEntry)
-	err := c.place.Siblings(label, func(s Sight) {
+	err := c.place.Siblings(label, func(s Listed) {
 		info := statOf(s.Info)
 		files[keyOf(info)] = dirEntry{s.Label, info}
 	})

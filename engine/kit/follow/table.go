@@ -65,7 +65,7 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 
 // resolve processes a label that is new or leads to another file now. It is called after see was
 // called for every listed file, so a known file that was not seen has been renamed.
-func (t *table) resolve(s Sight, info stat, now time.Duration) change {
+func (t *table) resolve(s Listed, info stat, now time.Duration) change {
 	t.changed = now
 	key := keyOf(info)
 	f := t.byKey[key]

@@ -79,7 +79,7 @@ func (m *folderModel) step(t *table) (gone []*file, renamed map[*file]string) {
 	}
 	for _, name := range rest {
 		info := statOf(m.names[name])
-		c := t.resolve(Sight{Name: name, Label: name, Info: m.names[name]}, info,
+		c := t.resolve(Listed{Name: name, Label: name, Info: m.names[name]}, info,
 			time.Duration(t.scans))
 		switch c.kind {
 		case isRenamed:

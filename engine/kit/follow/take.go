@@ -169,8 +169,9 @@ func (e batchEnd) restore(b *stream.Batch) {
 	}
 }
 
-// fillVerified is fillFrom, but takes nothing from a growing file that no longer contains its
-// delivered data. It returns false if nothing was taken and the file must be looked at again.
+// fillVerified does the same as fillFrom, but takes nothing from a growing file that no longer
+// contains its delivered data. It returns false if nothing was taken and the file must be looked at
+// again.
 func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
 	c, f := cur.r.c, cur.f
 	before, undo := cur.pos, batchLen(b)
@@ -209,10 +210,10 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 // delivered bytes are then verified after the read, and the extra call costs little in comparison.
 const atOnce = 64 << 10
 
-// verifyRead reports whether the file still has the data that was delivered up to the position
-// before. If not, the file was rewritten while the last Fill read it. seen reports that Fill has
-// already compared the bytes just before that position, so that only the head remains to be
-// verified. data are the bytes that Fill has added.
+// verifyRead reports whether the file still has the data that was delivered before the last Fill,
+// up to a given position (before). If not, the file was rewritten while Fill read it. seen reports
+// that Fill has already compared the bytes just before that position, so that only the head remains
+// to be verified. data are the bytes that Fill has added.
 func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	c, f := cur.r.c, cur.f
 	fingerprint := cur.note.fingerprint
@@ -258,8 +259,8 @@ func (cur *cursor) distrust() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is the minimum age of a modification time that a later change is certain to alter, on
-// every file system.
+// oldStamp is the minimum age of a modification time that proves a file unchanged. On every file
+// system, a later write gives the file another time.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and

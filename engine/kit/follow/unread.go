@@ -18,7 +18,8 @@ func (t *rotation) addUnread(f *file) {
 	}
 }
 
-// recogniseUnreadable recognises the files of unread that can be read now, before any other file.
+// recogniseUnreadable recognises, before any other file, those unreadable files of earlier runs
+// (unread) that can be read now.
 func (t *rotation) recogniseUnreadable() {
 	maps.DeleteFunc(t.unread, func(u *file, _ bool) bool { return !t.isUnread(u) })
 	list := slices.SortedFunc(maps.Keys(t.unread), byLabel)
@@ -27,7 +28,7 @@ func (t *rotation) recogniseUnreadable() {
 }
 
 // isUnread reports whether u may still be a file of an earlier run that a route has to read. If u
-// is readable, files that all routes have finished are ruled out.
+// is readable, a file that all routes have finished does not count.
 func (t *rotation) isUnread(u *file) bool {
 	return t.c.table.has(u) && u.entry == nil && slices.ContainsFunc(t.c.identify.knownAs(u), func(e *Entry) bool {
 		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool {

@@ -261,8 +261,8 @@ func TestUnreadableUnlistedFileIsDeleted(t *testing.T) {
 	}
 }
 
-// TestUnlistedFileCannotBeOpenedAtFirst checks that a file with an unlisted name that cannot be
-// opened at first is read on when it can be, and that this is logged once.
+// TestUnlistedFileCannotBeOpenedAtFirst checks a file with an unlisted name that cannot be opened
+// at first. Reading continues when it can be opened, and that is logged once.
 func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 	for _, off := range []time.Duration{time.Second, 10 * time.Second, 10 * time.Minute} {
 		t.Run(off.String(), func(t *testing.T) {

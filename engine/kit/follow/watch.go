@@ -146,7 +146,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// isBusy reports whether all readers have found something to be read in each listing for long.
+// isBusy reports whether all readers have found something to be read in each listing for at least
+// the time busyFor.
 func isBusy(c *Catalogue) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -183,7 +183,7 @@ func (a *watched) findGrown() {
 	if !slices.ContainsFunc(c.readers, func(r *Reader) bool { return r.marked }) {
 		return
 	}
-	err := c.place.Finished(func(s Sight) {
+	err := c.place.Finished(func(s Listed) {
 		info := statOf(s.Info)
 		if !a.hasGrown(info) {
 			return

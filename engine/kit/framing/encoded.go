@@ -120,7 +120,7 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	if at >= 0 && e.onBad >= deadLetterBad {
 		bytes := text[at:min(at+4, len(text))]
 		return dst, &lines.TextError{Encoding: e.name, At: at, Bytes: slices.Clone(bytes),
-			Bury: e.onBad == deadLetterBad}
+			DeadLetter: e.onBad == deadLetterBad}
 	}
 	return dst, nil
 }

@@ -94,7 +94,7 @@ func (g *got) take(t *testing.T, b *stream.Batch, before, next int64) {
 		if r.State == stream.Dead {
 			g.dead++
 			if _, ok := errors.AsType[*lines.TextError](b.Reason(i)); !ok {
-				t.Fatalf("buried because of %v", b.Reason(i))
+				t.Fatalf("dead-lettered because of %v", b.Reason(i))
 			}
 			continue
 		}
@@ -147,7 +147,7 @@ func TestEncodings(t *testing.T) {
 		{"an odd byte, dropped",
 			file{line, in("utf-16le", "drop"), append(wide("a\nb", true), 'x')}, []string{"a", "b"},
 			0},
-		{"an odd byte, buried",
+		{"an odd byte, dead",
 			file{line, in("utf-16le", "dead_letter"), append(wide("a\nb", true), 'x')},
 			[]string{"a"}, 1},
 		{"half a pair", file{line, in("utf-16be", "replace"),
@@ -163,7 +163,7 @@ func TestEncodings(t *testing.T) {
 			[]byte("a\xffb\xe2\x82\n\xe2\x82\xac")}, []string{"a\ufffdb\ufffd\ufffd", "€"}, 0},
 		{"utf-8, dropped", file{line, in("utf-8", "drop"), []byte("a\xffb\n€")},
 			[]string{"ab", "€"}, 0},
-		{"utf-8, buried", file{line, in("utf-8", "dead_letter"), []byte("one\na\xffb\n€\n\xff\n")},
+		{"utf-8, dead", file{line, in("utf-8", "dead_letter"), []byte("one\na\xffb\n€\n\xff\n")},
 			[]string{"one", "€"}, 2},
 		{"utf-8, kept", file{line, in("utf-8", "keep"), []byte("a\xffb\n€")},
 			[]string{"a\xffb", "€"}, 0},

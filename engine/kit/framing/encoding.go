@@ -168,8 +168,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns the offset of the first line end at or after from, or -1. data must begin with a
-// whole character.
+// lineEnd returns the offset of the first line end at or after a given offset (from), or -1. data
+// must begin with a whole character.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

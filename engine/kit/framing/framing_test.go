@@ -293,8 +293,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzFramings checks that the frames of any file follow each other without gaps and cover it
-// completely, and that a record is found only when all its bytes are available.
+// FuzzFramings checks that the frames of any file follow each other without gaps and cover the file
+// completely. A record must be found only when all its bytes are available.
 func FuzzFramings(f *testing.F) {
 	for i, c := range cases {
 		f.Add(uint8(i), []byte(c.text))

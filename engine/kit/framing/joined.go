@@ -123,8 +123,8 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 	return dst, ends, nil
 }
 
-// join appends the record that ends with piece number to. The record consists of all unused pieces
-// of the same stream up to that piece.
+// join appends the record that ends with a given piece (pieces[to]). The record consists of all
+// unused pieces of the same stream up to that piece.
 func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []byte {
 	last := pieces[to]
 	used[to] = true

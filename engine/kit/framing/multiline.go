@@ -14,7 +14,7 @@ import (
 type joinRule func(first, before, line []byte) bool
 
 // multiline joins lines. A record ends before the first line that does not belong to it. If closes
-// is set, it also ends after the first line that matches the expression last.
+// is set, it also ends after the first line that matches an expression (the field last).
 type multiline struct {
 	belongs joinRule
 	closes  bool

@@ -17,8 +17,8 @@ const (
 	ProxyEnvironment = "environment"
 )
 
-// Proxy returns the Proxy function of an http.Transport for a value of the option. Nil means that
-// no request uses a proxy.
+// Proxy returns the Proxy function of an http.Transport for a value of the option proxy. If the
+// function is nil, no request uses a proxy.
 func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	switch option {
 	case ProxyNone:
@@ -36,8 +36,8 @@ func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	return nethttp.ProxyURL(u), nil
 }
 
-// checkVariable returns an error if the first variable that is set is not a valid proxy, because
-// net/http would silently use no proxy.
+// checkVariable returns an error if the first environment variable that is set is not a valid
+// proxy. Without this check, net/http would silently use no proxy.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)

@@ -69,8 +69,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether a grant that is not in batches is in records. A grant in any other unit
-// is ignored.
+// isOwnUnit reports whether the unit of a grant is records, the sink's unit, which is also the
+// default. The caller has excluded grants in batches.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -153,8 +153,8 @@ func (b *body) breakOff() {
 	}
 }
 
-// beginWrite returns the remaining bytes for a direct write to c, but not more than most bytes.
-// endWrite must follow.
+// beginWrite returns the remaining bytes for a direct write to c, up to a limit (most). endWrite
+// must follow.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

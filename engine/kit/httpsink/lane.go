@@ -193,7 +193,8 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads a response up to maxAnswer bytes, and returns at most the first most bytes.
+// readAnswer reads a response up to maxAnswer bytes. It returns only its first bytes, up to a limit
+// (most).
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {

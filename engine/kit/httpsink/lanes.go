@@ -62,8 +62,8 @@ func (ls *lanes) drain(l *lane) {
 	}
 }
 
-// publish passes the lanes to set if they have changed. again is the time of the next call; zero
-// means that only an event can change the lanes.
+// publish calls the function set with the lanes if they have changed. again is the time of the next
+// call; zero means that only an event can change the lanes.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane

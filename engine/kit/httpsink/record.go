@@ -22,9 +22,9 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// TimeOf returns the time in the given field of record i. It returns missing if field is empty, or
-// the record has no such field or no time in it. The time is RFC 3339, Apache's format, or a Unix
-// time in seconds, milliseconds, microseconds or nanoseconds.
+// TimeOf returns the time in the given field of record i. It returns the default (missing) if field
+// is empty, or if the record has no such field or no time in it. The time is RFC 3339, Apache's
+// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {

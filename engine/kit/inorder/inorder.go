@@ -30,8 +30,8 @@ type Order[T any] struct {
 	waiting map[uint32]T // arrived before their turn
 }
 
-// Arrive adds v and calls out for each value whose turn has come, in order. If it returns an error,
-// v has failed and is not kept.
+// Arrive adds the attempt v. It calls out, in order, for each attempt with no missing attempt
+// before it. If Arrive returns an error, v has failed and is not kept.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
@@ -67,13 +67,13 @@ func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// Waits reports whether the value of the given place has arrived and has not been released.
+// Waits reports whether the attempt of the given place has arrived and has not been released.
 func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run
 }
 
-// Fail ends the run and calls out for each waiting value, ordered by place.
+// Fail ends the run and calls out for each waiting attempt, ordered by place.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("an earlier batch of the same run failed: %w", err)

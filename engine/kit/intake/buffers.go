@@ -1,21 +1,20 @@
 package intake
 
-import "sync"
+import (
+	"math/bits"
+	"sync"
+)
 
 // buffers holds the texts of submissions that all routes have settled, for new submissions.
-// Otherwise most of the processor time of a busy source is spent on garbage collection.
-var buffers sync.Pool // *[]byte
-
-// smallBuffer is the capacity up to which a buffer is reused for a text of any size.
-const smallBuffer = 4 << 10
+// Otherwise most of the processor time of a busy source is spent on garbage collection. Buffers in
+// the same pool have capacities with the same number of bits.
+var buffers [64]sync.Pool // *[]byte
 
 // Buffer returns an empty slice with a capacity of at least size. The memory limit of an intake
-// counts sizes, not capacities. So the capacity is at most twice the size or smallBuffer.
+// counts sizes, not capacities. So the capacity is less than twice the size.
 func Buffer(size int64) []byte {
-	if b, _ := buffers.Get().(*[]byte); b != nil {
-		if n := int64(cap(*b)); n >= size && n <= max(2*size, smallBuffer) {
-			return (*b)[:0]
-		}
+	if b, _ := buffers[bits.Len64(uint64(size))].Get().(*[]byte); b != nil && int64(cap(*b)) >= size {
+		return (*b)[:0]
 	}
 	return make([]byte, 0, size)
 }
@@ -23,6 +22,6 @@ func Buffer(size int64) []byte {
 // recycle makes a buffer available to [Buffer]. Nothing may refer to it any more.
 func recycle(b []byte) {
 	if cap(b) > 0 {
-		buffers.Put(&b)
+		buffers[bits.Len64(uint64(cap(b)))].Put(&b)
 	}
 }

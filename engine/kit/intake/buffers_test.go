@@ -68,7 +68,7 @@ func TestBufferCapacity(t *testing.T) {
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			data := intake.Buffer(size)
-			if n := int64(cap(data)); n < size || n > max(2*size, 4<<10) {
+			if n := int64(cap(data)); n < size || n >= 2*size {
 				t.Errorf("Buffer(%d) has a capacity of %d", size, n)
 			}
 			data = data[:size]

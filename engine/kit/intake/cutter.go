@@ -53,7 +53,6 @@ func (c *Cutter) Cut(n int) Records {
 		c.drop(end)
 	}
 	for len(c.buf) > c.max {
-		out.join()
 		out.Add(c.buf[:c.max])
 		c.long++
 		c.drop(c.max)
@@ -134,12 +133,4 @@ func hasLong(data []byte, most int) bool {
 		data = data[i+1:]
 	}
 	return false
-}
-
-// join prepares records for Add, which needs their ends.
-func (r *Records) join() {
-	if r.ends == nil && r.count > 0 {
-		r.ends = appendEnds(nil, r.data, 0)
-		r.data = slices.Clip(r.data)
-	}
 }

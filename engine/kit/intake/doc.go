@@ -3,7 +3,7 @@
 // and exec are built on it.
 //
 //	Reserve(bytes) --> read the body --> Submit --> Done: every route has settled it
-//	                                          \--> Withdraw: no route has read it
+//	                                          \--> Withdraw: no worker has got it
 //
 // # Bounds
 //
@@ -15,7 +15,9 @@
 // # Positions
 //
 // An intake is one partition with a random id. Data gets its position when the first route reads
-// it, so that unread data can be withdrawn without leaving a gap. Each route reads everything at
-// its own pace. A route that fails reads its unsettled data again, cut into the same batches. After
-// the end of the process the partition cannot be read any more, and its progress is deleted.
+// it, so that unread data can be withdrawn without leaving a gap. Data that a route has read and
+// not sent yet is withdrawn by the route, and its positions are passed over. Each route reads
+// everything at its own pace. A route that fails reads its unsettled data again, cut into the same
+// batches. After the end of the process the partition cannot be read any more, and its progress is
+// deleted.
 package intake

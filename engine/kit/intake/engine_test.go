@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -143,4 +144,129 @@ pipelines:
 			t.Errorf("%d bytes are held", in.Held())
 		}
 	})
+}
+
+// TestWithdrawFromEngine checks submissions that are withdrawn at random times: those that no
+// worker has got are withdrawn at once and are never delivered, the others are delivered by every
+// route. The counts of the routes contain only the latter.
+func TestWithdrawFromEngine(t *testing.T) {
+	for name, c := range map[string]struct {
+		routes string
+		tight  bool // exactly the submissions that a worker has got are delivered
+	}{
+		"one route":    {"{sink: a, batch: {records: 1}, drain: 10m}", true},
+		"full batches": {"{sink: a, batch: {records: 5}, drain: 10m}", false},
+		"processors": {"{sink: a, batch: {records: 3}, drain: 10m, " +
+			"processors: [{set: {x: '1'}}]}", false},
+		"two routes": {"{sink: a, batch: {records: 3}, drain: 10m}\n" +
+			"      s: {sink: b, batch: {records: 4}}", false},
+	} {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					withdrawFromEngine(t, c.routes, c.tight, rand.New(rand.NewPCG(seed, 27)))
+				})
+			})
+		}
+	}
+}
+
+func withdrawFromEngine(t *testing.T, routes string, tight bool, rnd *rand.Rand) {
+	var in *intake.Intake
+	var mu sync.Mutex // guards the variables below
+	sent := make(map[string]bool)
+	done := map[string]map[string]bool{"a": {}, "b": {}}
+	calls := 0
+	sinkOf := func(name string) stream.Component {
+		return memory.NewSink(memory.SinkOptions{Name: name, Workers: 3,
+			Deliver: func(_ context.Context, b *stream.Batch) error {
+				var texts []string
+				mu.Lock()
+				for _, i := range b.AppendKept(nil) {
+					texts = append(texts, string(b.Text(i)))
+					sent[texts[len(texts)-1]] = true
+				}
+				calls++
+				failed := calls%4 == 0
+				mu.Unlock()
+				time.Sleep(2 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, text := range texts {
+					done[name][text] = true
+				}
+				if failed {
+					return errors.New("stored, and the answer was lost")
+				}
+				return nil
+			}}).Component()
+	}
+	e, ended := start(t, `
+state: /state
+pipelines:
+  p:
+    source: intake
+    routes:
+      r: `+routes, component(&in, intake.Options{Remember: time.Hour}), sinkOf("a"), sinkOf("b"))
+	if err := submit(t, in, lines("first")).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := withdrawSome(t, in, rnd)
+	e.Drain()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	withdrawn := 0
+	for k, err := range outcomes {
+		text := fmt.Sprint(k)
+		switch {
+		case errors.Is(err, intake.ErrWithdrawn):
+			if withdrawn++; sent[text] {
+				t.Errorf("%s was withdrawn, and a worker has got it", text)
+			}
+		case tight && err != nil && !sent[text]:
+			t.Errorf("%s: %v, but no worker has got it", text, err)
+		case err == nil && !(done["a"][text] && (len(done["b"]) == 0 || done["b"][text])):
+			t.Errorf("%s was settled and is not delivered by every route", text)
+		}
+	}
+	if withdrawn == 0 || len(sent) < 4 {
+		t.Errorf("%d submissions withdrawn, %d sent; want some of both", withdrawn, len(sent))
+	}
+	if in.Held() != 0 {
+		t.Errorf("%d bytes are held", in.Held())
+	}
+	for _, r := range e.Status().Routes {
+		if r.ReadRecords != r.Delivered || r.InFlight != 0 {
+			t.Errorf("route %s: %d records read, %d delivered", r.Name, r.ReadRecords, r.Delivered)
+		}
+	}
+}
+
+// withdrawSome submits records of which some are withdrawn after a random time, and returns the
+// outcomes.
+func withdrawSome(t *testing.T, in *intake.Intake, rnd *rand.Rand) (outcomes [60]error) {
+	var clients sync.WaitGroup
+	for k := range outcomes {
+		text, deadline := fmt.Sprint(k), time.Duration(1+rnd.IntN(20))*time.Second
+		time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+		var s *intake.Submission
+		if rnd.IntN(2) == 0 {
+			s = identify(t, in, text, lines(text))
+		} else {
+			s = submit(t, in, lines(text))
+		}
+		clients.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			if s.Wait(ctx) != nil {
+				grace, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				s.Withdraw(grace)
+				cancel()
+			}
+			outcomes[k] = s.Wait(ctx)
+		})
+	}
+	clients.Wait()
+	return outcomes
 }

@@ -158,7 +158,12 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 			}
 			i.mu.Unlock()
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			select {
+			case <-ready: // at the same time
+				return nil
+			default:
+				return context.Cause(ctx)
+			}
 		}
 	}
 }

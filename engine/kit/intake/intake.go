@@ -52,6 +52,9 @@ var (
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
 	// ErrWithdrawn is returned to callers that wait for withdrawn data.
 	ErrWithdrawn = errors.New("the data was withdrawn")
+	// ErrUnsettled is returned to callers that wait for data that one route has withdrawn, but
+	// another route may deliver.
+	ErrUnsettled = errors.New("not every route delivers the data")
 	// ErrDraining is returned while all routes drain.
 	ErrDraining = errors.New("the source is draining")
 )
@@ -70,6 +73,7 @@ type Intake struct {
 	end       int64                  // place after the last submission that was read
 	mainEnd   int64                  // position in part after the last submission that was read
 	working   map[string]*Submission // identified submissions in queue or log, by partition
+	unwanted  int                    // submissions in log that are unwanted
 	routes    map[string]*progress
 	producers int
 	ended     bool      // no producer follows

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -221,11 +222,8 @@ func TestWithdraw(t *testing.T) {
 	r.limits.Records = 1
 	one, two, three := submit(t, in, lines("1")), submit(t, in, lines("2")), submit(t, in, lines("3"))
 	_, b1 := r.read()
-	if one.Withdraw() {
-		t.Error("withdrew what a route has read")
-	}
-	if !two.Withdraw() || two.Withdraw() {
-		t.Error("could not withdraw, or twice")
+	for _, s := range []*intake.Submission{one, two, two} {
+		s.Withdraw(t.Context())
 	}
 	if err := two.Wait(t.Context()); !errors.Is(err, intake.ErrWithdrawn) {
 		t.Errorf("Wait of withdrawn data = %v", err)
@@ -282,6 +280,42 @@ func TestObjects(t *testing.T) {
 	}
 	if b.Records[2].State != stream.Dead || b.Reason(2) == nil {
 		t.Errorf("a record that is no object is %+v", b.Records[2])
+	}
+}
+
+// TestObjectsOfOneBatch checks that the fields of a record do not depend on the keys of the records
+// before it.
+func TestObjectsOfOneBatch(t *testing.T) {
+	fields := func(b *stream.Batch, i int) (out []string) {
+		for _, f := range b.FieldsOf(i) {
+			out = append(out, fmt.Sprintf("%s=%d:%s", b.Names[f.Name], f.Kind, b.Value(f)))
+		}
+		return append(out, fmt.Sprint(b.Records[i].Parsed, b.Reason(i)))
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var o intake.Objects // of all batches, as in a reader
+	values := []string{"1", "2.5", `"x"`, `"x\n"`, " null", "[1]", "true", "bad"}
+	for range 200 {
+		records := make([]string, 1+rnd.IntN(8))
+		for k := range records {
+			var members []string
+			for _, key := range []string{"a", "b", `\u0061`, "ab", "a"} {
+				if rnd.IntN(4) > 0 {
+					value := values[rnd.IntN(len(values))]
+					members = append(members, `"`+key+`":`+value)
+				}
+			}
+			records[k] = "{" + strings.Join(members, ",") + "}"
+		}
+		b := streamtest.Lines(records...)
+		o.Set(b)
+		for k, record := range records {
+			single := streamtest.Lines(record)
+			new(intake.Objects).Set(single)
+			if got, want := fields(b, k), fields(single, 0); !slices.Equal(got, want) {
+				t.Fatalf("%q: record %d has %q, want %q", records, k, got, want)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,15 @@ type Objects struct {
 	names map[string]uint32 // of the batch
 	seen  []seen            // by name
 	turn  int               // counts the records
+	// likely has the keys of earlier records by their order, because most records of a batch have
+	// the same keys.
+	likely []likelyKey
+}
+
+// likelyKey is a key as in a record, with its quotes, and its name in the batch.
+type likelyKey struct {
+	text []byte
+	name uint32
 }
 
 // seen is the position of a name's field in the latest record that has it.
@@ -40,6 +49,8 @@ func (o *Objects) Begin() {
 	}
 	clear(o.names)
 	o.seen = o.seen[:0]
+	clear(o.likely) // it refers to the data of another batch
+	o.likely = o.likely[:0]
 }
 
 // Append appends the members of record i of b to b.Fields. If a key occurs several times, the last
@@ -50,8 +61,19 @@ func (o *Objects) Append(b *stream.Batch, i int) error {
 	from := len(b.Fields)
 	r := &b.Records[i]
 	off, n, data := int(r.Off), int(r.Len), b.Data
-	for o.scan.Start(data, off, n); o.scan.Next(); {
-		o.add(b, data)
+	o.scan.Start(data, off, n)
+	for k := 0; ; k++ {
+		if k < len(o.likely) && o.scan.NextIs(o.likely[k].text) {
+			o.add(b, data, o.likely[k].name)
+			continue
+		}
+		if !o.scan.Next() {
+			break
+		}
+		key := o.scan.Key
+		name := o.name(b, data)
+		o.likely = append(o.likely[:k], likelyKey{data[key.Off-1 : key.Off+key.Len+1], name})
+		o.add(b, data, name)
 	}
 	if what, at := o.scan.Wrong(); what != "" {
 		b.Fields = b.Fields[:from]
@@ -60,8 +82,9 @@ func (o *Objects) Append(b *stream.Batch, i int) error {
 	return nil
 }
 
-func (o *Objects) add(b *stream.Batch, data []byte) {
-	k, v := o.scan.Key, o.scan.Value
+// name returns the name of the scanned key, and adds it to the names of b.
+func (o *Objects) name(b *stream.Batch, data []byte) uint32 {
+	k := o.scan.Key
 	key := data[k.Off : k.Off+k.Len]
 	if k.Escaped {
 		key = json.AppendUnescaped(nil, key)
@@ -73,6 +96,12 @@ func (o *Objects) add(b *stream.Batch, data []byte) {
 		o.names[string(key)] = name
 		o.seen = append(o.seen, seen{})
 	}
+	return name
+}
+
+// add appends the scanned value as a field of b.
+func (o *Objects) add(b *stream.Batch, data []byte, name uint32) {
+	v := o.scan.Value
 	f := stream.Field{Name: name, Kind: v.Kind, Off: uint32(v.Off), Len: uint32(v.Len)}
 	if v.Escaped && v.Kind == stream.Text {
 		f.Off = uint32(len(b.Data))

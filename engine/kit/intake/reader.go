@@ -18,6 +18,7 @@ type progress struct {
 	requests requests
 	cuts     readers.Cuts
 	draining bool
+	withdraw func() // OpenOptions.Withdraw; may be nil
 }
 
 // of returns the progress in the partition of s.
@@ -97,11 +98,12 @@ type reader struct {
 }
 
 var (
-	_ stream.Source           = (*Intake)(nil)
-	_ stream.SettledReader    = (*reader)(nil)
-	_ stream.DrainingReader   = (*reader)(nil)
-	_ stream.PartitionTracker = (*reader)(nil)
-	_ stream.Estimator        = (*reader)(nil)
+	_ stream.Source            = (*Intake)(nil)
+	_ stream.SettledReader     = (*reader)(nil)
+	_ stream.DrainingReader    = (*reader)(nil)
+	_ stream.PartitionTracker  = (*reader)(nil)
+	_ stream.Estimator         = (*reader)(nil)
+	_ stream.WithdrawingReader = (*reader)(nil)
 )
 
 // Open implements stream.Source.
@@ -134,7 +136,7 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 		earlier.sort()
 		p.requests = earlier
 	}
-	p.draining = false
+	p.draining, p.withdraw = false, o.Withdraw
 	r.progress = p
 	r.At = i.end
 	if len(i.log) > 0 {
@@ -218,6 +220,9 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 				return true, i.changed, nil
 			}
 		}
+		if len(b.Spans) > 0 && r.progress.withdraw != nil && r.At == s.from && s.exceeds(b) {
+			return true, i.changed, nil
+		}
 		r.take(b, s, border)
 		r.awaited = r.awaited || s.awaited
 		if r.At == border {
@@ -265,6 +270,7 @@ func (i *Intake) next(at int64) *Submission {
 		s.shift = s.from - i.mainEnd
 		i.mainEnd = s.position(s.to())
 	}
+	s.mainTo = i.mainEnd
 	i.log = append(i.log, s)
 	if s.onRead != nil {
 		s.onRead()

@@ -116,9 +116,7 @@ func TestRequestInWork(t *testing.T) {
 	if second := identify(t, in, "a", lines("1")); second != first {
 		t.Error("the second is a submission of its own")
 	}
-	if !first.Withdraw() {
-		t.Fatal("not withdrawn")
-	}
+	first.Withdraw(t.Context())
 	if second := identify(t, in, "a", lines("1")); second == first {
 		t.Error("a withdrawn submission was joined")
 	}

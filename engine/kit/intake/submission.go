@@ -3,7 +3,7 @@ package intake
 import (
 	"bytes"
 	"context"
-	"slices"
+	"math/bits"
 	"sort"
 	"time"
 
@@ -25,25 +25,26 @@ func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(
 
 var newline = []byte{'\n'}
 
-// Add appends a copy of a record. It must not follow [Lines].
+// Add appends a copy of a record. Copies of r must not be used afterwards.
 func (r *Records) Add(record []byte) {
+	if need := len(r.data) + len(record) + 1; need > cap(r.data) {
+		old := r.data
+		r.data = append(Buffer(1<<bits.Len64(uint64(need-1))), old...)
+		recycle(old)
+	}
 	r.data = append(append(r.data, record...), '\n')
-	r.ends = append(r.ends, int32(len(r.data)))
+	if !r.odd && (bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})) {
+		r.odd = true
+		r.ends = appendEnds(nil, r.data[:len(r.data)-len(record)-1], 0)
+	}
+	if r.odd {
+		r.ends = append(r.ends, int32(len(r.data)))
+	}
 	r.count++
-	r.odd = r.odd || bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})
 }
 
 // Len returns the number of records.
 func (r *Records) Len() int { return r.count }
-
-// Text returns record k. It must not follow [Lines].
-func (r *Records) Text(k int) []byte {
-	from := int32(0)
-	if k > 0 {
-		from = r.ends[k-1]
-	}
-	return r.data[from : r.ends[k]-1]
-}
 
 // Size returns the bytes of the records with their line ends.
 func (r *Records) Size() int { return len(r.data) }
@@ -61,8 +62,11 @@ type Submission struct {
 	awaited bool          // a sender waits for it, so that its batch does not linger
 	from    int64         // its first place, once a route has read it; guarded by in.mu
 	shift   int64         // from minus its position in part; guarded by in.mu
+	mainTo  int64         // Intake.mainEnd after it was read; guarded by in.mu
 	done    chan struct{} // closed when every route has settled it, or it is withdrawn
-	gone    bool          // withdrawn; set before done is closed
+	err     error         // why it was not delivered; set before done is closed
+
+	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
 }
 
 // position converts a place to a position in the submission's partition.
@@ -166,36 +170,20 @@ func (r *Records) split(most int64) (first, rest Records) {
 }
 
 // Wait returns nil when every route has settled the data, which means delivered, dead-lettered or
-// dropped it. The error is [ErrWithdrawn] or the cause of ctx.
+// dropped it. The error is [ErrWithdrawn], [ErrUnsettled] or the cause of ctx. If the outcome is
+// known, Wait returns it even if ctx is done.
 func (s *Submission) Wait(ctx context.Context) error {
 	if err := s.in.await(ctx, s.done); err != nil {
 		return err
 	}
-	if s.gone {
-		return ErrWithdrawn
-	}
-	return nil
-}
-
-// Withdraw removes the data if no route has read any of it, and reports whether it did.
-func (s *Submission) Withdraw() bool {
-	i := s.in
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	at := slices.Index(i.queue, s)
-	if at < 0 {
-		return false
-	}
-	i.queue = slices.Delete(i.queue, at, at+1)
-	i.gate.free(s.cost)
-	s.gone = true
-	i.finish(s)
-	i.notify()
-	return true
+	return s.err
 }
 
 // finish ends the wait for s. The caller holds i.mu.
 func (i *Intake) finish(s *Submission) {
+	if s.unwanted {
+		i.unwanted--
+	}
 	delete(i.working, s.part.ID)
 	close(s.done)
 }

@@ -56,6 +56,8 @@ func TestScanner(t *testing.T) {
 			`"a" json "[1, {\"b\" : [ ] , \"c\":{ } },\"]}\"]"; "d" json "{\"x\":[[]]}"`},
 		{`{"\u0061\n":1}`, `"a\n" number "1"`},
 		{`{"a":1,"a":2}`, `"a" number "1"; "a" number "2"`},
+		{"{\t\"a\" : 1 , \"b\"\n:2 }", `"a" number "1"; "b" number "2"`},
+		{`{"a":1,"a":x}`, "11: no JSON value begins with this character"},
 		{`{"h":"\ud800"}`, `"h" json "\"\\ud800\""`},
 		{`{"h":"\udc00\ud800x"}`, `"h" json "\"\\udc00\\ud800x\""`},
 		{`{"n":"\u0000"}`, `"n" text "\x00"`},
@@ -112,6 +114,38 @@ func TestScanner(t *testing.T) {
 		if got := scanned(c.in); got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.in, got, c.want)
 		}
+		checkNextIs(t, c.in)
+	}
+}
+
+// checkNextIs checks that NextIs finds the members that Next finds, one after the other, and that
+// it changes nothing otherwise.
+func checkNextIs(t *testing.T, text string) {
+	t.Helper()
+	var s, guessed json.Scanner
+	data := []byte("before" + text + "\nbehind")
+	s.Start(data, 6, len(text))
+	guessed.Start(data, 6, len(text))
+	key := []byte(`"a"`)
+	for s.Next() {
+		key = data[s.Key.Off-1 : s.Key.Off+s.Key.Len+1]
+		if other := append(bytes.Clone(key), '"'); guessed.NextIs(other) || guessed.NextIs(key[1:]) {
+			t.Errorf("%s: a member of another key than %s was found", text, key)
+		}
+		// The scanner accepts a byte order mark only in Next.
+		if !guessed.NextIs(key) && (!strings.HasPrefix(text, "\ufeff") || !guessed.Next()) {
+			t.Fatalf("%s: the member %s was not found", text, key)
+		}
+		if guessed.Value != s.Value {
+			t.Errorf("%s: the value of %s is %+v, want %+v", text, key, guessed.Value, s.Value)
+		}
+	}
+	if guessed.NextIs(key) || guessed.Next() {
+		t.Errorf("%s: a member was found after the last one", text)
+	}
+	what, at := s.Wrong()
+	if got, gotAt := guessed.Wrong(); got != what || gotAt != at {
+		t.Errorf("%s: %s at %d, want %s at %d", text, got, gotAt-6, what, at-6)
 	}
 }
 
@@ -183,6 +217,7 @@ func FuzzScanner(f *testing.F) {
 			bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > json.MaxDepth {
 			return
 		}
+		checkNextIs(t, string(text))
 		var s json.Scanner
 		got := map[string]any{}
 		data := append([]byte("{"), text...)

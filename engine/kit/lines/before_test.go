@@ -22,8 +22,8 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// TestFillBefore checks that the bytes before the cursor are read in the same call as those behind
-// it, if the batch can hold them temporarily. The contents of the batch stay unchanged.
+// TestFillBefore checks that the bytes before the cursor and those after it are read in one call,
+// if the batch can hold both during the call. The contents of the batch stay unchanged.
 func TestFillBefore(t *testing.T) {
 	stood := strings.Repeat("stood there before\n", 10)
 	for _, c := range []struct {

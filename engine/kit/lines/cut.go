@@ -19,8 +19,8 @@ type target struct {
 }
 
 // targetOf returns the target of a batch that began at begun and continues at next: the next
-// multiple of the byte limit. If the batch has passed that, the target is begun plus the byte
-// limit.
+// multiple of the byte limit. If next has reached that multiple already, the target is begun plus
+// the byte limit, but at least next+1.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -30,8 +30,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 }
 
 // passing returns the target of a batch that has the given number of records and has reached the
-// record end next. Usually this is t. It is another target if next is at the multiple, and the
-// batch has used a larger share of its records than of its bytes.
+// record end next. Usually this is t. It changes if next has reached the multiple, and the batch
+// has used a larger share of its record limit than of its byte limit. The target is then begun plus
+// the byte limit.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
@@ -40,9 +41,9 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	return t
 }
 
-// firstLong returns the offset in data of the first record longer than most bytes without its line
-// end, or -1. data begins at a record's start. It searches windows of most+1 bytes backwards, so
-// that its cost does not grow with the number of records.
+// firstLong returns the offset in data of the first record that exceeds the length limit (most),
+// not counting its line end, or -1. data begins at a record's start. firstLong searches windows of
+// most+1 bytes backwards, so that its cost does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -92,8 +93,8 @@ type cut struct {
 }
 
 // decide takes whole records from data, which begins at a record's start, at offset off in the
-// file. It takes them up to the first record end at or after target, or up to room records,
-// whichever comes first. If no limit is reached, it takes all whole records.
+// file. It takes them up to the first record end at or after target, or up to a number of records
+// (room), whichever comes first. If no limit is reached, it takes all whole records.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

@@ -31,12 +31,13 @@ type Frame struct {
 type Writer interface {
 	Framing
 	// Write appends the texts of the frame's records to dst, and the end of each in dst to ends.
-	// data begins with the frame. There is at least one record; several have the same origin, the
-	// frame's end. A *TextError means that bytes are not valid text; the texts are appended all the
-	// same.
+	// data begins with the frame. There is at least one record. If there are several, all have the
+	// same origin: the frame's end. A *TextError means that bytes are not valid text; the texts are
+	// appended all the same.
 	Write(dst []byte, ends []int, data []byte, frame Frame) ([]byte, []int, error)
-	// Whole returns the number of the first n bytes of data that form whole characters, but at
-	// least one character. A record that is too long is cut there.
+	// Whole returns the length of the longest prefix of data that consists of whole characters and
+	// has at most n bytes. The prefix has at least one character, even if that is longer. A record
+	// that is too long is cut there.
 	Whole(data []byte, n int) int
 	// LineStart returns the start of the last line of data that begins with a whole character, or
 	// -1 if no line ends in data.
@@ -45,12 +46,12 @@ type Writer interface {
 
 // A TextError means that the bytes of a record are not valid text in the file's encoding.
 type TextError struct {
-	Encoding string
-	File     string
-	Offset   int64 // start of the record in the file
-	At       int   // position of the invalid bytes in the record
-	Bytes    []byte
-	Bury     bool // dead-letter the record; otherwise the file is not read further
+	Encoding   string
+	File       string
+	Offset     int64 // start of the record in the file
+	At         int   // position of the invalid bytes in the record
+	Bytes      []byte
+	DeadLetter bool // dead-letter the record; otherwise the file is not read further
 }
 
 // Error returns the file, the offset, and the invalid bytes.
@@ -202,7 +203,7 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	l.fresh, l.ends = text, ends
 	if e, ok := errors.AsType[*TextError](err); ok {
 		e.File, e.Offset = f.Part.Name, off
-		if !e.Bury {
+		if !e.DeadLetter {
 			return e
 		}
 	} else if err != nil {
@@ -224,8 +225,8 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	return nil
 }
 
-// seenBytes holds the first and last bytes of the part of the file that the last framed stretch
-// read. It is used if the records were decoded or joined, and so differ from the file's bytes.
+// seenBytes holds the first and last bytes of the part of the file from which the last records were
+// taken. It is used if the records were decoded or joined, and so differ from the file's bytes.
 type seenBytes struct {
 	from       int64
 	size       int

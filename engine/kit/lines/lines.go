@@ -45,7 +45,7 @@ const firstLook = 512 << 10
 const readMax = 1 << 20
 
 // alignFrom is the minimum size of a read for which the arena is aligned. Alignment may waste a
-// page, which smaller reads are not worth.
+// page, which is too much for smaller reads.
 const alignFrom = 64 << 10
 
 // Rules determine the treatment of long records, and the framing.
@@ -54,9 +54,9 @@ type Rules struct {
 	// into pieces of that length. Each piece is a record in a span of its own, with an added line
 	// end.
 	MaxRecord int
-	// Bury turns a longer record into one dead letter of its first MaxRecord bytes, whose span
+	// DeadLetter turns a longer record into one dead letter of its first MaxRecord bytes. Its span
 	// covers the whole record.
-	Bury bool
+	DeadLetter bool
 	// Framing finds records that are not lines. Nil means lines. With a Framing, long records are
 	// always cut.
 	Framing Framing
@@ -67,7 +67,7 @@ type Cursor struct {
 	Next  int64          // everything before is handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
-	searched int64 // with Bury: the record at Next has no line end before this offset
+	searched int64 // with DeadLetter: the record at Next has no line end before this offset
 	// excess of the last batch over its byte limit, due to a long last record
 	beyond int
 	// estimate of the bytes of the next batch, with a reserve; 0 if unknown
@@ -96,7 +96,8 @@ type File struct {
 	// Flush ends the last record at Size as a record of its own, although more may follow. Sealed
 	// implies it.
 	Flush bool
-	// Framing is this file's framing; nil means that of the rules. Either both are nil or neither.
+	// Framing is this file's own framing. Nil means Rules.Framing. It must be nil if Rules.Framing
+	// is nil.
 	Framing Framing
 	// Growing lets a batch with other files take the available bytes of this file, if all of them
 	// fit, although it is not sealed.
@@ -151,7 +152,7 @@ type deadLettered struct {
 // (io.ErrUnexpectedEOF: f has fewer than Size bytes; ErrOther) b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
-	buried, before := len(l.deadLettered), *c
+	dead, before := len(l.deadLettered), *c
 	last := stream.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
@@ -167,7 +168,7 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 			b.Spans[spans-1] = last
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
-		l.deadLettered, *c = l.deadLettered[:buried], before
+		l.deadLettered, *c = l.deadLettered[:dead], before
 		l.forget(spans)
 		return NoRoom, err
 	}
@@ -226,8 +227,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch hands out records from c.Next up to end, or until the batch is full. closed means that
-// the last record ends at end, even without a line end.
+// stretch hands out records from c.Next up to an offset (end), or until the batch is full. closed
+// means that the last record ends at that offset, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)

@@ -29,7 +29,7 @@ func records(data []byte, r lines.Rules) (out []record) {
 		if i >= 0 {
 			content, next = i, at+i+1
 		}
-		if content > r.MaxRecord && !r.Bury {
+		if content > r.MaxRecord && !r.DeadLetter {
 			content, next = r.MaxRecord, at+r.MaxRecord
 		}
 		kept := data[at : at+min(content, r.MaxRecord)]
@@ -145,9 +145,9 @@ func FuzzFill(f *testing.F) {
 	f.Add([]byte("0123456789012345\nx\n0123456789"), 4, 2, 3, true, uint64(3))
 	f.Add([]byte(""), 4, 2, 3, true, uint64(4))
 	f.Add(bytes.Repeat([]byte("line\n"), 3000), 1000, 7, 5, false, uint64(5))
-	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, bury bool, seed uint64) {
+	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, deadLetter bool, seed uint64) {
 		limits := stream.BatchLimits{Bytes: 1 + size&0xfff, Records: 1 + count&0xff}
-		rules := lines.Rules{MaxRecord: 1 + most&0xff, Bury: bury}
+		rules := lines.Rules{MaxRecord: 1 + most&0xff, DeadLetter: deadLetter}
 		recs := records(data, rules)
 		want := cuts(recs, limits)
 		batches := drain(t, data, lines.Cursor{}, rules, limits)
@@ -169,8 +169,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestFillFull checks that all batches but the last are full if records are the effective limit,
-// regardless of the multiples of the byte limit, and end at multiples otherwise.
+// TestFillFull checks all batches but the last. If the record limit is reached first, they are
+// full, regardless of the multiples of the byte limit. Otherwise they end at these multiples.
 func TestFillFull(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -255,8 +255,8 @@ func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 // when the file is sealed, and nothing twice.
 func TestFillGrowing(t *testing.T) {
 	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
-	for _, bury := range []bool{false, true} {
-		rules := lines.Rules{MaxRecord: 16, Bury: bury}
+	for _, deadLetter := range []bool{false, true} {
+		rules := lines.Rules{MaxRecord: 16, DeadLetter: deadLetter}
 		filler := lines.Filler{Rules: rules}
 		var c lines.Cursor
 		var got []*stream.Batch
@@ -279,8 +279,8 @@ func TestFillGrowing(t *testing.T) {
 }
 
 // TestFillGrowingWhole checks that the available bytes of a growing file are not cut at a multiple
-// of the limit if all of them fit, alone or behind other files. Larger amounts, and sealed files,
-// are cut.
+// of the limit if all of them fit. That holds for a batch of this file alone, and for a batch that
+// has other files before it. Larger amounts, and sealed files, are cut.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {
@@ -324,8 +324,8 @@ func TestFillGrowingWhole(t *testing.T) {
 	}
 }
 
-// TestFillJoins checks that small files share a batch as a whole, and that a file that does not fit
-// stays untouched.
+// TestFillJoins checks that a batch takes several small files if each of them fits as a whole. A
+// file that does not fit stays untouched.
 func TestFillJoins(t *testing.T) {
 	limits := stream.BatchLimits{Bytes: 20, Records: 5}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
@@ -367,7 +367,7 @@ func TestFillJoins(t *testing.T) {
 }
 
 func TestFillShrunk(t *testing.T) {
-	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, Bury: true}}
+	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, DeadLetter: true}}
 	b, c := stream.NewBatch(stream.BatchLimits{Bytes: 8}), lines.Cursor{}
 	for _, data := range []string{"abc\n", "a\nb\nc", "abcdefghi"} {
 		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20,
@@ -408,8 +408,8 @@ func TestFillAllocations(t *testing.T) {
 	}
 }
 
-// TestFillAligned checks that a large batch has the same alignment in memory pages as in the file's
-// pages.
+// TestFillAligned checks that the data of a large batch begins at the same offset of a memory page
+// as of a page of the file.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},

@@ -39,7 +39,7 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
 	next, added := size, 1
-	if l.Bury {
+	if l.DeadLetter {
 		stop, found, err := l.search(b, c, f, end)
 		if err != nil || !found && !closed {
 			return false, err
@@ -85,8 +85,8 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 }
 
 // Complete finishes b before b is handed out. If Framing is set, it fills b.Records and
-// dead-letters the bad ones. If Bury is set, it dead-letters records longer than MaxRecord. It must
-// be called once for each filled batch. Then the Filler is ready for the next batch.
+// dead-letters the bad ones. If DeadLetter is set, it dead-letters records longer than MaxRecord. It
+// must be called once for each filled batch. Then the Filler is ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
 	l.handOver(b)
 	if len(l.deadLettered) == 0 {

@@ -35,7 +35,7 @@ func (m Meta) Check() error {
 	return nil
 }
 
-// Shape returns the schema of records of the schema in with the fields of m.
+// Shape returns a copy of the given schema with the fields of m added.
 func (m Meta) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	for _, f := range m {

@@ -27,7 +27,7 @@ import (
 
 const patience = 20 * time.Second
 
-// certificate returns a new certificate for loopback, which is its own authority, and its PEM.
+// certificate returns a new self-signed certificate for loopback, also in PEM form.
 func certificate(t *testing.T) (pair tls.Certificate, text []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -46,8 +46,8 @@ func certificate(t *testing.T) (pair tls.Certificate, text []byte) {
 	return pair, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// serve starts a server with a certificate on a port; -1 is a free one. It calls handshake, if not
-// nil, at the start of each TLS handshake.
+// serve starts a server with a certificate on a port; -1 selects a free port. It calls handshake,
+// if not nil, at the start of each TLS handshake.
 func serve(t *testing.T, pair tls.Certificate, port int, handshake func()) (
 	s *server.Server, bound int,
 ) {

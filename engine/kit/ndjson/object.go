@@ -13,8 +13,9 @@ const (
 	keyBytes = 24 // maximum size of a cached key
 )
 
-// keys caches a batch's first names in encoded form: a comma, the escaped name in quotes, and a
-// colon. appendKey copies the whole array of a key, and the following text overwrites the excess.
+// keys caches the first 64 field names of a batch (Batch.Names) in encoded form: a comma, the
+// escaped name in quotes, and a colon. appendKey copies all keyBytes bytes of a key, since a copy
+// of fixed size is fast. The following text overwrites the bytes after the colon.
 type keys [64]key
 
 type key struct {

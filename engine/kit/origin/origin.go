@@ -214,7 +214,7 @@ func (a *Adder) Add(b *stream.Batch) {
 	}
 }
 
-// set sets field k of record i. The fields of the record must be the last of the batch.
+// set sets field k of record i. The fields of the record must be the last ones in b.Fields.
 func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	if a.paths && a.edit.SetLast(b, &a.refs[k], i, f) == nil {
 		return // cannot fail: Validate has checked the names

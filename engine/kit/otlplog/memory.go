@@ -39,15 +39,15 @@ var requestShape = func() *shape {
 	return &shape{sizeMessage, map[protowire.Number]*shape{1: resourceLogs}}
 }()
 
-// ProtobufMemory estimates the memory that [Protobuf] needs to decode a request, without that of
-// its records. It can be much larger than the request: two bytes can encode a record whose struct
-// takes a hundred times as much.
+// ProtobufMemory estimates the memory of the decoded form of a request. [Protobuf] also needs
+// memory for the records that it makes from that form. The decoded form can be much larger than the
+// request: two bytes can encode a log record, and its struct takes a hundred times as much.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }
 
-// memory adds up the sizes of a message and of the messages in it. It ends at the first mistake,
-// which the decoder reports.
+// memory adds up the sizes of a message and of the messages in it. It ends at the first encoding
+// error, which the decoder reports later.
 func (s *shape) memory(message []byte, depth int) int64 {
 	sum := s.bytes
 	for len(message) > 0 && depth > 0 {

@@ -153,9 +153,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery. If the state in the file is no longer from, it stores
-// nothing. It returns the host to which the delivery has moved, or nil if the delivery stays at
-// host.
+// advance stores the progress of a delivery. If the delivery's state in the file is no longer the
+// expected one (from), it stores nothing. It returns the host to which the delivery has moved, or
+// nil if the delivery stays at host.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
@@ -230,7 +230,8 @@ type NotFoundError struct{ Key string }
 // Error names the key.
 func (e *NotFoundError) Error() string { return fmt.Sprintf("no delivery has the key %q", e.Key) }
 
-// Retry makes an extra attempt or poll of a waiting or exhausted delivery due now.
+// Retry schedules an extra attempt or poll of a waiting or exhausted delivery for the present time
+// (now).
 func (s *Store) Retry(ctx context.Context, id int64, now time.Time) error {
 	return s.operate(ctx, id, Retry, now)
 }

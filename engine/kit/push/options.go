@@ -71,8 +71,8 @@ type ServerOptions struct {
 // Exclusive implements stream.ExclusiveUser.
 func (o *ServerOptions) Exclusive() []string { return listen.Exclusive("tcp", o.Listen) }
 
-// Check returns an error for each wrong option. maxBody is the limit of a request and bodyKey its
-// key. Check reads the files of tls.
+// Check returns an error if options are wrong. maxBody is the size limit of a request, and bodyKey
+// is the key of the option with this limit. Check reads the files of tls.
 func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	known := o.Token != "" || len(o.Tokens) > 0 || o.TLS.ClientCA != ""
 	remedy := "set a token, or tls.client_ca"

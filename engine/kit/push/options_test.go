@@ -29,7 +29,8 @@ func serverOptions() *push.ServerOptions {
 	}
 }
 
-// checkError checks that an error contains want; if want is empty, that there is no error.
+// checkError checks that an error contains the given text. If the text is empty, there must be no
+// error.
 func checkError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {

@@ -67,21 +67,34 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 }
 
 // Await waits until every route has settled a submission of the given number of bytes. If it fails,
-// unknown reports whether records may still be delivered; otherwise nothing was taken.
+// unknown reports whether records of the submission may still be delivered. If unknown is false,
+// none was read.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
-	err = sub.Wait(ctx)
+	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTime)
+		sub.Withdraw(grace)
+		cancel()
+		switch last := sub.Wait(ctx); {
+		case last == nil:
+			err = nil // delivered meanwhile
+		case !errors.Is(last, intake.ErrWithdrawn):
+			unknown = true
+		}
+	}
 	switch {
 	case err == nil:
 		s.pace.Settled(bytes, time.Now())
-		return false, nil
-	case errors.Is(err, intake.ErrWithdrawn), sub.Withdraw():
+	case unknown:
+		s.host.Count("requests_unknown", 1)
+	default:
 		s.host.Count("requests_withdrawn", 1)
-		return false, err
 	}
-	s.host.Count("requests_unknown", 1)
-	return true, err
+	return unknown, err
 }
+
+// withdrawTime bounds the time in which a route withdraws the data of a request after its deadline.
+const withdrawTime = 200 * time.Millisecond
 
 // RetryAfter returns the time after which a refused client should send its request again.
 func (s *Server) RetryAfter() time.Duration { return s.pace.RetryAfter(s.Held(), time.Now()) }

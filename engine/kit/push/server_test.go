@@ -148,7 +148,7 @@ func TestAwait(t *testing.T) {
 					time.AfterFunc(2*time.Second, func() { f.settle(b) })
 				}
 				if c.joined {
-					time.AfterFunc(2*time.Second, func() { sub.Withdraw() })
+					time.AfterFunc(2*time.Second, func() { sub.Withdraw(t.Context()) })
 				}
 				unknown, err := f.Await(ctx, sub, 7)
 				if unknown != c.unknown {

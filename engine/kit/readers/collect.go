@@ -11,9 +11,9 @@ import (
 )
 
 // Collect calls fill until the batch is complete. That is when fill reports that b is full, or when
-// b has a span and linger has passed. fill adds available records to b; changed is closed when a
-// further call may add more. An error of fill ends the batch and is returned. At the end of ctx,
-// Collect returns its cause, and the caller drops the batch.
+// the time linger has passed since b got its first span. fill adds available records to b; changed
+// is closed when a further call may add more. An error of fill ends the batch and is returned. At
+// the end of ctx, Collect returns its cause, and the caller drops the batch.
 func Collect(ctx context.Context, b *stream.Batch, linger time.Duration,
 	fill func() (full bool, changed <-chan struct{}, err error)) error {
 	var timeout <-chan time.Time

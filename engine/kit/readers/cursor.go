@@ -24,8 +24,8 @@ func (c *Cursor) Skip() {
 	c.Above = c.Above[1:]
 }
 
-// Border returns the first position behind At at which a batch has to end: a cut or the start of a
-// settled range. It returns [math.MaxInt64] if there is none.
+// Border returns the next position, after that of the cursor, at which a batch has to end. It is a
+// cut or the start of a settled range. It returns [math.MaxInt64] if there is none.
 func (c *Cursor) Border(cuts Cuts) int64 {
 	border := cuts.next(c.At)
 	if len(c.Above) > 0 {

@@ -15,8 +15,8 @@ const MaxBytes = 64 << 20
 type File[T any] struct {
 	Path string
 
-	// Shape names what the file must hold, for errors: "an object of lists of texts". Errors of
-	// the JSON parser are not shown, since they may quote a secret.
+	// Shape describes the required content in error messages: "an object of lists of texts". Errors
+	// of the JSON parser are not shown, since they may quote a secret.
 	Shape string
 
 	mu    sync.Mutex // guards the fields below

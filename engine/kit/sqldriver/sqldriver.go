@@ -53,8 +53,8 @@ func Exec(ctx context.Context, c Conn, sql string,
 }
 
 // Query calls row for each row of a statement until row returns false. Values are valid until the
-// next row. If head is not nil, it is called with the columns before the first row. The error is
-// that of the database, or of head or row, which end the query.
+// next row. If head is not nil, it is called with the columns before the first row. An error of
+// head or row ends the query and is returned, as is an error of the database.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error,
 	row func(v []driver.Value) (more bool, err error),

@@ -224,8 +224,8 @@ func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 // Found records whether the table exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// Once calls make if the table does not exist. Concurrent callers wait. It returns make's error, or
-// the cause of a ctx that has ended before.
+// Once calls make if the table does not exist. Concurrent callers wait. It returns the error of
+// make. If ctx has ended before the turn of the caller, it returns the cause.
 func (m *Making) Once(ctx context.Context, make func() error) error {
 	if m.there.Load() {
 		return nil

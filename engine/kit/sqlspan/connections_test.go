@@ -119,8 +119,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestMaking checks that a table is created once by one goroutine at a time, again after a failure
-// or after it was dropped, and that waiting callers can be canceled.
+// TestMaking checks that one goroutine at a time creates a table, and only once. After a failure,
+// or after the table was dropped, it is created again. Waiting callers can be canceled.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqlspan.NewConnections[session](host{}, &callLog{}, nil).Table

@@ -45,8 +45,8 @@ type Dialect struct {
 	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
 	PruneMarks, PruneSpans string
 
-	// PresentEpochs and CreateEpochs are Present and Create of the table of epochs by partition,
-	// which only a ledger with several owners has.
+	// PresentEpochs and CreateEpochs correspond to Present and Create, for the table of epochs by
+	// partition. Only a ledger with several owners has this table.
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions of partitions, before the epochs

@@ -16,15 +16,15 @@ type Server[C any] interface {
 	// Connect creates a connection for a lane that has none, or whose last connection was closed.
 	Connect(ctx context.Context) (C, error)
 	// Restore is called after each use of a connection, with the error of that use. It rolls back
-	// an open transaction. It returns false if the connection is in doubt and was closed. It must
-	// work even if ctx is over, and bounds its own time.
+	// an open transaction. It returns false if the state of the connection was unknown, so that it
+	// was closed. It must work even if ctx is over, and bounds its own time.
 	Restore(ctx context.Context, c C, err error) bool
 	// Close closes a connection in good order.
 	Close(c C)
 }
 
-// Lane is one connection, created when needed and replaced after each failure that leaves it in
-// doubt. It is safe for concurrent use: callers wait for the connection.
+// Lane is one connection, created when needed and replaced after each failure that leaves its state
+// unknown. It is safe for concurrent use: callers wait for the connection.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // buffer of 1; its holder may use the connection
@@ -105,7 +105,7 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 }
 
 // Writer is the database-specific part of delivering a batch over a connection that the caller
-// holds. Restore rolls back its changes.
+// holds. If it fails, Server.Restore rolls back its changes.
 type Writer[C Session] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
 	// encoded.

@@ -298,9 +298,10 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction of this process's epoch, and runs the statements more in it. The epoch
-// cannot change until the transaction ends. Begin returns a FencedError if another process has
-// taken over the ledger. In a ledger with several owners, Add checks the epochs instead.
+// Begin begins a transaction of this process's epoch, and runs further statements (more) in it. The
+// epoch cannot change until the transaction ends. Begin returns a FencedError if another process
+// has taken over the ledger. In a ledger with several owners, Begin checks no epoch. Add then
+// checks those of the partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }
@@ -319,8 +320,8 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 
 // Enter begins a transaction of this process's epochs and stores the rows of spans. It reports how
 // much of these rows existed before. If only a part existed, the error is a PartError. If all
-// existed (All), nothing is left to do, and the transaction must be rolled back. The statements
-// more run in the same round trip.
+// existed (All), nothing is left to do, and the transaction must be rolled back. Further statements
+// (more) run in the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	e := l.entry(spans)
@@ -330,7 +331,7 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	return e.judge(ctx, s)
 }
 
-// Add is Enter within a transaction that Begin has begun.
+// Add does the same as Enter, within a transaction that Begin has begun.
 func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Presence, error) {
 	if len(spans) == 0 {
 		return None, nil

@@ -66,8 +66,8 @@ type guard struct {
 	check      func() error // after statements have run
 }
 
-// guard returns a guard for the epoch of the route. If the ledger has several owners, the guard is
-// for the epochs of the partitions of spans.
+// guard returns the guard for a transaction that writes spans. It checks the epoch of the route or,
+// if the ledger has several owners, the epochs of the partitions of spans.
 func (l *Ledger) guard(spans []stream.Span) (guard, error) {
 	if l.shared.Load() {
 		return l.guardParts(spans)

@@ -32,7 +32,7 @@ func isInteger(text []byte) bool {
 
 // isNumber reports whether text is a JSON number (RFC 8259, section 6) with at most limit digits on
 // each side of the point, after applying its exponent. Limit 0 means any number. Leading zeros are
-// accepted, because patterns extract them.
+// accepted, because the patterns of parsers extract such numbers.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)

@@ -45,8 +45,7 @@ func (o *Options) Policy() Policy {
 }
 
 // PreferredBatch implements stream.Preferred: the cost of a transaction is dominated by its fsync.
-// For lines of 84 bytes or more the byte limit is reached first. Otherwise each multiple of the
-// byte limit would end with a small batch.
+// With lines of 84 bytes or more, the byte limit is reached first.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }

@@ -14,8 +14,8 @@ type Place struct {
 
 // Places returns the position of each column's value for a record with these fields, and an upper
 // bound of the size of the values. It returns nil if only [Rows.Row] can process the record. Places
-// looks at names only. The caller must pass the record to Row if a value is not null, not a text
-// for a Text place, and not certainly valid for its column.
+// does not check whether the values fit their columns. The caller must pass the record to Row
+// unless each value is null, a text for a Text place, or certainly valid for its column.
 //
 // Consecutive records usually have the same fields, so the result is cached for records with the
 // same names in the same order. The places are valid until the next call.

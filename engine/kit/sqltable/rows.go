@@ -269,8 +269,8 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes reports whether any part of data, whose texts consist of whole characters, is valid text in
-// the database.
+// takes reports whether data is valid text in the database. If it is, then so is each part of data
+// that consists of whole characters.
 func (d *Dialect) takes(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }

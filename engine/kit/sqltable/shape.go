@@ -100,8 +100,8 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
 	"`on_new_field` to ignore or dead_letter")
 
-// Unfit returns an error if reason is due to a missing JSON column, which is a fault of the table
-// and makes it refuse every such record. It returns nil if the records are to be refused.
+// Unfit returns an error if the reason of a refusal is due to a missing JSON column. That is a
+// fault of the table, not of the records. If Unfit returns nil, the records are refused.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil

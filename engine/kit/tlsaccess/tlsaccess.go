@@ -99,8 +99,8 @@ func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) {
 	return t, err
 }
 
-// Current returns the configuration, a new one if tls.ca has changed. While the new file cannot be
-// used the old configuration stays.
+// Current returns the configuration. If the file of tls.ca has changed, that is a new
+// configuration. As long as the changed file cannot be used, Current returns the old one.
 func (t *Trust) Current() *tls.Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()

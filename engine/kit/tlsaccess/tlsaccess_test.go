@@ -65,7 +65,8 @@ func TestTrustFollowsItsFile(t *testing.T) {
 	}
 }
 
-// TestRefusedOptions checks the messages of options that do not fit, or files that cannot be read.
+// TestRefusedOptions checks the error messages for missing options and for files without a
+// certificate.
 func TestRefusedOptions(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

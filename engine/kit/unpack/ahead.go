@@ -8,8 +8,8 @@ import (
 const (
 	// aheadChunks is the maximum number of chunks decompressed ahead.
 	aheadChunks = 2
-	// aheadFrom is the number of bytes decompressed before a goroutine decompresses ahead, because
-	// small files are not worth a goroutine.
+	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses ahead.
+	// Smaller files are not worth a goroutine.
 	aheadFrom = chunkSize
 	// maxFree is the number of chunks kept for reuse.
 	maxFree = 2

@@ -100,8 +100,8 @@ type File struct {
 	err   error // why the stream ends there; nil for a whole stream
 }
 
-// mark is a position where a stream begins: the start of a member, or the end of the input at that
-// time.
+// mark is a position where decompression can begin: the start of a member, or the end that the
+// input had when it was decompressed completely.
 type mark struct{ raw, at int64 }
 
 // New returns the File of a compressed file, closed. Call Attach before any other method.
@@ -112,9 +112,9 @@ func New(kind Kind, o Options) *File {
 	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
 }
 
-// Attach opens the File over in, which has size bytes. If the bytes read before are still in it,
-// the recorded state stays valid; otherwise it is discarded. Call Attach again when size or content
-// may have changed.
+// Attach opens the File over an input of the given size. If the input still contains the bytes that
+// were read earlier, the recorded state stays valid; otherwise it is discarded. Call Attach again
+// when the size or the content of the input may have changed.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.stand(in, size)
@@ -152,9 +152,9 @@ func (f *File) Kind() Kind { return f.kind }
 // most about n bytes.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses up to offset to, or to the end of the stream. It returns the number of bytes
-// the stream is known to have. end reports whether these are all bytes of the stream; Err then
-// returns the reason for the end.
+// Size decompresses up to a given offset (to), or to the end of the stream. It returns the number
+// of bytes the stream is known to have. end reports whether these are all bytes of the stream; Err
+// then returns the reason for the end.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()

@@ -124,9 +124,9 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// TestTruncated checks that every prefix of a compressed file gives a prefix of its content, and is
-// reported as truncated except at the end of a member. When the file has grown, reading must
-// continue.
+// TestTruncated checks that every prefix of a compressed file gives a prefix of its content. It
+// must be reported as truncated, unless it ends with a member. When the file has grown, reading
+// must continue.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {
 		texts := []string{text(300, 1), text(500, 2), text(2000, 3)}
@@ -307,8 +307,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// FuzzFile checks that reads of arbitrary bytes in pieces of any size give the same result as a
-// single read with the library's own reader, without a panic.
+// FuzzFile reads arbitrary bytes in pieces of any size. It checks that the result is that of a
+// single read with the library's own reader, and that nothing panics.
 func FuzzFile(f *testing.F) {
 	for _, kind := range kinds {
 		f.Add(uint8(kind), packed(f, kind, text(1000, 1), text(2000, 2)), uint16(100))

@@ -23,7 +23,8 @@ const (
 	Misconfigured         // an operator has to change something first
 )
 
-// Outcome returns the outcome of a whole batch with the verdict v, which is Again or worse.
+// Outcome returns the outcome of a whole batch: err in the form that belongs to the verdict v,
+// which must be Again or worse.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:

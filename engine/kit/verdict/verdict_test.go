@@ -30,7 +30,8 @@ func texts(pieces []stream.Item) (out []string) {
 	return out
 }
 
-// TestOutcomes checks the outcome of four records, of which b and c come from one source record.
+// TestOutcomes checks the outcome of a batch of four records, a to d. The records b and c were made
+// from one source record.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		errs [4]string

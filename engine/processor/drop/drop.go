@@ -140,7 +140,8 @@ func (p *Processor) drop(b *stream.Batch, i int) error {
 	return nil
 }
 
-// field reports whether f must be dropped. It removes members from an object that stays.
+// field reports whether f must be dropped. If f stays and is an object, field removes the members
+// to drop from it.
 func (p *Processor) field(b *stream.Batch, f *stream.Field) (gone bool, err error) {
 	for k := range p.names {
 		name := &p.names[k]

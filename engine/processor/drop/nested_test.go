@@ -46,7 +46,7 @@ func TestDropNested(t *testing.T) {
 }
 
 // TestDropUnreadable checks that a record is not passed on if its object cannot be parsed, because
-// the name may remain in it.
+// the member to drop may remain in it.
 func TestDropUnreadable(t *testing.T) {
 	b := connectortest.Records(t, `{"user":{"\ud800":1,"email":"a@b"}}`)
 	if err := drop.New([]string{"user.email"}).Process(t.Context(), b); err != nil {

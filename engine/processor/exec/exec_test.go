@@ -45,7 +45,7 @@ func processor(t *testing.T, script string,
 }
 
 // process returns the kept records as JSON, and the reasons of the dead letters.
-func process(t *testing.T, p *exec.Processor, b *stream.Batch) (kept []string, buried []string) {
+func process(t *testing.T, p *exec.Processor, b *stream.Batch) (kept, dead []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -57,10 +57,10 @@ func process(t *testing.T, p *exec.Processor, b *stream.Batch) (kept []string, b
 		case stream.Kept:
 			kept = append(kept, string(ndjson.AppendRecord(nil, b, i)))
 		case stream.Dead:
-			buried = append(buried, string(b.Text(i))+": "+b.Reason(i).Error())
+			dead = append(dead, string(b.Text(i))+": "+b.Reason(i).Error())
 		}
 	}
-	return kept, buried
+	return kept, dead
 }
 
 func messages(texts ...string) (all []string) {
@@ -76,8 +76,8 @@ func TestLines(t *testing.T) {
 	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
 	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
 		b := streamtest.Lines("a", "b", "")
-		if kept, buried := process(t, p, b); !slices.Equal(kept, want) || len(buried) > 0 {
-			t.Errorf("batch %d: %q, %q", k, kept, buried)
+		if kept, dead := process(t, p, b); !slices.Equal(kept, want) || len(dead) > 0 {
+			t.Errorf("batch %d: %q, %q", k, kept, dead)
 		}
 		if raw := string(b.AppendRaw(nil)); strings.Count(raw, "\n") != 3 || b.Origins != 3 {
 			t.Errorf("raw: %q", raw)
@@ -115,9 +115,9 @@ func TestNDJSON(t *testing.T) {
 	if ids := string(b.AppendRecordID(nil, 5)); ids != "a@8.2" {
 		t.Errorf("the third record made of the fourth has id %s", ids)
 	}
-	kept, buried := process(t, p, streamtest.Lines("1", "2"))
-	if !slices.Equal(kept, messages("a")) || !slices.Equal(buried, []string{"2: no user"}) {
-		t.Errorf("%q, %q", kept, buried)
+	kept, dead := process(t, p, streamtest.Lines("1", "2"))
+	if !slices.Equal(kept, messages("a")) || !slices.Equal(dead, []string{"2: no user"}) {
+		t.Errorf("%q, %q", kept, dead)
 	}
 }
 
@@ -134,11 +134,11 @@ func TestDeaths(t *testing.T) {
 			t.Parallel()
 			p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
 			for range 2 {
-				kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
-				if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
-					!strings.Contains(buried[0], c.word+": it killed 3 children;") ||
-					!strings.Contains(buried[0], c.reason) {
-					t.Errorf("%q, %q", kept, buried)
+				kept, dead := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
+				if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(dead) != 1 ||
+					!strings.Contains(dead[0], c.word+": it killed 3 children;") ||
+					!strings.Contains(dead[0], c.reason) {
+					t.Errorf("%q, %q", kept, dead)
 				}
 			}
 			if n := h.Counted("child_deaths"); n != 6 {
@@ -148,10 +148,10 @@ func TestDeaths(t *testing.T) {
 	}
 	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`,
 		func(o *exec.Options) { o.Protocol = exec.NDJSON })
-	kept, buried := process(t, p, streamtest.Lines("a"))
-	if len(kept) > 0 || len(buried) != 1 ||
-		!strings.Contains(buried[0], "has 0 records, but the batch has 1") {
-		t.Errorf("nonsense: %q, %q", kept, buried)
+	kept, dead := process(t, p, streamtest.Lines("a"))
+	if len(kept) > 0 || len(dead) != 1 ||
+		!strings.Contains(dead[0], "has 0 records, but the batch has 1") {
+		t.Errorf("nonsense: %q, %q", kept, dead)
 	}
 }
 
@@ -211,14 +211,14 @@ func TestStorm(t *testing.T) {
 			t.TempDir(), 1
 	})
 	b := streamtest.Lines("two", "none", "once", "kill", "two")
-	kept, buried := process(t, p, b)
+	kept, dead := process(t, p, b)
 	two := []string{`{"word":"one","count":1}`, `{"word":"unanchored","count":2.50}`}
 	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept,
 		want) {
 		t.Errorf("%q\nwant %q", kept, want)
 	}
-	if len(buried) != 1 || !strings.Contains(buried[0], "kill: it killed 3 children;") {
-		t.Errorf("buried: %q", buried)
+	if len(dead) != 1 || !strings.Contains(dead[0], "kill: it killed 3 children;") {
+		t.Errorf("dead: %q", dead)
 	}
 	if b.Records[1].Sub != 1 || b.Records[1].Origin != b.Records[0].Origin {
 		t.Errorf("the second emit is %+v, want one more record of the first one's origin",
@@ -257,10 +257,10 @@ func TestStrayLines(t *testing.T) {
 				for i := range texts {
 					texts[i] = fmt.Sprintf("%d-%d", batch, i)
 				}
-				kept, buried := process(t, p, streamtest.Lines(texts...))
-				if !slices.Equal(kept, messages(texts...)) || len(buried) > 0 {
+				kept, dead := process(t, p, streamtest.Lines(texts...))
+				if !slices.Equal(kept, messages(texts...)) || len(dead) > 0 {
 					t.Errorf("batch %d: %d of %d records kept, %d dead", batch, len(kept),
-						len(texts), len(buried))
+						len(texts), len(dead))
 				}
 			}
 			if faults := h.Faults(); len(faults) > 0 {

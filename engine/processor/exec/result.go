@@ -159,8 +159,9 @@ func fieldsOf(object []byte) ([]field, error) {
 	return fields, nil
 }
 
-// ofTuple returns the record for an emitted tuple. With names, its values are the fields. Otherwise
-// the record is the single text of the tuple, or the tuple's JSON.
+// ofTuple returns the record for an emitted tuple. If names is not empty, the tuple's values become
+// the fields with these names. Otherwise a tuple with a single text becomes a record with that
+// text, and any other tuple a record with the tuple's JSON.
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {

@@ -33,8 +33,8 @@ const (
 	answered              // the last answer was released: a stray line may belong to it
 )
 
-// strayError is an unexpected line. With protocol lines, later lines can no longer be assigned to
-// records.
+// strayError is an unexpected line. In the protocol `lines`, lines after it can no longer be
+// assigned to records.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {

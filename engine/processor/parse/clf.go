@@ -192,8 +192,8 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	return i + 3
 }
 
-// space returns the index of the first space of s at or after i, or -1. A loop is faster than a
-// search for short fields.
+// space returns the index of the first space of s at or after i, or -1. For short fields, its loop
+// is faster than bytes.IndexByte.
 func space(s []byte, i int) int {
 	for ; i < len(s); i++ {
 		if s[i] == ' ' {

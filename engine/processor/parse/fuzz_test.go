@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// FuzzQuick checks that the position of a line in the arena, which selects the parser by words or
-// by bytes, does not affect its fields, error or JSON.
+// FuzzQuick checks that the fields, the error and the JSON of a line do not depend on its position
+// in the arena. The position determines whether the line is parsed by words or by bytes.
 func FuzzQuick(f *testing.F) {
 	for _, s := range []string{
 		sample(1),
@@ -61,8 +61,8 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
-// FuzzParse checks that any line becomes a record with the fields of its format that encodes to
-// JSON, or an error.
+// FuzzParse checks that any line leads to an error, or to a record that has the fields of its
+// format and can be encoded as JSON.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`1.2.3.4 - - [t] "GET / HTTP/1.1" 200 1 "-" "a"`,

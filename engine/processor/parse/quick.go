@@ -22,9 +22,9 @@ const (
 )
 
 // quick splits a typical line: nothing escaped, a time of the usual length, a request with method
-// and protocol, a size of up to seven digits. It processes words where split processes bytes. For
-// other lines it returns false, and split finds the fields or the error. d is the line and one more
-// word; the line must not contain a backslash.
+// and protocol, a size of up to seven digits. It processes machine words of eight bytes, whereas
+// split processes single bytes. For other lines it returns false, and split finds the fields or the
+// error. d is the line and one more word; the line must not contain a backslash.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)

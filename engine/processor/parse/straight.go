@@ -16,7 +16,8 @@ import (
 //
 // Each run must have only one possible end, so that a text has at most one match. That is the case
 // for a run of fixed length. It is also the case if no character of the run's class can begin the
-// next step, or if only literals follow up to the text's end. Other expressions have no straight.
+// next step, or if only literals follow up to the text's end. Other expressions are left to the
+// regexp package.
 type straight struct {
 	steps []step
 	at    []int // the groups of the last match, as in regexp's FindSubmatchIndex
@@ -118,8 +119,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.least, st.most = 1, 1
 	}
 	st.run = classOf(re)
-	// Lengths are counted in bytes. For multi-byte characters only the presence of one can be
-	// checked.
+	// Lengths are counted in bytes. The number of multi-byte characters is unknown, so for them
+	// only "at least one" or "any number" can be checked.
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
@@ -213,7 +214,7 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals returns the total length of the steps beginning with number from, if they are all
+// literals returns the total length of the steps from a given number (from) on, if they are all
 // literals and end with the text's end. Otherwise it returns -1.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
@@ -277,7 +278,8 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past returns the end of the bytes of text from i on that are in c, at most end.
+// past returns the end of the run of bytes in c that begins at i, or the limit end if the run is
+// longer.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {

@@ -74,8 +74,9 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has a value for the flat new name of t. The value may
-// come from a flat field with the old name, or from an earlier member.
+// given reports whether the new name of t already has a value in the record, so that t must be
+// omitted. The new name is not a path. The value is that of a flat field with the old name (such as
+// `a.b`), which rename has renamed, or an earlier moved value of the same pair.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -84,7 +85,7 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames the members of f, if it is an object, and removes those that move elsewhere.
+// members renames the members of f, if f is an object. It removes the members that move out of f.
 func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {

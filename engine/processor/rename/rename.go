@@ -153,7 +153,7 @@ func New(pairs []Pair) *Processor {
 }
 
 // Process implements stream.Processor. It renames all fields at once, so that two fields may
-// exchange names. It replaces a field that already has a new name.
+// exchange names. A renamed field replaces a field that already has its new name.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))

@@ -157,8 +157,8 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign sets the values in record i. It works in place if the record has all fields, otherwise in
-// a copy of its fields.
+// assign sets the values in record i. It works in place if the record has all fields that are set,
+// otherwise in a copy of the record's fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {

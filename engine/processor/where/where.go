@@ -33,8 +33,9 @@ func (*Options) Expression() {}
 
 // Otherwise returns the condition of the route with `otherwise: true`. Each list holds the
 // conditions of one other route, as *Options. The returned condition is true for a record if each
-// of these routes has a condition that is false for it. If the conditions cannot be evaluated for a
-// record, the parser's `on_error` applies.
+// of these routes has a condition that is false for it. If the condition cannot be evaluated for a
+// record, the `on_error` of the last `parse` processor applies, not that of the other routes'
+// conditions.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {

@@ -103,8 +103,9 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestOtherwise checks the conditions of a route with `otherwise: true` beside two other routes. A
-// condition of one of them ends in a comment.
+// TestOtherwise checks the conditions of a route with `otherwise: true` beside two other routes.
+// One of their conditions ends in a comment, which must not hide the conditions that are appended
+// to it.
 func TestOtherwise(t *testing.T) {
 	condition := func(text string) any { return &where.Options{Expr: expr.Text(text)} }
 	rest := new(where.Options).Otherwise([][]any{

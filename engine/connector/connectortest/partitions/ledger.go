@@ -188,8 +188,8 @@ func twoOwners(t *testing.T, r Receiver) {
 	check(t, r, 10, "x-", 8)
 }
 
-// check fails the test unless the receiver has total different rows, and n rows begin with the
-// prefix.
+// check fails the test unless the number of different rows is total, and the number of rows with
+// the prefix is n.
 func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	t.Helper()
 	rows := r.Received(t)

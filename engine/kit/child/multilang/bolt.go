@@ -38,7 +38,7 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// answers and heartbeats that a child has not read; beyond it the child is killed
+	// maximum number of responses and heartbeats that a child has not read; more kill the child
 	maxWaiting = 10_000
 )
 
@@ -53,7 +53,7 @@ type Tuple struct {
 type Emit struct {
 	Message
 	// Number is the number of the tuple to which the emit is anchored. For an emit without an
-	// anchor, it is that of the oldest open tuple.
+	// anchor, it is that of the oldest unanswered tuple.
 	Number int
 }
 
@@ -380,7 +380,8 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	// A clean exit blames no tuple: a child may serve a limited number of tuples.
+	// After a clean exit of a child that has worked, no tuple is blamed: a child may serve a
+	// limited number of tuples.
 	blamed := b.worked && child.EndedCleanly(err)
 	for _, g := range b.oldest {
 		if g.answered {

@@ -82,8 +82,8 @@ type Handshake struct {
 	Context map[string]any
 }
 
-// The task ids in the context of the handshake: that of the child, and that of the component that
-// sends it tuples.
+// The ids of two tasks in the context of the handshake: the child, and the component that sends it
+// tuples.
 const (
 	OwnTask    = 2
 	SourceTask = 1

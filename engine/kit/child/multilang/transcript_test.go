@@ -182,8 +182,8 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 	}
 }
 
-// TestTranscriptSpout checks that every message of a spout can be parsed. Penstock runs bolts only;
-// its spouts are sources.
+// TestTranscriptSpout checks that every message of a spout can be parsed, although penstock runs
+// only bolts.
 func TestTranscriptSpout(t *testing.T) {
 	n := 0
 	for _, l := range sessions(t)[1] {

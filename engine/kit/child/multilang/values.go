@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AppendValues appends record i of b as the JSON of a tuple: the values of its
-// fields, in order, or only its text if it has none.
+// AppendValues appends record i of b as the JSON of a tuple. The tuple consists of the values of
+// the record's fields, in order. If the record has no fields, it consists of the record's text.
 func AppendValues(dst []byte, b *stream.Batch, i int) []byte {
 	r := &b.Records[i]
 	dst = append(dst, '[')

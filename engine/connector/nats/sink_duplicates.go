@@ -1,0 +1,113 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// defaultWindow is the time for which streams remember ids unless they are configured otherwise.
+const defaultWindow = 2 * time.Minute
+
+// observeStream refuses a stream that never acknowledges messages. It warns if the stream may
+// forget the ids of messages, and keeps the time for which it remembers them.
+func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
+	if o.NoAck {
+		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be "+
+			"told apart: remove no_ack, or name another stream", o.Name)
+	}
+	if o.Retention != jetstream.LimitsPolicy {
+		s.host.Log().Warn("the stream forgets the ids of deleted messages when its server "+
+			"restarts, so that a repeated message may be stored twice; a stream with limits "+
+			"retention does not", "stream", o.Name, "retention", o.Retention.String())
+	}
+	if o.Duplicates > 0 {
+		s.doubts.window = o.Duplicates
+	}
+	return nil
+}
+
+// settingsTimeout bounds the request for the settings of a stream. Users without the permission get
+// no response.
+const settingsTimeout = 2 * time.Second
+
+// observe requests the settings of a stream and passes them to observeStream. A user may lack the
+// permission, so a missing response is no error.
+func (s *StreamSink) observe(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
+	defer cancel()
+	st, err := s.client.js.Stream(ctx, name)
+	if err != nil {
+		s.host.Log().Info("the settings of the stream are not known", "stream", name,
+			"error", err)
+		return nil
+	}
+	return s.observeStream(&st.CachedInfo().Config)
+}
+
+// maxDoubts bounds the batches in doubts.
+const maxDoubts = 4096
+
+// doubts remembers batches that were published without a response, to count those that are repeated
+// after the stream has forgotten their ids. It is safe for concurrent use.
+type doubts struct {
+	window time.Duration // of the stream; constant after Open
+
+	mu    sync.Mutex           // guards since
+	since map[string]time.Time // of the first attempt, by the id of the first record
+}
+
+func newDoubts() doubts {
+	return doubts{window: defaultWindow, since: make(map[string]time.Time)}
+}
+
+// begin returns the time of the first attempt of the batch that begins with a record. It is now
+// unless an attempt is in doubt.
+func (d *doubts) begin(id string, now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first, ok := d.since[id]
+	if !ok {
+		return now
+	}
+	delete(d.since, id)
+	return first
+}
+
+// add records that the batch that begins with a record may be stored since its first attempt. If
+// there are too many batches, it forgets any one of them.
+func (d *doubts) add(id string, first time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for old := range d.since {
+		if len(d.since) < maxDoubts {
+			break
+		}
+		delete(d.since, old)
+	}
+	d.since[id] = first
+}
+
+// firstUnanswered returns the index in kept of the first record that was sent and got no response,
+// or -1 if there is none.
+func (d *delivery) firstUnanswered() int {
+	for k, err := range d.fates {
+		_, answered := errors.AsType[*jetstream.APIError](err)
+		answered = answered || err == nil || errors.Is(err, natsgo.ErrNoResponders) ||
+			errors.Is(err, jetstream.ErrNoStreamResponse)
+		if d.acks[k] != nil && !answered {
+			return k
+		}
+	}
+	return -1
+}
+
+// idOf returns the id of a record as a key of doubts.
+func idOf(b *stream.Batch, i int) string { return string(b.AppendRecordID(nil, i)) }

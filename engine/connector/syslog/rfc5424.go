@@ -1,0 +1,159 @@
+//penstock:pure
+
+package syslog
+
+// Maximum lengths of the fields of RFC 5424.
+const (
+	maxHostname = 255
+	maxAppName  = 48
+	maxProcID   = 128
+	maxMsgID    = 32
+)
+
+// parse5424 parses the rest of a message of RFC 5424, after the version and its space. It reports
+// whether the message is valid.
+func (p *parser) parse5424(m *message, text []byte) (ok bool) {
+	if text, ok = p.cutTimestamp(m, text); !ok {
+		return false
+	}
+	if m.hostname, text, ok = cutField(text, maxHostname); !ok {
+		return false
+	}
+	if m.appName, text, ok = cutField(text, maxAppName); !ok {
+		return false
+	}
+	if m.procID, text, ok = cutField(text, maxProcID); !ok {
+		return false
+	}
+	if m.msgID, text, ok = cutField(text, maxMsgID); !ok {
+		return false
+	}
+	if text, ok = p.structured.cut(text); !ok {
+		return false
+	}
+	if len(text) > 0 {
+		if text[0] != ' ' {
+			return false
+		}
+		m.text = text[1:]
+	}
+	return true
+}
+
+// cutField cuts a field of 1 to most visible ASCII characters, and the space after it, off text.
+func cutField(text []byte, most int) (field, rest []byte, ok bool) {
+	for i, c := range text {
+		if !isGraphic(c) {
+			if c != ' ' || i == 0 || i > most {
+				break
+			}
+			return text[:i], text[i+1:], true
+		}
+	}
+	return nil, nil, false
+}
+
+// cutTimestamp cuts the timestamp and the space after it off text.
+func (p *parser) cutTimestamp(m *message, text []byte) (rest []byte, ok bool) {
+	n := 1
+	if len(text) == 0 {
+		return nil, false
+	} else if text[0] != '-' {
+		if n = p.setTimestamp(m, text); n == 0 {
+			return nil, false
+		}
+	}
+	if len(text) == n || text[n] != ' ' {
+		return nil, false
+	}
+	return text[n+1:], true
+}
+
+const (
+	timeLayout   = "0000-00-00T00:00:00" // without fraction and zone
+	maxFraction  = 6                     // digits
+	offsetLength = len("+00:00")
+)
+
+// setTimestamp sets m.timestamp from the timestamp at the start of text and returns its length; 0
+// if there is none. The record has the fraction without zeros at its end, and Z for an offset of
+// zero.
+func (p *parser) setTimestamp(m *message, text []byte) int {
+	if len(text) <= len(timeLayout) || !hasLayout(text, timeLayout) {
+		return 0
+	}
+	year := 100*twoDigits(text) + twoDigits(text[2:])
+	if !isDate(year, twoDigits(text[5:]), twoDigits(text[8:])) || !isTime(text[11:]) {
+		return 0
+	}
+	n := len(timeLayout)
+	end := n // of the digits that the record has
+	if text[n] == '.' {
+		for n++; n < len(text) && isDigit(text[n]); n++ {
+			if text[n] != '0' {
+				end = n + 1
+			}
+		}
+		if digits := n - len(timeLayout) - 1; digits == 0 || digits > maxFraction {
+			return 0
+		}
+	}
+	switch {
+	case n < len(text) && text[n] == 'Z':
+		n++
+		p.time = append(append(p.time[:0], text[:end]...), 'Z')
+	case isOffset(text[n:]):
+		zone := text[n : n+offsetLength]
+		n += offsetLength
+		p.time = append(p.time[:0], text[:end]...)
+		if twoDigits(zone[1:]) == 0 && twoDigits(zone[4:]) == 0 {
+			p.time = append(p.time, 'Z')
+		} else {
+			p.time = append(p.time, zone...)
+		}
+	default:
+		return 0
+	}
+	m.timestamp = p.time
+	return n
+}
+
+// isOffset reports whether text begins with the offset of a time zone, such as +02:00.
+func isOffset(text []byte) bool {
+	return len(text) >= offsetLength && (text[0] == '+' || text[0] == '-') &&
+		hasLayout(text[1:], "00:00") && twoDigits(text[1:]) < 24 && twoDigits(text[4:]) < 60
+}
+
+// hasLayout reports whether text, which is not shorter, begins like layout, in which 0 is any
+// digit.
+func hasLayout(text []byte, layout string) bool {
+	for i := range len(layout) {
+		if c := text[i]; c != layout[i] && (layout[i] != '0' || !isDigit(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+func twoDigits(text []byte) int { return 10*int(text[0]-'0') + int(text[1]-'0') }
+
+// isTime reports whether text, which has the layout 00:00:00, is a time of a day. It has no leap
+// seconds.
+func isTime(text []byte) bool {
+	return twoDigits(text) < 24 && twoDigits(text[3:]) < 60 && twoDigits(text[6:]) < 60
+}
+
+// isDate reports whether a date exists.
+func isDate(year, month, day int) bool {
+	if month < 1 || month > 12 || day < 1 {
+		return false
+	}
+	days := 30 + (month+month/8)%2
+	if month == 2 {
+		days = 28
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			days = 29
+		}
+	}
+	return day <= days
+}

@@ -1,0 +1,111 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// A batch of a stream.WithdrawingReader is withdrawn while it waits between the processors and the
+// sender, or in the sender until its first attempt:
+//
+//	read ─▶ processed ─▶ line ─▶ sender ─▶ attempt
+//	                     └ queued └ flow.WithdrawUnsent
+
+// withdrawals are the batches of a stream.WithdrawingReader between the processors and the sender.
+// Without such a reader, *withdrawals is nil.
+type withdrawals struct {
+	reader stream.WithdrawingReader
+
+	mu     sync.Mutex // guards the fields below and job.withdrawn
+	queued []*job     // at most jobsAtOnce
+}
+
+func newWithdrawals(r stream.Reader) *withdrawals {
+	if reader, ok := r.(stream.WithdrawingReader); ok {
+		return &withdrawals{reader: reader}
+	}
+	return nil
+}
+
+func (w *withdrawals) add(j *job) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queued = append(w.queued, j)
+}
+
+// take removes a job that the sender gets. It returns false if the job was withdrawn.
+func (w *withdrawals) take(j *job) bool {
+	if w == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := slices.Index(w.queued, j); k >= 0 {
+		w.queued = slices.Delete(w.queued, k, k+1)
+	}
+	return !j.withdrawn
+}
+
+// wants reports whether b may be withdrawn if it is unsent.
+func (w *withdrawals) wants(b *stream.Batch) bool {
+	return w != nil && canWithdraw(b) && w.reader.Unwanted(b)
+}
+
+// withdrawUnsent withdraws the unsent batches that the reader does not want delivered any more.
+// Batches in the sender are withdrawn after it has returned.
+func (r *sender) withdrawUnsent() {
+	w := r.withdrawals
+	w.mu.Lock()
+	for _, j := range w.queued {
+		if !j.withdrawn && j.isProcessed() && w.wants(j.batch) {
+			j.withdrawn = true
+			r.withdrew(j.batch)
+		}
+	}
+	w.mu.Unlock()
+	r.sender.Withdraw()
+}
+
+// isProcessed reports whether the processors have finished with the batch, without an error.
+func (j *job) isProcessed() bool {
+	select {
+	case <-j.done:
+		return j.err == nil
+	default:
+		return false
+	}
+}
+
+// withdrawal is the sender's flow.Options.Withdrawn.
+func (r *sender) withdrawal(it stream.Item) flow.Withdrawal {
+	switch {
+	case r.assigned != nil:
+		return r.assigned.withdrawal(it)
+	case r.withdrawals.wants(it.Value):
+		return flow.WithdrawUnsent
+	}
+	return flow.NotWithdrawn
+}
+
+// withdrew records that b was withdrawn.
+func (r *sender) withdrew(b *stream.Batch) {
+	if r.assigned != nil {
+		r.assigned.withdraw(b)
+		return
+	}
+	r.mu.Lock()
+	withdrawAccounts(r.books, b, r.withdrawals.reader.ReadsAgain)
+	r.mu.Unlock()
+	r.withdrawals.reader.Withdrawn(b)
+	r.mu.Lock()
+	withdrawRanges(r.books, b)
+	unsaved, parts := r.books.unsavedBytes, r.books.unsavedParts
+	r.mu.Unlock()
+	r.unsaved(unsaved, parts)
+}

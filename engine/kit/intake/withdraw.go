@@ -1,0 +1,145 @@
+package intake
+
+import (
+	"context"
+	"slices"
+	"sort"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The states of a submission, and the effect of Withdraw:
+//
+//	queued ──read──▶ read ──────▶ sent ──▶ settled
+//	   │              │ Withdraw
+//	   │ Withdraw     └──▶ unwanted ──the sender has not sent its batch──▶ withdrawn
+//	   └──▶ withdrawn          └──else──▶ sent ──▶ settled
+//
+// The sender withdraws whole batches. So a submission is withdrawn only if every submission in its
+// batch is unwanted, and no other batch has a part of it. The reader therefore cuts no submission
+// that fits into a batch.
+//
+// A pipeline with several routes withdraws no data that a route has read, because another route may
+// have delivered it.
+
+// Withdraw takes the data back if no worker has got it: Wait then returns [ErrWithdrawn]. If a
+// route has read the data, Withdraw waits until the route has withdrawn or settled it, or ctx is
+// done. The route may still withdraw data later, when it has been processed, or when the other
+// submissions in its batch are unwanted, too.
+func (s *Submission) Withdraw(ctx context.Context) {
+	if withdraw := s.disown(); withdraw != nil {
+		withdraw()
+		_ = s.in.await(ctx, s.done) // Wait returns the outcome
+	}
+}
+
+// disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
+// returns the function by which the route learns of it. It returns nil if there is nothing to do.
+func (s *Submission) disown() (withdraw func()) {
+	i := s.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	if at := slices.Index(i.queue, s); at >= 0 {
+		i.queue = slices.Delete(i.queue, at, at+1)
+		i.gate.free(s.cost)
+		s.err = ErrWithdrawn
+		i.finish(s)
+		i.notify()
+		return nil
+	}
+	if !s.unwanted {
+		s.unwanted = true
+		i.unwanted++
+	}
+	if !i.hasOneRoute() {
+		return nil
+	}
+	for _, p := range i.routes {
+		withdraw = p.withdraw
+	}
+	return withdraw
+}
+
+// hasOneRoute reports whether the pipeline has a single route, which has opened. The caller holds
+// i.mu.
+func (i *Intake) hasOneRoute() bool { return len(i.routes) == 1 && len(i.host.Routes()) == 1 }
+
+// exceeds reports whether s fits into an empty batch, but not into the rest of b.
+func (s *Submission) exceeds(b *stream.Batch) bool {
+	size, count, most := s.records.Size(), s.records.count, b.Limits()
+	return s.awaited && size <= most.Bytes && count <= most.Records &&
+		(len(b.Data)+size > most.Bytes || b.Origins+count > most.Records)
+}
+
+// Unwanted implements stream.WithdrawingReader.
+func (r *reader) Unwanted(b *stream.Batch) bool {
+	i := r.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.unwanted == 0 || !i.hasOneRoute() {
+		return false
+	}
+	found := i.wholeIn(b)
+	return len(found) > 0 &&
+		!slices.ContainsFunc(found, func(s *Submission) bool { return !s.unwanted })
+}
+
+// Withdrawn implements stream.WithdrawingReader.
+func (r *reader) Withdrawn(b *stream.Batch) {
+	i := r.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range i.wholeIn(b) {
+		s.err = ErrWithdrawn
+		if !i.hasOneRoute() { // another route has opened meanwhile, and may have read s
+			s.err = ErrUnsettled
+		}
+		if s.part != &i.part { // so that its progress expires like that of other requests
+			r.progress.requests.note(stream.Mark{Part: *s.part})
+		}
+		at := sort.Search(len(i.log), func(n int) bool { return i.log[n].from >= s.from })
+		i.log = slices.Delete(i.log, at, at+1)
+		i.gate.free(s.cost)
+		i.finish(s)
+		recycle(s.records.data)
+		s.records = Records{}
+	}
+	i.notify()
+}
+
+// ReadsAgain implements stream.WithdrawingReader.
+func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
+
+// wholeIn returns the unsettled submissions in b. It returns none if b has only a part of one. The
+// caller holds i.mu.
+func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
+	for k := range b.Spans {
+		span := &b.Spans[k]
+		for at := span.From.Num; at < span.To.Num; {
+			s := i.at(span.Part, at)
+			if s == nil || s.position(s.from) != at || s.position(s.to()) > span.To.Num {
+				return nil
+			}
+			found = append(found, s)
+			at = s.position(s.to())
+		}
+	}
+	return found
+}
+
+// at returns the unsettled submission with a position of a partition, or nil.
+func (i *Intake) at(part *stream.Partition, position int64) *Submission {
+	if part.ID != i.part.ID {
+		return i.working[part.ID]
+	}
+	n := sort.Search(len(i.log), func(n int) bool { return i.log[n].mainTo > position })
+	if n == len(i.log) || i.log[n].part != &i.part {
+		return nil
+	}
+	return i.log[n]
+}
