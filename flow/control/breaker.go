@@ -32,7 +32,6 @@ type breaker struct {
 // breakerGate is shut while the lane's breaker is open, or during the global backoff. While the
 // next failure would open the breaker, it allows one attempt at a time.
 type breakerGate struct {
-	fixed
 	lanes *lanes
 	lane  *lane
 }
@@ -136,15 +135,15 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	// A delivery ends the streak if its attempt was sent after the streak's first failure, since
 	// failures return sooner than deliveries. If this lane fails more than others, the attempt must
 	// have been sent after the last failure.
-	since := b.began
-	if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
-		since = b.failed
-	}
-	if a.sent >= since {
-		if b.streak > 0 || b.shut() {
-			bs.schedule.chance++
+	if b.streak > 0 || b.shut() {
+		since := b.began
+		if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
+			since = b.failed
 		}
-		b.streak = 0
+		if a.sent >= since {
+			bs.schedule.chance++
+			b.streak = 0
+		}
 	}
 	l.failureRate -= failureWeight * l.failureRate
 	if l.failureRate < 1e-3 {

@@ -17,6 +17,11 @@ type gate interface {
 	// next returns the time at which the room may change without an event, and false if there is
 	// none.
 	next(now time.Duration) (at time.Duration, ok bool)
+}
+
+// countingGate is a gate whose room depends on the attempts of its lane.
+type countingGate interface {
+	gate
 	// started records the start of an attempt, and reports whether the gate is now shut until a
 	// certain time.
 	started(now time.Duration, a *attempt) (timed bool)
@@ -26,69 +31,99 @@ type gate interface {
 
 const unlimited = math.MaxInt
 
-// fixed implements the methods of a gate that changes neither with time nor with attempts.
+// fixed implements next of a gate that does not change with time.
 type fixed struct{}
 
 func (fixed) next(time.Duration) (time.Duration, bool) { return 0, false }
-func (fixed) started(time.Duration, *attempt) bool     { return false }
-func (fixed) ended(*attempt)                           {}
 
-// condition is a gate that is shut while its function shut returns true.
-type condition struct {
+// flagGate is a gate that is shut while a field of its lane is true.
+type flagGate struct {
 	fixed
 	label string
-	shut  func() bool
+	shut  *bool
 }
 
-func (g *condition) name() string { return g.label }
+func (g *flagGate) name() string { return g.label }
 
-func (g *condition) room(time.Duration) int {
-	if g.shut() {
+func (g *flagGate) room(time.Duration) int {
+	if *g.shut {
 		return 0
 	}
 	return unlimited
 }
 
-// gates are the gates of one lane, or the gates that all lanes share.
-type gates []laneGate
+// gates are the gates of one lane, or the gates that all lanes share. items, loads and counting
+// select from all, because every start and every answer reads them.
+type gates struct {
+	all      []laneGate
+	items    gateList // gates that apply to forItem
+	loads    gateList // gates that apply to forLoad
+	counting []countingGate
+}
 
 type laneGate struct {
 	gate
 	asked use
 }
 
-// room returns the least room of the gates that apply to use u, and the first gate with that room.
-func (all gates) room(now time.Duration, u use) (n int, least gate) {
+// add adds a gate that applies to the uses asked.
+func (gs *gates) add(g gate, asked use) {
+	gs.all = append(gs.all, laneGate{g, asked})
+	if asked&forItem != 0 {
+		gs.items = append(gs.items, g)
+	}
+	if asked&forLoad != 0 {
+		gs.loads = append(gs.loads, g)
+	}
+	if c, ok := g.(countingGate); ok {
+		gs.counting = append(gs.counting, c)
+	}
+}
+
+// gateList is a list of gates that apply to one use.
+type gateList []gate
+
+// room returns the least room of the gates.
+func (list gateList) room(now time.Duration) int {
+	n := unlimited
+	for _, g := range list {
+		n = min(n, g.room(now))
+	}
+	return n
+}
+
+// binding returns the first gate with the least room of those that apply to use u, and that room.
+func (gs *gates) binding(now time.Duration, u use) (least gate, n int) {
 	n = unlimited
-	for i := range all {
-		if all[i].asked&u == 0 {
+	for _, g := range gs.all {
+		if g.asked&u == 0 {
 			continue
 		}
-		if r := all[i].room(now); r < n {
-			n, least = r, all[i].gate
+		if r := g.room(now); r < n {
+			n, least = r, g.gate
 		}
 	}
-	return n, least
+	return least, n
 }
 
 // shut reports whether one of the gates that apply to use u leaves no room.
-func (all gates) shut(now time.Duration, u use) bool {
-	n, _ := all.room(now, u)
+func (gs *gates) shut(now time.Duration, u use) bool {
+	_, n := gs.binding(now, u)
 	return n == 0
 }
 
 // started records the start of an attempt, and reports whether a gate is now shut until a certain
 // time.
-func (all gates) started(now time.Duration, a *attempt) (timed bool) {
-	for i := range all {
-		timed = all[i].started(now, a) || timed
+func (gs *gates) started(now time.Duration, a *attempt) (timed bool) {
+	for _, g := range gs.counting {
+		timed = g.started(now, a) || timed
 	}
 	return timed
 }
 
 // ended records that an attempt has been answered.
-func (all gates) ended(a *attempt) {
-	for i := range all {
-		all[i].ended(a)
+func (gs *gates) ended(a *attempt) {
+	for _, g := range gs.counting {
+		g.ended(a)
 	}
 }

@@ -30,7 +30,6 @@ func (l Limit) validate() error {
 // than the bucket holds; later attempts then wait until the debt is paid. So in t seconds, attempts
 // take at most perSecond * (t + burst) tokens, plus those of one attempt.
 type bucketGate struct {
-	fixed
 	label  string
 	bucket rate.Bucket
 	tokens func(a *attempt) float64
@@ -46,7 +45,7 @@ func newBucketGate(label string, perSecond float64, tokens func(a *attempt) floa
 	if perSecond == 0 {
 		return nil
 	}
-	return &bucketGate{fixed{}, label, rate.NewBucket(perSecond, max(1, burst*perSecond)), tokens}
+	return &bucketGate{label, rate.NewBucket(perSecond, max(1, burst*perSecond)), tokens}
 }
 
 func (l Limit) quota() gate {
@@ -83,6 +82,8 @@ func (g *bucketGate) started(now time.Duration, a *attempt) (timed bool) {
 	_, timed = g.next(now)
 	return timed
 }
+
+func (g *bucketGate) ended(*attempt) {}
 
 // slots bounds attempts in flight, overdue ones included.
 type slots struct {

@@ -13,7 +13,6 @@ import (
 // rate, and stays there. The limiter tries a higher rate only after a long wait, which doubles each
 // time the higher rate is refused. Rates are in attempts per second.
 type limiter struct {
-	fixed
 	rate      float64       // after the last cut; 0: there is no limit
 	ceiling   float64       // rate that was last refused
 	cut       time.Duration // time of the last cut
@@ -173,3 +172,5 @@ func (r *limiter) started(now time.Duration, _ *attempt) (timed bool) {
 	r.spaceNext(now)
 	return r.shut(now)
 }
+
+func (r *limiter) ended(*attempt) {}

@@ -6,7 +6,6 @@ import "time"
 
 // throttle is the gate of a worker that is alive but full. It is shut until the time until.
 type throttle struct {
-	fixed
 	until  time.Duration
 	outage outage // times the waits if the worker names none
 }

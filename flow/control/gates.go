@@ -57,17 +57,20 @@ var gateKinds = []struct {
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.slots() },
 	},
 	{name: gateOrder, asked: forAll, lane: func(_ *lanes, l *lane) gate {
-		return &condition{label: gateOrder, shut: func() bool { return l.run.broken }}
+		return &flagGate{label: gateOrder, shut: &l.run.broken}
 	}},
 	{name: gateOrder, asked: forItem | forSuspect, lane: func(_ *lanes, l *lane) gate {
-		return &condition{label: gateOrder, shut: func() bool { return l.run.first != nil }}
+		return &nextRunGate{run: &l.run}
 	}},
 	{name: gateLimit, asked: withoutWin, lane: func(_ *lanes, l *lane) gate { return &l.hard }},
 	{name: gateCredit}, // name of the window gate while credit binds
 	{name: gateWindow, asked: forLoad | forFirst, lane: func(_ *lanes, l *lane) gate { return &l.win }},
 	{name: gateWindow, asked: forLoad | forFirst, lane: newLevelGate},
-	{name: gateWindow, asked: forItem | forProbe | forSuspect, lane: func(_ *lanes, l *lane) gate {
-		return &condition{label: gateWindow, shut: func() bool { return l.groupState.paused }}
+	{name: gateWindow, asked: forItem | forProbe | forSuspect, lane: func(ls *lanes, l *lane) gate {
+		if !ls.cfg.Shared {
+			return nil
+		}
+		return &flagGate{label: gateWindow, shut: &l.groupState.paused}
 	}},
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
@@ -142,7 +145,7 @@ func (ls *lanes) addSharedGates() {
 			continue
 		}
 		if g := k.shared(ls); g != nil {
-			ls.shared = append(ls.shared, laneGate{g, k.asked})
+			ls.shared.add(g, k.asked)
 		}
 	}
 }
@@ -154,10 +157,12 @@ func (ls *lanes) addLaneGates(l *lane) {
 			continue
 		}
 		if g := k.lane(ls, l); g != nil {
-			l.gates = append(l.gates, laneGate{g, k.asked})
+			l.gates.add(g, k.asked)
 		}
 	}
-	l.gates = append(l.gates, ls.shared...)
+	for _, g := range ls.shared.all {
+		l.gates.add(g.gate, g.asked)
+	}
 }
 
 // binding returns the name of the first gate of l that is shut, or else of one that binds the whole
@@ -166,7 +171,7 @@ func (m *Machine) binding(l *lane) string {
 	if l.at < 0 {
 		return gateNone
 	}
-	if n, g := l.gates.room(m.now, forItem|forLoad); n == 0 {
+	if g, n := l.gates.binding(m.now, forItem|forLoad); n == 0 {
 		return g.name()
 	}
 	for _, k := range gateKinds {

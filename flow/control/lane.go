@@ -59,6 +59,21 @@ type orderedRun struct {
 // concluded reports whether every attempt of the run has been concluded.
 func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
+// nextRunGate is shut while an Ordered lane waits for the item with which its next run begins.
+type nextRunGate struct {
+	fixed
+	run *orderedRun
+}
+
+func (g *nextRunGate) name() string { return gateOrder }
+
+func (g *nextRunGate) room(time.Duration) int {
+	if g.run.first != nil {
+		return 0
+	}
+	return unlimited
+}
+
 type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
 
 // fill copies the counts into s.

@@ -254,8 +254,8 @@ func (ls *lanes) updateRoom(l *lane) {
 			!l.gates.shut(ls.now, forProbe)
 	default:
 		open = true
-		if places, _ = l.gates.room(ls.now, forItem); places > 0 {
-			load, _ := l.gates.room(ls.now, forLoad)
+		if places = l.gates.items.room(ls.now); places > 0 {
+			load := l.gates.loads.room(ls.now)
 			full = load == 0 && places == unlimited
 			places = min(places, load)
 		}

@@ -60,10 +60,13 @@ const (
 	maxLevelWait = 5 * time.Minute
 )
 
+// logRefuses is the log-likelihood ratio of a delivery, see [refusedBeyond].
+var logRefuses = math.Log(levelRefuses)
+
 // taken records the delivery of an attempt.
 func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
-	v.score = max(0, v.score+math.Log(levelRefuses))
+	v.score = max(0, v.score+logRefuses)
 	if v.trial == a {
 		v.step = max(1, 2*v.step)
 		v.from += v.step
@@ -147,7 +150,7 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
 // refusedBeyond returns the log-likelihood ratio of a refusal: that the worker refuses beyond a
-// level, against refusal by chance. The ratio of a delivery is the logarithm of levelRefuses.
+// level, against refusal by chance. The ratio of a delivery is logRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether the current estimate of chance is enough to explain the refusals beyond
@@ -175,7 +178,7 @@ func (v *level) logOdds(from int) float64 {
 		return 0
 	}
 	p := min(max((refusedBelow+0.5)/(takenBelow+refusedBelow+10), v.byChance()), maxLevelChance)
-	return refused*refusedBeyond(p) + taken*math.Log(levelRefuses)
+	return refused*refusedBeyond(p) + taken*logRefuses
 }
 
 // room returns the number of further attempts that the level allows when flying are in flight.

@@ -223,7 +223,7 @@ func (m *Machine) findGate() {
 		m.lanes.timer.add(m.now, m.group.ends)
 	}
 	for _, l := range m.lanes.up {
-		for _, g := range l.gates {
+		for _, g := range l.gates.all {
 			if at, ok := g.next(m.now); ok {
 				m.lanes.timer.add(m.now, at)
 			}
