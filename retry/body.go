@@ -90,7 +90,7 @@ func (b *cancelingBody) Close() error {
 // records up to limit bytes of other bodies while they are read.
 //
 // A RoundTripper may still read and close the body of one attempt while the next one runs. So each
-// attempt has its own replayedBody, and only the one of the newest attempt gets data.
+// attempt has its own replayedBody, and only the replayedBody of the newest attempt gets data.
 type replay struct {
 	source   io.ReadCloser
 	seeker   io.Seeker // nil if the source cannot be rewound

@@ -51,7 +51,8 @@ func unwanted(ctx context.Context, err error) bool {
 // nothing, so a service that is down receives first attempts only. AWS uses (500, 5, 1). Values
 // below 1 count as 1.
 //
-// If the failure being retried has a method RetryCost() int, that is the price of the retry.
+// If the failure that is being retried has a method RetryCost() int that returns more than 0, this
+// result is the price of the retry.
 func TokenBucket(size, price, refill int) Budget {
 	size = max(size, 1)
 	price, refill = max(price, 1), max(refill, 1)
@@ -106,8 +107,8 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 }
 
 // Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most
-// share of the calls, plus perSecond per second regardless of calls, so that a client with few
-// calls can retry, too. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
+// share of the calls, plus perSecond per second regardless of the number of calls, so that a client
+// with few calls can retry, too. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second

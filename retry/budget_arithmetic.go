@@ -54,8 +54,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut subtracts 1 from the count of the newest slice, unless that is 0 because the window has
-// moved on.
+// takeOut subtracts 1 from the count of the newest slice, unless this count is 0 because the window
+// has moved on.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

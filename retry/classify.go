@@ -47,8 +47,9 @@ func (a Action) String() string {
 //     Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
 //   - A network failure that another attempt cannot fix is Fail: an unsupported URL scheme, a
-//     malformed URL, method or header, a body of another length than declared, a certificate that
-//     cannot be verified or that the server refuses, an unknown host, too many redirects.
+//     malformed URL, method or header, a body that is longer or shorter than declared, a
+//     certificate that cannot be verified or that the server refuses, an unknown host, too many
+//     redirects.
 //   - Everything else is Retry.
 //
 // The rules also apply to causes, at any depth.

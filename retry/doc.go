@@ -26,7 +26,7 @@
 // # Polling
 //
 // [Poll] calls a function until a long operation elsewhere has ended. The function returns
-// [ErrNotReady] while the operation runs; this does not count as a failure.
+// [ErrNotReady] while the operation runs. This error does not count as a failure.
 //
 //	report, err := retry.Poll(ctx, probe, retry.Options{
 //		Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour,
