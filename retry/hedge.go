@@ -14,7 +14,7 @@ import (
 type HedgeOptions struct {
 	// Delay is the time without a result after which another attempt starts. Use the 95th
 	// percentile of the latency: then a twentieth of the calls need two attempts. Zero starts all
-	// at once.
+	// attempts at once.
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
 	MaxAttempts int
@@ -31,13 +31,13 @@ type HedgeOptions struct {
 	Wait bool
 	// KeepContext keeps the context of the winning attempt alive until ctx ends. Set it for values
 	// that depend on that context, such as *sql.Rows. By default the context ends when Hedge
-	// returns, and for an *http.Response or io.ReadCloser when the body has been closed or read to
-	// its end.
+	// returns. If the value is an *http.Response or io.ReadCloser, the context ends when the body
+	// has been closed or read to its end.
 	KeepContext bool
 }
 
-// errHedged is the cause that ends the context of an attempt with a result that is not needed. It
-// also matches context.Canceled.
+// errHedged is the cause of an attempt's context that was ended because the result of the attempt is
+// not needed. It also matches context.Canceled.
 var errHedged error = hedgedError{}
 
 type hedgedError struct{}
@@ -65,9 +65,9 @@ func (e *PanicError) Unwrap() error {
 // attempt is replaced at once, or after the wait that its server asked for. The operation must
 // tolerate running twice at the same time.
 //
-// Hedge passes the result of an attempt that succeeds too late to discard, which frees it. discard
-// runs on the attempt's goroutine. If it is nil, an io.ReadCloser and the body of an *http.Response
-// are closed, and other values are dropped.
+// If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
+// attempt's goroutine. If discard is nil, an io.ReadCloser and the body of an *http.Response are
+// closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
 // panics with a *PanicError; after Hedge has returned, the attempt's panic is not recovered.

@@ -11,8 +11,8 @@ import (
 // [Hedge].
 //
 // It hedges requests that are idempotent by their method or by a header field Idempotency-Key. If
-// there is a body, the request must have GetBody. Other requests are sent once. The fields must not
-// change once in use; then it is safe for concurrent use.
+// there is a body, the request must have GetBody. Other requests are sent once. A HedgeTransport is
+// safe for concurrent use if its fields do not change after the first request.
 type HedgeTransport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper

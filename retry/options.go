@@ -51,11 +51,12 @@ type Options struct {
 	// MaxHint is the longest hint (Retry-After, After) that is followed. A longer one stops the
 	// retry with ErrHint, and Error.After holds the hint. Zero means 5 minutes.
 	MaxHint time.Duration
-	// ClampHint waits for MaxHint instead of stopping if a hint is longer.
+	// ClampHint makes the retry wait for MaxHint, instead of stopping, if a hint is longer than
+	// MaxHint.
 	ClampHint bool
 	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy. By default the wait is the longer of both. Up to a tenth is added to a hint,
-	// so that clients with the same hint do not all return at once.
+	// restarts Policy. By default the wait is the longer one of the hint and Policy's wait. Up to a
+	// tenth is added to a hint, so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover the next target is tried at once. Policy's wait follows
