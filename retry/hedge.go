@@ -36,8 +36,8 @@ type HedgeOptions struct {
 	KeepContext bool
 }
 
-// errHedged is the cause of an attempt's context that was ended because the result of the attempt is
-// not needed. It also matches context.Canceled.
+// errHedged is the cause of an attempt's context that was ended because the attempt's result is not
+// needed. It also matches context.Canceled.
 var errHedged error = hedgedError{}
 
 type hedgedError struct{}

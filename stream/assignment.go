@@ -56,8 +56,8 @@ type Assignments interface {
 	Assign(ctx context.Context, offers []PartitionOffer) ([]Assignment, error)
 	// Revoke ends assignments in an orderly way. It withdraws batches that no worker has, and waits
 	// for deliveries in progress until ctx is done, for at most [RevokeTimeout]. Then it commits
-	// the progress and removes the partitions. If a delivery is still in progress then, the next
-	// owner may deliver its batch a second time, unless the sink has a ledger. Revoke ignores
+	// the progress and removes the partitions. If a delivery has not ended before this commit, the
+	// next owner may deliver its batch a second time, unless the sink has a ledger. Revoke ignores
 	// partitions that are not assigned.
 	Revoke(ctx context.Context, partitionIDs []string)
 	// Lost ends assignments of partitions that the broker has given, or may have given, to another
@@ -89,7 +89,7 @@ const (
 	// FromOthers means that other software stored the position, such as a tool that resets
 	// offsets.
 	FromOthers
-	// FromCommit means that a Commit of this software stored it.
+	// FromCommit means that a Commit of this software stored the position.
 	FromCommit
 )
 

@@ -37,7 +37,7 @@ type Audit interface {
 	// Expect adds the kept records of b to the records that the receiver must hold. It does not
 	// retain b, and may call [Batch.Drop] for records that the receiver must have refused.
 	Expect(ctx context.Context, b *Batch) error
-	// Compare calls found for each difference. Records with equal content are one difference.
+	// Compare passes each difference to found. Records with equal content are one difference.
 	Compare(ctx context.Context, found func(AuditDifference) error) error
 	// Close frees all resources.
 	Close() error

@@ -180,7 +180,7 @@ func (b *Batch) DeadLetter(i int, reason error) {
 // Reason returns why record i was dead-lettered.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed notes that the records have fields, so that their raw bytes no longer represent them.
+// Parsed declares that the records have fields, so that their raw bytes no longer represent them.
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched reports whether all records are unchanged: none was dropped, dead-lettered, added or
@@ -227,9 +227,9 @@ func (b *Batch) Encode(e Encoder) (err error) {
 const page = 4096
 
 // Align reserves n bytes in an empty batch. The first byte gets the same offset in its memory page
-// as the byte at offset off has in its page of the file. Readers call it before they read many
+// as the byte at offset off has in its page of the file. Readers call Align before they read many
 // bytes at off. The kernel copies from the page cache to the arena with rep movsb. On some
-// processors that takes three to four times as long if the target is 1 to 31 bytes further in its
+// processors this copy takes three to four times as long if the target is 1 to 31 bytes further in its
 // page than the source (glibc bug 30994). Align assumes that large allocations begin at a page
 // boundary, as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
 func (b *Batch) Align(off int64, n int) {
