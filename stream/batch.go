@@ -229,8 +229,8 @@ const page = 4096
 // Align reserves n bytes in an empty batch. The first byte gets the same offset in its memory page
 // as the byte at offset off has in its page of the file. Readers call Align before they read many
 // bytes at off. The kernel copies from the page cache to the arena with rep movsb. On some
-// processors this copy takes three to four times as long if the target is 1 to 31 bytes further in its
-// page than the source (glibc bug 30994). Align assumes that large allocations begin at a page
+// processors this copy takes three to four times as long if the target is 1 to 31 bytes further in
+// its page than the source (glibc bug 30994). Align assumes that large allocations begin at a page
 // boundary, as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
