@@ -28,9 +28,8 @@ func newReference(zone *time.Location) *reference {
 }
 
 var (
-	priorityForm = regexp.MustCompile(`^<(0|[1-9]\d?|1[0-8]\d|19[01])>`)
-	controls     = regexp.MustCompile("[\\x00-\\x08\\x0B\\x0C\\x0E-\\x1F\\x7F]")
-	versionForm  = regexp.MustCompile(`^<\d+>[1-9]\d? `)
+	controls    = regexp.MustCompile(`[\x00-\x08\x0B\x0C\x0E-\x1F\x7F]`)
+	versionForm = regexp.MustCompile(`^<\d+>[1-9]\d? `)
 )
 
 func (r *reference) parse(text string) (record map[string]any, ok bool) {
