@@ -262,35 +262,41 @@ func TestReplacedWhileWritten(t *testing.T) {
 }
 
 // TestRenamedBetweenRuns checks a file that is renamed between two runs. The sink must truncate it
-// to the checkpoint, and then begin a new file.
+// to the checkpoint, and then begin a new file. The checkpoint may be from before the first
+// delivery.
 func TestRenamedBetweenRuns(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "out")
-	h := connectortest.NewHost(t)
-	o := rawAt(path)
-	o.Mode = "0666" // the umask would clear bits
-	s, lane := open(t, h, o, "")
-	w := writer{lane: lane}
-	place, err := w.deliver(text("settled\n"))
-	if err == nil {
-		_, err = w.deliver(text("not in the checkpoint\n"))
-	}
-	_, _ = h.Stop(), s.Close()
-	if err := errors.Join(err, os.Rename(path, path+".1")); err != nil {
-		t.Fatal(err)
-	}
-	h = connectortest.NewHost(t)
-	s, lane = open(t, h, o, place)
-	w = writer{lane: lane}
-	if _, err := w.deliver(text("not in the checkpoint\n")); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = h.Stop(), s.Close()
-	if old, now := read(t, path+".1"), read(t, path); old != "settled\n" ||
-		now != "not in the checkpoint\n" {
-		t.Errorf("the files hold %q and %q", old, now)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
-		t.Errorf("mode %v, %v, want 0666", info.Mode(), err)
+	for _, settled := range []string{"settled\n", ""} {
+		path := filepath.Join(t.TempDir(), "out")
+		h := connectortest.NewHost(t)
+		o := rawAt(path)
+		o.Mode = "0666" // the umask would clear bits
+		s, lane := open(t, h, o, "")
+		w := writer{lane: lane}
+		place, err := s.StartToken(), error(nil)
+		if settled != "" {
+			place, err = w.deliver(text(settled))
+		}
+		if err == nil {
+			_, err = w.deliver(text("not in the checkpoint\n"))
+		}
+		_, _ = h.Stop(), s.Close()
+		if err := errors.Join(err, os.Rename(path, path+".1")); err != nil {
+			t.Fatal(err)
+		}
+		h = connectortest.NewHost(t)
+		s, lane = open(t, h, o, place)
+		w = writer{lane: lane}
+		if _, err := w.deliver(text("not in the checkpoint\n")); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = h.Stop(), s.Close()
+		if old, now := read(t, path+".1"), read(t, path); old != settled ||
+			now != "not in the checkpoint\n" {
+			t.Errorf("the files hold %q and %q, want %q in the first", old, now, settled)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
+			t.Errorf("mode %v, %v, want 0666", info.Mode(), err)
+		}
 	}
 }
 

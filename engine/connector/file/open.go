@@ -39,11 +39,8 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 		}
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
-	// nothing was delivered yet, for example in a first run with a wrong path
-	if errors.Is(err, fs.ErrNotExist) && want.length == 0 {
-		return openFound(dir, name, mode)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
 		err = &wrongFileError{fmt.Sprintf(
 			"it does not exist, but its checkpoint records %d bytes", want.length)}
 	} else if err == nil {
@@ -54,7 +51,9 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	}
 	if _, wrong := errors.AsType[*wrongFileError](err); wrong {
 		renamed, failed := finishRenamed(dir, want)
-		if renamed {
+		// nothing was delivered yet, for example in a first run with a wrong path
+		unused := missing && want.length == 0 && failed == nil
+		if renamed || unused {
 			return openFound(dir, name, mode)
 		}
 		err = errors.Join(err, failed)

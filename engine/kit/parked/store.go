@@ -1,6 +1,7 @@
 package parked
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,7 +12,11 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // registers the driver
+	"modernc.org/sqlite" // registers the driver
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
 )
 
 // FileName is the name of a store's file in its directory.
@@ -144,8 +149,13 @@ func OpenExisting(ctx context.Context, o Options) (*Store, error) {
 }
 
 func (s *Store) prepare(ctx context.Context) error {
-	if err := s.upgrade(ctx); err != nil {
+	var err error
+	stopped := retry.Do(ctx, func(ctx context.Context) error {
+		err = s.upgrade(ctx)
 		return err
+	}, whileBusy)
+	if stopped != nil {
+		return cmp.Or(err, stopped)
 	}
 	if err := s.stmt.prepare(ctx, s.write); err != nil {
 		return err
@@ -153,9 +163,21 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.reads.prepare(ctx, s.read); err != nil {
 		return err
 	}
-	var err error
 	s.totals, err = s.Totals(ctx)
 	return err
+}
+
+// whileBusy repeats an upgrade while another process has the file. SQLite does not wait by itself
+// for the lock with which a file changes to a write-ahead log.
+var whileBusy = retry.Options{
+	Policy: backoff.Fixed(20 * time.Millisecond), MaxElapsed: busyWait,
+	Classify: func(err error) retry.Action {
+		e, ok := errors.AsType[*sqlite.Error](err)
+		if ok && e.Code()&0xFF == codes.SQLITE_BUSY {
+			return retry.Retry
+		}
+		return retry.Fail
+	},
 }
 
 // upgrade upgrades an empty or older file to the current version.
