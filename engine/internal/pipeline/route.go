@@ -182,14 +182,15 @@ func (r *route) open(ctx context.Context) error {
 	if r.assigned != nil {
 		opening.Assignments = r.assigned
 	}
+	r.sender.withdrawals = new(withdrawals)
+	r.reader.withdrawals = r.sender.withdrawals
 	source, err := r.pipe.source.Open(ctx, opening)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
 	r.reader.open(source)
 	r.saver.reader = source
-	r.reader.withdrawals = newWithdrawals(source)
-	r.sender.withdrawals = r.reader.withdrawals
+	r.reader.withdrawals.open(source)
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}

@@ -15,23 +15,22 @@ import (
 //	                     └ queued └ flow.WithdrawUnsent
 
 // withdrawals are the batches of a stream.WithdrawingReader between the processors and the sender.
-// Without such a reader, *withdrawals is nil.
+// With another reader they stay empty.
 type withdrawals struct {
-	reader stream.WithdrawingReader
-
-	mu     sync.Mutex // guards the fields below and job.withdrawn
-	queued []*job     // at most jobsAtOnce
+	mu     sync.Mutex               // guards the fields below and job.withdrawn
+	reader stream.WithdrawingReader // nil for another reader; set before the route runs
+	queued []*job                   // at most jobsAtOnce
 }
 
-func newWithdrawals(r stream.Reader) *withdrawals {
-	if reader, ok := r.(stream.WithdrawingReader); ok {
-		return &withdrawals{reader: reader}
-	}
-	return nil
+// open sets the reader. The reader may call withdrawUnsent before.
+func (w *withdrawals) open(r stream.Reader) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reader, _ = r.(stream.WithdrawingReader)
 }
 
 func (w *withdrawals) add(j *job) {
-	if w == nil {
+	if w.reader == nil {
 		return
 	}
 	w.mu.Lock()
@@ -41,7 +40,7 @@ func (w *withdrawals) add(j *job) {
 
 // take removes a job that the sender gets. It returns false if the job was withdrawn.
 func (w *withdrawals) take(j *job) bool {
-	if w == nil {
+	if w.reader == nil {
 		return true
 	}
 	w.mu.Lock()
@@ -54,7 +53,7 @@ func (w *withdrawals) take(j *job) bool {
 
 // wants reports whether b may be withdrawn if it is unsent.
 func (w *withdrawals) wants(b *stream.Batch) bool {
-	return w != nil && canWithdraw(b) && w.reader.Unwanted(b)
+	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
 // withdrawUnsent withdraws the unsent batches that the reader does not want delivered any more.

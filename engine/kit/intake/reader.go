@@ -142,6 +142,9 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	if len(i.log) > 0 {
 		r.At = i.log[0].from
 	}
+	for _, s := range i.log {
+		s.mayBeSent = true
+	}
 	r.known = r.At
 	i.checkDraining()
 	return r, nil
@@ -358,6 +361,7 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 		b.Origins += count
 	}
 	r.cover(b, s, len(b.Data)-size)
+	s.mayBeSent = s.mayBeSent || len(r.in.routes) > 1
 }
 
 // beginOdd records the ends of the lines that the batch already contains.

@@ -67,6 +67,9 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
+	// another route, or an earlier run of the route, has read it and may have sent it; guarded by
+	// in.mu
+	mayBeSent bool
 }
 
 // position converts a place to a position in the submission's partition.

@@ -20,7 +20,8 @@ import (
 // that fits into a batch.
 //
 // A pipeline with several routes withdraws no data that a route has read, because another route may
-// have delivered it.
+// have delivered it. Likewise, a restarted route withdraws no data that it had read before, because
+// a worker may have got the data without an answer.
 
 // Withdraw takes the data back if no worker has got it: Wait then returns [ErrWithdrawn]. If a
 // route has read the data, Withdraw waits until the route has withdrawn or settled it, or ctx is
@@ -86,7 +87,7 @@ func (r *reader) Unwanted(b *stream.Batch) bool {
 	}
 	found := i.wholeIn(b)
 	return len(found) > 0 &&
-		!slices.ContainsFunc(found, func(s *Submission) bool { return !s.unwanted })
+		!slices.ContainsFunc(found, func(s *Submission) bool { return !s.unwanted || s.mayBeSent })
 }
 
 // Withdrawn implements stream.WithdrawingReader.

@@ -212,3 +212,24 @@ func TestWithdrawWithRoutes(t *testing.T) {
 	take(t, other)
 	wantOutcomes(t, []*intake.Submission{other}, context.Canceled)
 }
+
+// TestWithdrawReadBefore checks that data is not withdrawn that another run of the route, or another
+// route, has read: a worker may have got it.
+func TestWithdrawReadBefore(t *testing.T) {
+	h := quiet()
+	in := newIntake(t, intake.Options{}, h)
+	w := openWithdrawal(t, in)
+	first := submit(t, in, lines("1"))
+	w.next("[1]")
+	w = openWithdrawal(t, in) // the route has restarted
+	w.next("[1]")
+	take(t, first)
+	wantOutcomes(t, []*intake.Submission{first}, context.Canceled)
+	h.SetRoutes(streamtest.Route, "p/b")
+	open(t, in, "p/b", nil)
+	second := submit(t, in, lines("2"))
+	w.next("[2]")
+	h.SetRoutes(streamtest.Route)
+	take(t, second)
+	wantOutcomes(t, []*intake.Submission{second}, context.Canceled)
+}
