@@ -45,7 +45,7 @@ func files(t *testing.T, h stream.SourceHost) int {
 }
 
 // TestProcesses checks that two hosts with the same state directory, like two runs of one process,
-// share its files, and that a third host does not see them.
+// share its files, and that a host with another state directory does not see them.
 func TestProcesses(t *testing.T) {
 	state := t.TempDir()
 	first := streamtest.NewHost(t)
