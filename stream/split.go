@@ -82,8 +82,8 @@ func (b *Batch) Expand(extra []int) (index []int) {
 }
 
 // CanReadAgain reports whether reading the spans of b again gives the same records: no record is a
-// dead letter, and b is not a piece with several records of one origin. A piece may lack some of the
-// records of an origin.
+// dead letter, and b is not a piece with several records of one origin. Such a piece may lack other
+// records of that origin.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
