@@ -33,8 +33,8 @@ type step struct {
 	patient    bool          // continues even if suppressed
 }
 
-// decide returns the wait before the next attempt, or the reason to stop. It asks the policy only
-// if none of the cheaper checks stops the call, so that a stop draws no random number.
+// decide returns the wait before the next attempt, or the reason to stop. The checks that need no
+// wait come first. If one of them stops the call, the policy draws no random number.
 func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {

@@ -62,7 +62,7 @@ func TestStaggerOfACrowd(t *testing.T) {
 	if m.crowd != 0 {
 		t.Errorf("the crowd is still %d", m.crowd)
 	}
-	// A late supervisor makes up for ten slots and no more.
+	// A late supervisor makes up for catchUp missed restarts at once, and for no more.
 	for c := m.first; c != nil; c = c.next {
 		m.ended(20*time.Second, c, errBroken)
 	}

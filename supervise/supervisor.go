@@ -28,8 +28,8 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// needs is the needs of the supervisor above (type above) at the last Serve. It is nil if there
-	// is no supervisor above.
+	// needs is above.needs in the context of the last Serve. It is nil if this supervisor is not
+	// inside another one.
 	needs func(time.Duration)
 }
 
@@ -88,8 +88,8 @@ func (s *Supervisor) String() string { return s.name }
 
 // Serve starts the children in order and keeps them running until ctx ends, a Significant child is
 // done, or the supervisor gives up. Then Serve stops the children in reverse order. In these three
-// cases it returns the cause of ctx's end, the significant child's error (nil if that child
-// returned nil or ErrStop), and an *EscalatedError.
+// cases it returns, respectively, the cause of ctx's end, the significant child's error (nil if
+// that child returned nil or ErrStop), or an *EscalatedError.
 //
 // After it has returned, Serve may be called again; a supervisor that is a child of another one
 // needs that. Each call starts the children as new. These are the children of New, and of Add

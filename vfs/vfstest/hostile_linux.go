@@ -78,7 +78,8 @@ func testSpecialFiles(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testUnreadable drops root's permission override for its thread, if it has it.
+// testUnreadable checks Open and Stat of an unreadable file. Since root may read every file, a test
+// that runs as root makes these calls on a thread that accesses files as the user nobody.
 func testUnreadable(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	if err := os.Chmod(root, 0o755); err != nil {
