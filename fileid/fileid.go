@@ -19,14 +19,14 @@
 // # Limits
 //
 // With a birth time finer than a second, a new file with a reused inode is always recognized as
-// new, and so is a file that was rewritten in place with another head. A file that was truncated
-// and rewritten in place with the same head looks the same. Callers that saw the file shrink must
-// ask for a new ID ([New] then raises Gen).
+// new. A file that was rewritten in place with another head counts as new, too. A file that was
+// truncated and rewritten in place with the same head looks the same. Callers that saw the file
+// shrink must ask for a new ID ([New] then raises Gen).
 //
 // Without a birth time (or with one in whole seconds, as some file systems keep it), only the head
 // distinguishes two files of one inode. The ID then also holds the first modification time, so that
 // two files with the same head do not share an ID. Without any evidence, [ID.Match] returns false.
-// A known file that is taken for a new one is delivered twice, but a new file that is taken for a
+// The worst result is then that a known file is delivered twice. A new file that is taken for a
 // known one would be lost.
 package fileid
 

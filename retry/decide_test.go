@@ -107,8 +107,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestProgress checks that a failure with the action Progress, such as that of a stream that ran
-// for an hour before it broke, counts as the first failure in the number of attempts and the waits.
+// TestProgress checks that attempts and waits are counted from a failure with the action Progress.
+// An example is the failure of a stream that ran for an hour before it broke.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration

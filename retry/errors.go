@@ -71,9 +71,9 @@ type Error struct {
 	Last error
 	// Attempts is the number of attempts made.
 	Attempts int
-	// Elapsed is the time from the call to the stop. If none of MaxElapsed, AttemptTimeout, Budget,
-	// OnEvent, Key and SuppressNested is set, the clock is not read at the call, so Elapsed counts
-	// from the first wait or, with MaxFailing, the first failure.
+	// Elapsed is the time from the call to the stop. The clock is not read at the call if none of
+	// MaxElapsed, AttemptTimeout, Budget, OnEvent, Key and SuppressNested is set. Elapsed then
+	// counts from the first wait or, with MaxFailing, from the first failure.
 	Elapsed time.Duration
 	// Waited is the part of Elapsed spent waiting between attempts.
 	Waited time.Duration

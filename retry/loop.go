@@ -22,9 +22,9 @@ type Loop struct {
 
 // Attempts returns the contexts of the attempts, one by one, and waits between them. The range ends
 // after a successful attempt: the body calls End(nil), or leaves the range by break or return
-// without calling End. It also ends with an error, which Err returns, if no further attempt may
-// follow, if the body leaves the range after End with a failure, or if the body continues without
-// calling End.
+// without calling End. The range ends with an error, which Err returns, if no further attempt may
+// follow. It also ends with an error if the body leaves it after End with a failure, or continues
+// without calling End.
 //
 // At most one Options may be given; without Options the defaults apply. Each range is a new retry.
 func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.Context] {

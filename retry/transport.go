@@ -47,9 +47,9 @@ type Transport struct {
 	// number means that nothing is kept.
 	MaxBuffer int64
 	// Fallback, if not nil, provides the response, for example from a cache, if the retry stops
-	// without a usable one. The err is an *Error. Fallback is not called if the request's context
-	// has ended, if the last response has a status that is not retryable, such as a 404, if an
-	// outer retry will try again, or if the Options are invalid.
+	// without a usable one. The err is an *Error. A response with a status that is not retryable,
+	// such as a 404, is usable. Fallback is not called if the request's context has ended, an outer
+	// retry will try again, or the Options are invalid.
 	Fallback func(req *http.Request, err error) (*http.Response, error)
 }
 

@@ -266,8 +266,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing returns a server that responds with 503 to the first requests, as many as times, after
-// it has read a part of each body. Of all later requests, it reads the whole body.
+// refusing returns a server that responds with 503 to the first requests, as many as times. It
+// reads a part of the bodies of these requests, and the whole body of every later one.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex
@@ -325,7 +325,7 @@ func TestTransportRewindsFiles(t *testing.T) {
 }
 
 // TestTransportBuffersBodies checks that a body that can be read only once is buffered up to
-// MaxBuffer, and that a longer one is sent once and the retry stops with ErrNotRepeatable.
+// MaxBuffer. A longer body is sent once, and the retry then stops with ErrNotRepeatable.
 func TestTransportBuffersBodies(t *testing.T) {
 	const length = 100_000
 	content := strings.Repeat("0123456789", length/10)
@@ -388,7 +388,7 @@ func (c *closeRecorder) isClosed() bool {
 }
 
 // TestTransportStaleReader checks that a RoundTripper gets an error if it still reads the body of a
-// failed attempt during the next attempt, and that the next attempt gets the whole body.
+// failed attempt during the next attempt. The next attempt gets the whole body.
 func TestTransportStaleReader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{
 		"buffered": io.NopCloser(io.MultiReader(strings.NewReader("the whole body"))),

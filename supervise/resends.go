@@ -132,10 +132,12 @@ func (q *later[K, M, R]) Pop() any {
 //
 // After a crash the child is on probation: it gets messages in rounds. The first round is the
 // oldest message alone, the second 2 messages, the third 4, and so on. A round begins when the
-// child has no message of the previous one. The child has recovered, and its delays start from the
-// beginning, when a round was acknowledged in full and all messages that the child had taken at the
-// crash are settled. Therefore a message that crashes the child is the only one that it has taken
-// after a few crashes, regardless of the number that it had taken at first:
+// child has no message of the previous round. It is no larger than that round if there was a Nack.
+// The child has recovered when a round was acknowledged in full and all messages that the child had
+// taken at the crash are settled. Its delays then start from the beginning.
+//
+// Therefore, after a few crashes, a message that crashes the child is the only one that the child
+// has taken, regardless of the number at first:
 //
 //	out  1024  crash   1 ack   2 ack   4 crash   1 ack   2 crash   1 crash: it is this one
 type resends[K comparable, M, R any] struct {

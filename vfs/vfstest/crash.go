@@ -52,9 +52,9 @@ func (c Crash) String() string {
 // Crashes runs the workload once on an empty file system. After each call that may have changed
 // something, it yields file systems as a crash at this moment can leave them. The first is that
 // after a kill of the process (DataAll, NamesAll). The others are those after a power loss: one for
-// each combination of the other values of [Data] with all values of [Names]. If no bytes are
-// unsynced, DataNone is the only value of Data, and if no names are unsynced, NamesNone is the only
-// value of Names.
+// each combination of the other values of [Data] with all values of [Names]. If all bytes are
+// synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only value
+// of Names.
 //
 // The loop body runs inside the call, so it sees the workload's variables as of the crash. The
 // workload must make its calls on its own goroutine, and the body must not use locks that the
