@@ -10,22 +10,24 @@
 //
 // A name is only a label, and an inode is used again as soon as its file is deleted. An [ID] is
 // therefore made of device, inode, birth time if the system reports one, and a hash of the file's
-// head when it was first seen. It never changes while the file grows, and no two files share one.
+// head when it was first seen. It never changes while the file grows. No two files share an ID,
+// provided that [New] can ask which IDs are taken.
 //
 // The package is pure: callers stat and read, the package compares. It opens no file, keeps
 // nothing, reads no clock, and so runs under testing/synctest.
 //
 // # Limits
 //
-// With a birth time finer than a second, a reused inode is always told apart, and so is a file that
-// was rewritten in place with another head. A file that was truncated and rewritten in place with
-// the same head looks the same. Callers that saw it shrink must ask for a new ID ([New] then raises
-// Gen).
+// With a birth time finer than a second, a new file with a reused inode is always recognized as
+// new. A file that was rewritten in place with another head counts as new, too. A file that was
+// truncated and rewritten in place with the same head looks the same. Callers that saw the file
+// shrink must ask for a new ID ([New] then raises Gen).
 //
 // Without a birth time (or with one in whole seconds, as some file systems keep it), only the head
-// tells two files of one inode apart. The ID then also holds the first modification time, so that
-// two files with the same head do not share an ID. Without any evidence, [ID.Match] reports another
-// file: a file taken for new is delivered twice, a file taken for known is lost.
+// distinguishes two files of one inode. The ID then also holds the first modification time, so that
+// two files with the same head do not share an ID. Without any evidence, [ID.Match] returns false.
+// The worst result is then that a known file is delivered twice. A new file that is taken for a
+// known one would be lost.
 package fileid
 
 import (
@@ -62,9 +64,9 @@ type ID struct {
 	Birth    int64         // as in File; 0 if unknown
 	Len      int           // number of hashed bytes of the head, 0 to MaxHead
 	Sum      [sumSize]byte // the beginning of the SHA-256 of those bytes
-	// Modification time when first seen, if Birth does not tell files apart; else 0.
+	// Modification time when first seen, if Birth does not distinguish files; else 0.
 	ModTime int64
-	Gen     uint32 // the nth ID that would otherwise be the same; 0 for the first
+	Gen     uint32 // number among the IDs that are equal otherwise, from 0
 }
 
 // Key is the part of an identity that stat returns and that never changes. Use it to look files up.
@@ -95,7 +97,7 @@ func New(f File, taken func(ID) bool) ID {
 
 // fine reports whether a birth time distinguishes two files with one inode. It does if it is known
 // and has a fraction of a second, which a coarse clock does not give. A fine-grained clock returns
-// a whole second at most once in 250 times. The only effect is a slightly longer ID.
+// a whole second at most once in 250 times. Then the ID also holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -107,8 +109,9 @@ func sum(head []byte) (s [sumSize]byte) {
 // Match reports whether f is the file of id, unchanged or grown. Device and inode must be equal,
 // the birth times must be equal if both are known, and the first Len bytes must hash to Sum.
 //
-// If the birth time does not tell files apart, an ID without a head matches only an empty file. A
-// file that holds only the head, but was modified since it was first seen, does not match.
+// If the birth time does not distinguish files, two more rules apply. An ID without a head matches
+// only an empty file. A file that holds only the head does not match if it was modified since it
+// was first seen.
 func (id ID) Match(f File) bool {
 	if id.Dev != f.Dev || id.Ino != f.Ino || id == (ID{}) {
 		return false

@@ -95,7 +95,7 @@ func TestNewIsUnique(t *testing.T) {
 	if len(texts) != len(given) {
 		t.Errorf("%d ids have %d texts", len(given), len(texts))
 	}
-	// Without birth times, the modification time distinguishes IDs, even without taken.
+	// Without birth times, the modification time distinguishes IDs, even if taken is nil.
 	if fileid.New(file(1, 0, 5, "a\n"), nil) == fileid.New(file(1, 0, 6, "a\n"), nil) {
 		t.Error("two files without birth times share an id")
 	}

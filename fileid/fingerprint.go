@@ -12,22 +12,23 @@ import (
 )
 
 const (
-	// MaxBefore is the maximum number of bytes that a [Fingerprint] hashes before its place.
+	// MaxBefore is the maximum number of bytes that a [Fingerprint] hashes before the reader's
+	// position.
 	MaxBefore = 64
 	// proofSum is the number of bytes that a Fingerprint keeps of each SHA-256. Two different texts
-	// agree once in 2^48 times.
+	// have equal sums once in 2^48 cases.
 	proofSum = 6
 	// proofVersion stands in the high bits of the stored form's first byte.
 	proofVersion = 1
-	// packedVersion is that of a Fingerprint with Packed.
+	// packedVersion is the version if Packed is set.
 	packedVersion = 2
 )
 
 // Fingerprint is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It
-// has a hash of the head, which grows with the file up to MaxHead bytes, and a hash of the bytes
-// before the reader's place. The latter detects a file that was rewritten in place with an equal
-// head and is no shorter. Bytes that were not hashed may have changed. The zero Fingerprint fits
-// every file.
+// has a hash of the head, which grows with the file up to MaxHead bytes, and a hash of the last
+// bytes before the reader's position. The second hash detects a file that was rewritten in place
+// with the same head and is no shorter. Changes of bytes that are in neither hash are not detected.
+// The zero Fingerprint fits every file.
 type Fingerprint struct {
 	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a
 	// rotation, or a restored file. Zero means that the data was not moved.
@@ -36,7 +37,7 @@ type Fingerprint struct {
 
 	Head    int // hashed bytes of the head, 0 to MaxHead
 	HeadSum [proofSum]byte
-	At      int64 // the reader's place: everything before was read
+	At      int64 // the reader's position: everything before was read
 	Len     int   // hashed bytes before At, 0 to MaxBefore
 	Sum     [proofSum]byte
 
@@ -49,8 +50,8 @@ type Fingerprint struct {
 	Packed int64
 }
 
-// WithHead returns p with the hash of head, the first bytes of the file, if those are more than p
-// has hashed.
+// WithHead returns p with the hash of head, the first bytes of the file, if head is longer than the
+// head that p has hashed.
 func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	if n := min(len(head), MaxHead); n > p.Head {
 		p.Head, p.HeadSum = n, shortSum(head[:n])
@@ -58,7 +59,7 @@ func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	return p
 }
 
-// WithPlace returns p for another place. before has the bytes that end at it.
+// WithPlace returns p for the position at. before has the bytes of the file that end at it.
 func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0

@@ -13,8 +13,8 @@ type Attempt struct {
 	Err    error  // the failure of the previous attempt; nil in the first attempt and in a hedge
 }
 
-// FromContext returns the attempt that ctx belongs to, for a ctx that an operation, a Budget or a
-// hook received. Outside of any retry it returns the first attempt of a call without a key.
+// FromContext returns the attempt of a ctx that an operation, a Budget or a hook received. For a
+// context outside of any retry, it returns the first attempt of a call without a key.
 func FromContext(ctx context.Context) Attempt {
 	if c, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
 		return c.attempt

@@ -136,7 +136,8 @@ func (r *replay) next() io.ReadCloser {
 	return b
 }
 
-// finish is called when no attempt follows. It closes the source unless the newest body is in use.
+// finish is called when no attempt follows. It closes the source, unless the body of the last
+// attempt is still open. In that case, the Close of that body closes the source.
 func (r *replay) finish() {
 	r.closing.Lock()
 	defer r.closing.Unlock()
@@ -159,7 +160,7 @@ func (r *replay) close() error {
 type replayedBody struct {
 	replay *replay
 	off    int  // number of recorded bytes read
-	begun  bool // the source has been rewound
+	begun  bool // the source has been rewound for this attempt
 	closed bool // guarded by replay.closing
 }
 

@@ -21,9 +21,9 @@ type Budget interface {
 	// ErrNotReady.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after it has ended, with the same context. A
-	// nil err is a success, and an err marked by Permanent a failure that is not retried. An err
-	// that is context.Canceled means that the attempt ended early because its result was no longer
-	// wanted: by its caller, or because another attempt of a Hedge succeeded.
+	// nil err means success. An err marked by Permanent is a failure that is not retried. An err
+	// that is context.Canceled means that the attempt's result was no longer wanted, because its
+	// caller gave up or another attempt of a Hedge succeeded.
 	Report(ctx context.Context, err error)
 }
 

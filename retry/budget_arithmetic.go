@@ -21,7 +21,7 @@ func (t *tokens) take(price int) bool {
 
 func (t *tokens) putBack(n int) { t.left = min(t.left+n, t.size) }
 
-// windowParts is the number of slices of a sliding window, which drops its oldest tenth at a time.
+// windowParts is the number of slices of a sliding window, which moves on by whole slices.
 const windowParts = 10
 
 // window counts two things over a sliding window of time.

@@ -118,8 +118,8 @@ func TestRatioAgainstAList(t *testing.T) {
 				calls = append(calls, time.Now())
 				continue
 			}
-			// The window slides in tenths: instants within nine tenths of it always count, older
-			// ones than the whole window never do.
+			// The window slides in tenths: an instant always counts for nine tenths of the window,
+			// and never counts once it is older than the whole window.
 			since := func(all []time.Time, d time.Duration) (n int) {
 				for _, at := range all {
 					if time.Since(at) < d {
@@ -263,8 +263,8 @@ func TestThrottleEvidence(t *testing.T) {
 	}
 }
 
-// TestThrottleIgnoresCancellation checks that a call that is canceled during its attempt does not
-// count.
+// TestThrottleIgnoresCancellation checks that Throttle does not count a call that its caller
+// cancels during an attempt.
 func TestThrottleIgnoresCancellation(t *testing.T) {
 	b := retry.Throttle(2, rand.NewPCG(1, 2))
 	for range 1000 {

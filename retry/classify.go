@@ -17,7 +17,8 @@ const (
 	Fail                    // stop: trying again cannot help, or may do harm
 	Failover                // try the next of Options.Targets
 	Refresh                 // call Options.Refresh, then try again
-	// The attempt got work done: retry, and count attempts and waits from here.
+	// The attempt did some of the work before it failed: try again, and treat this failure as the
+	// first one, in the number of attempts, the waits and MaxFailing.
 	Progress
 )
 
@@ -86,9 +87,9 @@ func Permanent(err error) error {
 	return &mark{cause: err, permanent: true}
 }
 
-// After demands that the next attempt begin no sooner than d from now, within Options.MaxHint. A
-// nil err stands for "try again later": After then returns an error that holds only the hint. A d
-// of 0 or less matters with Options.ExactHint only.
+// After demands that the next attempt begin no sooner than d from now. Options.MaxHint limits d.
+// After(d, nil) is an error that holds only this hint. A d of 0 or less matters only with
+// Options.ExactHint.
 func After(d time.Duration, err error) error {
 	if d <= 0 {
 		d = -1

@@ -79,8 +79,8 @@ func TestRefresh(t *testing.T) {
 			}
 			return nil
 		}, retry.Options{Policy: fixed, Refresh: renew, Classify: onStale})
-		// After the first refresh the attempt starts at once. The token is still refused, so the
-		// policy's waits follow.
+		// The attempt after the first refresh starts at once. The token is still refused, so each
+		// later refresh waits first, as the policy demands.
 		if want := seconds(0, 0, 1, 2); err != nil || !slices.Equal(starts, want) ||
 			refreshes != 3 {
 			t.Errorf("%v, attempts at %v, want %v; %d refreshes", err, starts, want, refreshes)
@@ -107,8 +107,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestProgress checks that after progress, as of a stream that ran for an hour before it broke,
-// attempts and waits are counted from the start again.
+// TestProgress checks that attempts and waits are counted from a failure with the action Progress.
+// An example is the failure of a stream that ran for an hour before it broke.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration

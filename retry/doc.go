@@ -21,7 +21,8 @@
 //	transport := &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}
 //	client := http.Client{Transport: transport}
 //
-// Without it, an operation returns [HTTP](resp), which turns a failing status into an error.
+// Without a Transport, an operation returns [HTTP](resp), which turns a failing status into an
+// error.
 //
 // # Polling
 //

@@ -18,7 +18,7 @@ var (
 	ErrPermanent = errors.New("retry: not retryable")
 	// ErrExhausted means that MaxAttempts was reached or Policy gave up.
 	ErrExhausted = errors.New("retry: no attempts left")
-	// ErrElapsed means that the next wait would have exceeded MaxElapsed or MaxFailing.
+	// ErrElapsed means that the next attempt would have begun after MaxElapsed or MaxFailing.
 	ErrElapsed = errors.New("retry: time limit reached")
 	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the
 	// wait.
@@ -71,8 +71,9 @@ type Error struct {
 	Last error
 	// Attempts is the number of attempts made.
 	Attempts int
-	// Elapsed is the time from the call to the stop. If no setting needs the clock (MaxElapsed,
-	// AttemptTimeout, Budget, OnEvent, Key, SuppressNested), it counts from the first wait instead.
+	// Elapsed is the time from the call to the stop. The clock is not read at the call if none of
+	// MaxElapsed, AttemptTimeout, Budget, OnEvent, Key and SuppressNested is set. Elapsed then
+	// counts from the first wait or, with MaxFailing, from the first failure.
 	Elapsed time.Duration
 	// Waited is the part of Elapsed spent waiting between attempts.
 	Waited time.Duration
@@ -101,8 +102,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the kept failures, the last one first, and then the reason for the stop. So
-// errors.As finds the latest failure of a type.
+// Unwrap returns the kept failures, the last one first, and then the reason for the stop. Thus
+// errors.As finds the latest failure that has the wanted type.
 func (e *Error) Unwrap() []error {
 	all := make([]error, 0, len(e.Errs)+1)
 	for i := len(e.Errs) - 1; i >= 0; i-- {

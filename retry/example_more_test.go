@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// A classifier can make Fail the default: here only a file that does not exist yet is worth a
+// A classifier can make Fail the default. Here only a file that does not exist yet is worth a
 // retry.
 func ExampleOptions_classifyOnly() {
 	attempts := 0

@@ -113,7 +113,8 @@ func ExampleFallback() {
 	// Output: yesterday's price <nil>
 }
 
-// A classifier tells failures apart. Classify decides about the failures that it leaves undecided.
+// Options.Classify decides about some failures. The function Classify decides about the others, for
+// which Options.Classify returns Undecided.
 func ExampleOptions_classify() {
 	locked, gone := errors.New("account is locked"), errors.New("replica is gone")
 	visited := []int{}

@@ -12,8 +12,8 @@ import (
 // HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative
 // Delay or MaxAttempts is refused with ErrOptions.
 type HedgeOptions struct {
-	// Delay is the time without a result after which another attempt starts. Use the 95th
-	// percentile of the latency: then a twentieth of the calls need two attempts. Zero starts all
+	// Delay is the time without a result after which another attempt starts. With the 95th
+	// percentile of the latency, a twentieth of the calls need two attempts. Zero starts all
 	// attempts at once.
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
@@ -21,8 +21,8 @@ type HedgeOptions struct {
 	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Allow may
 	// wait. Nil means no such limit.
 	Budget Budget
-	// Classify decides how to handle a failure, as in Options. Fail ends the call; after any other
-	// action, Hedge replaces the attempt.
+	// Classify decides how to handle a failure, as in Options. Fail ends the call. After any other
+	// action, Hedge starts another attempt.
 	Classify func(err error) Action
 	// Key is the idempotency key of the call, as in Options.
 	Key string
@@ -36,8 +36,8 @@ type HedgeOptions struct {
 	KeepContext bool
 }
 
-// errHedged is the cause of an attempt's context that was ended because the attempt's result is not
-// needed. It also matches context.Canceled.
+// errHedged is the cause with which Hedge ends the context of an attempt whose result is not
+// needed. It matches context.Canceled.
 var errHedged error = hedgedError{}
 
 type hedgedError struct{}
@@ -95,8 +95,8 @@ func Hedge[T any](
 	}
 	defer func() { r.cancelLosers() }()
 	v, stop := r.run()
-	// From here on, attempts that succeed discard their results. One attempt may have succeeded at
-	// the moment of the stop. Its result is not received yet, but counts.
+	// Once decided is set, attempts that succeed discard their results. If run stopped without a
+	// result but an attempt has set decided, this attempt has succeeded, and its result counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}
@@ -132,14 +132,13 @@ type result[T any] struct {
 // of a test does.
 var errGoexit = errors.New("the operation ended its goroutine")
 
-// race is one call of Hedge. Its fields belong to the goroutine of Hedge, apart from results and
-// decided.
+// race is one call of Hedge. Only the goroutine of Hedge changes its fields, except decided.
 type race[T any] struct {
 	options  HedgeOptions
 	op       func(context.Context) (T, error)
 	discard  func(T)
 	ctx      context.Context // the caller's
-	attempt  Attempt         // started last
+	attempt  Attempt         // the newest one
 	begun    time.Time
 	cancels  []context.CancelCauseFunc // of the attempts
 	running  int
@@ -149,7 +148,7 @@ type race[T any] struct {
 	failures failures
 	hint     time.Duration
 	results  chan result[T] // has room for all results, so that no attempt blocks on it
-	decided  atomic.Bool    // the result of Hedge is known
+	decided  atomic.Bool    // an attempt has succeeded, or Hedge has stopped without a success
 }
 
 // run starts attempts and waits for the first success.
@@ -297,7 +296,8 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a.value, a.err = r.op(ctx)
 }
 
-// outcome decides whether the result counts, and returns the report for the budget.
+// outcome decides whether the result of the attempt counts, and returns the error to be reported to
+// the budget. A success counts only if it is the first one and Hedge has not stopped.
 func (r *race[T]) outcome(a *result[T]) error {
 	switch {
 	case a.panicked != nil:
@@ -309,7 +309,7 @@ func (r *race[T]) outcome(a *result[T]) error {
 	case a.err == nil:
 		return nil
 	case r.decided.Load():
-		return errHedged // it failed because its context has ended
+		return errHedged // the attempt probably failed because its context has ended
 	}
 	if action, _ := r.classify(a.err); action == Fail {
 		return Permanent(a.err)

@@ -16,14 +16,15 @@ import (
 //
 // A Loop serves one goroutine, and one range at a time.
 type Loop struct {
-	state *loopState // of the range; nil outside
+	state *loopState // of the running range; nil outside of a range
 	err   error
 }
 
 // Attempts returns the contexts of the attempts, one by one, and waits between them. The range ends
-// after a success: an attempt that ended with nil, or that the body left by break or return without
-// End. It also ends if no further attempt may follow; Err then returns the reason. If the body
-// leaves after a failure or continues without End, the range ends with an error.
+// after a successful attempt: the body calls End(nil), or leaves the range by break or return
+// without calling End. The range ends with an error, which Err returns, if no further attempt may
+// follow. It also ends with an error if the body leaves it after End with a failure, or continues
+// without calling End.
 //
 // At most one Options may be given; without Options the defaults apply. Each range is a new retry.
 func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.Context] {
@@ -62,7 +63,7 @@ type loopState struct {
 	invalid error           // options are invalid
 	ctx     context.Context // the caller's, during the range
 	current context.Context // of the running attempt
-	ended   bool            // the attempt has ended, by End
+	ended   bool            // the body has called End in this attempt
 	failure error
 }
 

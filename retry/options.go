@@ -60,17 +60,18 @@ type Options struct {
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover the next target is tried at once. Policy's wait follows
-	// when all targets have failed in turn. Zero means one target.
+	// once all targets have failed. Zero means one target.
 	Targets int
 	// Refresh renews a stale token or address after a failure with the action Refresh. If Refresh
-	// is nil, such a failure is final. The first refresh in a row runs at once, further ones after
-	// Policy's wait; the next attempt follows without another wait. An error of Refresh is kept
-	// like the failure of an attempt; a Permanent error stops the retry.
+	// is nil, such a failure is final. If several failures in a row need a refresh, the first
+	// refresh runs at once, and each further one after Policy's wait. The next attempt follows
+	// without another wait, even if Refresh fails. Its error is kept like the failure of an
+	// attempt. A Permanent error of Refresh stops the retry.
 	Refresh func(ctx context.Context) error
 	// SuppressNested makes each retry inside an attempt run its operation once and stop with
 	// ErrNested. Three layers of three attempts are then three calls, not 27. A nested retry is
-	// found through the attempt's context. The effect ends with the attempt: a context that
-	// outlives its attempt suppresses nothing.
+	// found through the attempt's context. Once the attempt has ended, a retry with its context is
+	// no longer suppressed.
 	SuppressNested bool
 	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the
 	// attempt around this call, if any.
@@ -137,7 +138,8 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested
 }
 
-// endless reports whether p never gives up by itself. It tries a step that no retry reaches.
+// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 steps,
+// which is more than any retry makes.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32}, zeros{})
 	return ok

@@ -18,7 +18,7 @@ type plan struct {
 	refreshed bool          // the previous failure led to a refresh
 	state     backoff.State // of the policy
 	failing   bool
-	failedAt  time.Duration // time of the first failure after the last success, since the start
+	failedAt  time.Duration // of the first failure after the last success or progress
 }
 
 // step is the outcome of an attempt, as the input of a decision.
@@ -33,8 +33,8 @@ type step struct {
 	patient    bool          // continues even if suppressed
 }
 
-// decide returns the wait before the next attempt, or the reason to stop. Cheap checks come first;
-// if one of them stops the call, the policy draws nothing.
+// decide returns the wait before the next attempt, or the reason to stop. The checks that need no
+// wait come first. If one of them stops the call, the policy draws no random number.
 func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {
@@ -115,7 +115,7 @@ func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 	return addSaturating(hint, drawBelow(o.source(), hint/10)), nil
 }
 
-// drawBelow draws from [0, n], uniformly up to n / 2^64.
+// drawBelow draws from [0, n]. The probabilities of two values differ by at most 2^-64.
 func drawBelow(src rand.Source, n time.Duration) time.Duration {
 	if n <= 0 {
 		return 0

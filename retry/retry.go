@@ -15,7 +15,7 @@ var defaults Options
 // Op never runs with a context that has ended. With AttemptTimeout its context ends when it
 // returns.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Options) error {
-	// The common case: neither clock nor attempt context is needed unless the first attempt fails.
+	// In this common case, the first attempt needs neither the clock nor a context of its own.
 	if len(opts) == 0 && ctx.Err() == nil && ctx.Value(attemptKey{}) == nil {
 		if err := op(ctx); err != nil {
 			return resume(ctx, &defaults, op, err)
@@ -105,9 +105,9 @@ func Value[T any](
 }
 
 // Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with
-// the error and returns its result. It does not if ctx has ended, if the options are invalid, or if
-// an outer retry will try op again. If alternative fails too, the error holds both failures, and
-// errors.As finds the failure of alternative first.
+// the error and returns its result. It does not call alternative if ctx has ended, if the options
+// are invalid, or if an outer retry will try op again. If alternative fails too, the error holds
+// both failures, and errors.As finds the failure of alternative first.
 //
 // To let attempts alternate between services, see Options.Targets and the action Failover.
 func Fallback[T any](

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// sequence runs one call: it asks the plan and the budget, and waits. It is used by one goroutine.
-// The options are passed as arguments because a field would move them to the heap.
+// sequence runs the attempts of one call: it asks the plan and the budget, and waits. It is used by
+// one goroutine. Its methods have the options as an argument, because a field would move the
+// options to the heap.
 type sequence struct {
-	ctx        context.Context // of the attempt that runs or comes next
-	attempt    Attempt         // that runs or comes next
+	ctx        context.Context // of attempt
+	attempt    Attempt         // the running one, or else the next one
 	suppressor *suppressor     // of the running attempt
 	outer      *suppressor     // of the attempt in which the call is made
 	plan
@@ -68,7 +69,7 @@ func (s *sequence) prepare(ctx context.Context, o *Options) {
 	}
 }
 
-// enter sets the context of the attempt that comes next.
+// enter sets the context of the next attempt.
 func (s *sequence) enter(ctx context.Context, o *Options) {
 	s.ctx = &attemptContext{Context: ctx, attempt: s.attempt}
 	if o.SuppressNested && !s.outer.active() {
@@ -77,8 +78,8 @@ func (s *sequence) enter(ctx context.Context, o *Options) {
 	}
 }
 
-// elapsed returns the time since the call or, if no setting needs the clock, since the first call
-// of elapsed.
+// elapsed returns the time since the start of the call or, if no setting needs the clock then,
+// since the first call of elapsed.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true
@@ -167,7 +168,7 @@ func (s *sequence) leave() {
 	}
 }
 
-// panicked is deferred: it cleans up after an attempt that did not finish.
+// panicked runs when the attempt has ended (defer), and cleans up if the operation panicked.
 func (s *sequence) panicked(o *Options) {
 	if s.running {
 		s.leave()
@@ -270,15 +271,16 @@ func (s *sequence) target(o *Options) int {
 // run.
 const yieldEvery = 16
 
-// yield takes the place of a wait of 0. The context is checked before the next attempt.
+// yield is called instead of sleep for a wait of 0. It does not check the context, since admit
+// checks it before the next attempt.
 func (s *sequence) yield() {
 	if s.spins++; s.spins%yieldEvery == 0 {
 		runtime.Gosched()
 	}
 }
 
-// sleep waits for d, which is more than 0, or the end of the context. It always checks the context
-// at the end, because select chooses at random if both are ready.
+// sleep waits for d, which is more than 0, or until ctx ends. It checks ctx after the select, which
+// chooses at random if the timer has expired and ctx has ended.
 func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	s.spins = 0
 	if s.timer == nil {

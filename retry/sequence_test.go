@@ -7,7 +7,7 @@ import (
 )
 
 // TestSleepNoticesTheEndWhateverSelectTakes checks that sleep notices the end of the context even
-// if the timer has expired, too. A select takes either of the two.
+// if the timer has expired, too. The select of sleep then takes either of its two cases.
 func TestSleepNoticesTheEndWhateverSelectTakes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

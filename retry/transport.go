@@ -12,19 +12,19 @@ const defaultMaxBuffer = 1 << 20
 
 // Transport is an http.RoundTripper that retries.
 //
-// It retries requests that may be sent twice. They have an idempotent method or a header field
-// Idempotency-Key (a nil value counts, and is not sent), or Idempotent returns true for them. A
-// body is sent again through Request.GetBody, by rewinding an io.Seeker such as a file, or from a
-// buffer.
+// It retries requests that may be sent twice. These have an idempotent method or a header field
+// Idempotency-Key or X-Idempotency-Key, or Idempotent returns true for them, or NewKeys gives them
+// a key. As in net/http, a field with a nil value suffices, and is not sent. A body is sent again
+// through Request.GetBody, by rewinding an io.Seeker such as a file, or from a buffer.
 //
-// Failures to get a response are retried unless they are permanent, and so are responses whose
-// status asks for it; see [Classify] and [StatusError.Action]. If no attempt follows, the last
-// response is returned as it is, so the caller sees the 503 and its body. Without a response, or
-// with a context that has ended, the error is an *Error. If a request should be retried but cannot
-// be sent again, the reason is ErrNotRepeatable. It is in the error or, if there is a response, in
-// the event Stopped.
+// A request without a response is sent again unless the failure is permanent. A request with a
+// response is sent again if the response's status is retryable. See [Classify] and
+// [StatusError.Action]. If no attempt follows, RoundTrip returns the last response, such as a 503
+// with its body. If there is no response, or if the request's context has ended, it returns an
+// *Error. If a request should be retried but cannot be sent again, the reason is ErrNotRepeatable.
+// It is in the *Error or, if a response is returned, in the event Stopped.
 //
-// The fields must not change once in use. Then a Transport is safe for concurrent use if its
+// The fields must not change after the first request. A Transport is safe for concurrent use if its
 // Options are.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
@@ -38,17 +38,18 @@ type Transport struct {
 	// which is a copy with its own URL and header: set a fresh token, sign it, or choose the host
 	// by a.Target. The context of req is the attempt's context. An error is the attempt's failure.
 	Prepare func(req *http.Request, a Attempt) error
-	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise: the
-	// attempt's key if there is one, or else a new random one. Set it only if the servers honor
-	// such keys.
+	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise. The key is
+	// Options.Key, or that of the attempt in which the request is made, or else a random one. Set
+	// NewKeys only if the servers honor such keys.
 	NewKeys bool
 	// MaxBuffer is the maximum number of bytes kept of a request body that has no GetBody and
-	// cannot be rewound. A longer body is sent once. Zero means 1 MiB; a negative number means that
-	// nothing is kept.
+	// cannot be rewound. A request with a longer body is sent once. Zero means 1 MiB. A negative
+	// number means that nothing is kept.
 	MaxBuffer int64
-	// Fallback, if not nil, provides the response if the retry stops without a usable one, for
-	// example from a cache. The error is an *Error. It is not called if the request's context has
-	// ended, or for a response whose status is not retryable, such as a 404.
+	// Fallback, if not nil, provides the response, for example from a cache, if the retry stops
+	// without a usable one. The err is an *Error. A response with a status that is not retryable,
+	// such as a 404, is usable. Fallback is not called if the request's context has ended, an outer
+	// retry will try again, or the Options are invalid.
 	Fallback func(req *http.Request, err error) (*http.Response, error)
 }
 
@@ -97,9 +98,9 @@ type roundTrip struct {
 	transport *Transport
 	req       *http.Request
 	header    http.Header
-	once      error   // the reason why the request can be sent only once
+	once      error   // the reason why the request can be sent only once, or nil
 	body      *replay // nil if the body needs no replay
-	sent      bool    // the request's own body went to Next, which closes it
+	sent      bool    // the request was passed to Next, which closes its body
 	resp      *http.Response
 }
 

@@ -266,8 +266,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing returns a server that responds with 503 to as many requests as times, after it has read
-// a part of each body. It reads the whole body of the next request.
+// refusing returns a server that responds with 503 to the first requests, as many as times. It
+// reads a part of the bodies of these requests, and the whole body of every later one.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex
@@ -290,8 +290,8 @@ func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) 
 	return srv, bodies
 }
 
-// TestTransportRewindsFiles checks that a file is rewound to the position that it had at the call,
-// and is closed once at the end.
+// TestTransportRewindsFiles checks that a file is rewound to the position that it had before the
+// request, and is closed exactly once, after the last attempt.
 func TestTransportRewindsFiles(t *testing.T) {
 	srv, bodies := refusing(t, 3)
 	defer srv.Close()
@@ -325,7 +325,7 @@ func TestTransportRewindsFiles(t *testing.T) {
 }
 
 // TestTransportBuffersBodies checks that a body that can be read only once is buffered up to
-// MaxBuffer, and that a longer one is sent once and reported.
+// MaxBuffer. A longer body is sent once, and the retry then stops with ErrNotRepeatable.
 func TestTransportBuffersBodies(t *testing.T) {
 	const length = 100_000
 	content := strings.Repeat("0123456789", length/10)
@@ -387,8 +387,8 @@ func (c *closeRecorder) isClosed() bool {
 	return c.closed
 }
 
-// TestTransportStaleReader checks that a RoundTripper that reads the body of a failed attempt
-// during the next attempt gets an error, and that the next attempt gets the whole body.
+// TestTransportStaleReader checks that a RoundTripper gets an error if it still reads the body of a
+// failed attempt during the next attempt. The next attempt gets the whole body.
 func TestTransportStaleReader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{
 		"buffered": io.NopCloser(io.MultiReader(strings.NewReader("the whole body"))),

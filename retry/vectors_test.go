@@ -68,7 +68,8 @@ func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 	}
 }
 
-// pricedError is a failure that sets the price of its retry; 0 means the budget's price.
+// pricedError is a failure that sets the price of its retry (RetryCost). Zero means the price of
+// the budget.
 type pricedError int
 
 func (pricedError) Error() string    { return "failed" }

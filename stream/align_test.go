@@ -16,7 +16,7 @@ func place(b *stream.Batch) int64 {
 
 // TestAlign checks that data read at an offset of a file gets the same offset in its page of memory
 // as in its page of the file. This also holds for a reused arena. A batch that has outgrown its
-// arena must return the larger one to the pool, and nothing may be allocated.
+// arena must return the larger arena to the pool, so that later batches allocate nothing.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}

@@ -34,7 +34,7 @@ type Batch struct {
 	pool   *Pool
 	parent *Batch // a piece holds it until its own last Release
 	refs   atomic.Int32
-	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans
+	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans, except in a piece
 	lo, hi uint32
 	// a record was dropped, dead-lettered, added or parsed: the raw bytes no longer represent the
 	// records
@@ -78,7 +78,8 @@ func (b *Batch) Full() bool {
 	return len(b.Data) >= b.limits.Bytes || b.Origins >= b.limits.Records
 }
 
-// Size returns the bytes of memory that the batch itself holds.
+// Size returns the bytes of memory that the batch holds. It is 0 for a piece, which uses the memory
+// of the batch from which it was cut.
 func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
@@ -317,9 +318,9 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown times its limit (and 64 KiB) is the size up to which an arena is always kept. A larger
-// one is kept only if it was at least half full. So a single huge record does not hold its memory
-// forever. If all records are huge, their arenas are not allocated again and again.
+// overgrown bounds the arenas that the pool always keeps: up to overgrown times the limit of the
+// batch, plus 64 KiB. A larger arena is kept only if it was at least half full. Thus the memory of
+// a single huge record is freed soon, and if all records are huge, their arenas are reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

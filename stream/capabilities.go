@@ -45,9 +45,9 @@ type AppendSink interface {
 // TransactionalSink is a [Sink] that stores Batch.Spans in the transaction of the data. It also
 // gets batches without kept records, to store their spans.
 type TransactionalSink interface {
-	// Load fences off every earlier process, then returns the progress of all partitions. It is
-	// authoritative: a partition that it lacks starts from the beginning. If it returns nothing
-	// although the local state shows progress, the route stops.
+	// Load fences off every earlier process, then returns the progress of all partitions. This
+	// progress is authoritative: a partition that is not in it starts from the beginning. If Load
+	// returns nothing although the local state shows progress, the route stops.
 	Load(ctx context.Context) ([]Mark, error)
 	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
 	// messages. It is called after Load.
@@ -154,9 +154,9 @@ type SettledReader interface {
 
 // DrainingReader is a [Reader] of data that cannot be read again.
 type DrainingReader interface {
-	// Drain is called once, concurrently with Read, when the route drains. From then on Read
-	// returns the data that the source has already taken, then io.EOF. The context of Read ends
-	// only if that takes longer than `drain:`. Without this interface it ends at once.
+	// Drain is called once, concurrently with Read, when the route drains. After that, Read returns
+	// the data that the source has already taken, then io.EOF. The context of Read ends only if
+	// that takes longer than `drain:`. The context of a reader without Drain ends at once.
 	Drain()
 }
 

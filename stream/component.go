@@ -84,9 +84,9 @@ type Component struct {
 	// [OptionError] that it returns is shown at the option's position.
 	Options func() any
 	// New validates and assembles; it starts nothing and accesses neither disk nor network. options
-	// is the decoded result of Options. The result is a Source, Processor or Sink according to
-	// Role. h of a source is a [SourceHost]. Each goroutine that runs a processor gets its own
-	// instance from New.
+	// is the decoded result of Options. New returns a Source, Processor or Sink according to Role.
+	// For a source, h is a [SourceHost]. Each goroutine that runs a processor gets its own instance
+	// from New.
 	New func(options any, h Host) (any, error)
 }
 

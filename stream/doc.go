@@ -34,21 +34,22 @@
 //	        SettledReader      answers its senders when their data is settled
 //	        WithdrawingReader  takes data back that no worker has got
 //	        DrainingReader     returns the data that it has taken when its route drains
-//	options Shaper             knows the fields of the records behind it
+//	options Shaper             knows the fields of the records that its component passes on
 //	        Preferred          knows at which batch size its sink is fast
 //	        EnvironmentUser    depends on variables of the environment
 //	        ExclusiveUser      needs a resource alone, such as a port
 //	        Noticer            has remarks on valid options
 //	        Composite          is a list of sinks
 //	        BufferingOptions   opens the buffer of a source for commands of operators
-//	        ParkingOptions     opens the store of a ParkingSink for them
+//	        ParkingOptions     opens the store of a ParkingSink for commands of operators
 //	        Rereadable         describes how its source can be read a second time
 //	errors  Grouped            has a reason by which dead letters are counted
 //
 // # Ownership of a batch
 //
-// pool → Reader fills → processors (one owner) → Retain for each attempt, read-only → last Release
-// → pool.
+// A [Reader] fills a batch from a [Pool], then the processors change it. So far, the batch has one
+// owner. From dispatch on, the batch is read-only, and each attempt holds it by Retain. The last
+// Release returns its memory to the pool.
 //
 // The package holds no policy, starts no goroutine, reads no clock and runs under testing/synctest.
 package stream

@@ -15,8 +15,7 @@ func (b *Batch) Name(name string) uint32 {
 	return uint32(len(b.Names) - 1)
 }
 
-// FindName returns the index of a field's name in Names; ok is false if no record of the batch has
-// had it.
+// FindName returns the index of a field's name in Names, and false if Names does not contain it.
 func (b *Batch) FindName(name string) (uint32, bool) {
 	i := slices.Index(b.Names, name)
 	return uint32(max(i, 0)), i >= 0
@@ -59,8 +58,9 @@ func (b *Batch) SetFields(i, from int) {
 	b.changed = true
 }
 
-// OpenFields appends the fields of record i to Fields, for SetFields, and returns their start. For
-// an unparsed record it appends the field message.
+// OpenFields appends a copy of the fields of record i to Fields and returns the index of the first
+// one. The caller may then change and append fields before it calls SetFields. For an unparsed
+// record, OpenFields appends the field message.
 func (b *Batch) OpenFields(i int) (from int) {
 	from = len(b.Fields)
 	r := &b.Records[i]

@@ -50,8 +50,8 @@ func (b *Batch) ID() string {
 }
 
 // AppendRecordID appends the id of record i: its partition (or the partition's RecordPrefix), its
-// position and, for the nth record made from one origin, n. The Identities of its span may replace
-// partition and position.
+// position and, unless it is the first record made from its origin, its Sub. The Identities of its
+// span may replace partition and position.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
 	span := &b.Spans[r.Span]

@@ -66,8 +66,9 @@ var hostForm = regexp.MustCompile(`^` + oneHost + `(,` + oneHost + `)*[\])},;:.]
 
 const oneHost = `([\pL\pN._-]|%25|\$\{[^}]*\}|\[[0-9A-Fa-f:.%]*\]|\*\*\*)*(:([0-9]*|port|\$\{[^}]*\}))?`
 
-// maskURL appends a URL, text[:end] after its scheme, to b, and returns the length of the text that
-// it has appended or masked. A password that contains a space or a quote may extend beyond end.
+// maskURL appends a URL to b, with its secrets masked. The URL without its scheme is text[:end].
+// maskURL returns the length of the text that it has appended or masked. This may be more than end,
+// if a password contains a space or a quote.
 func maskURL(b *strings.Builder, text string, end int) int {
 	authority := end
 	if i := strings.IndexAny(text[:end], "/?#"); i >= 0 {
@@ -127,8 +128,8 @@ func maskQuery(b *strings.Builder, text string) int {
 
 var variableForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}[\])}.,:]*$`)
 
-// maskParameter appends one parameter of a query with the separator before it. Text without a name
-// is a value.
+// maskParameter appends one parameter of a query with the separator before it. Text without an
+// equals sign is masked like a value, but is not masked if it is a fragment (after #).
 func maskParameter(b *strings.Builder, text string) {
 	separator, name, value := text[:1], "", text[1:]
 	if i := strings.IndexByte(value, '='); i >= 0 {

@@ -15,7 +15,8 @@ type (
 	Throttled = flow.Throttled
 	// Rejected means that this data will never be accepted; see [flow.Rejected].
 	Rejected = flow.Rejected
-	// Misconfigured means that the worker is wrong, not the data; see [flow.Misconfigured].
+	// Misconfigured means that the fault is in the worker, not in the data; see
+	// [flow.Misconfigured].
 	Misconfigured = flow.Misconfigured
 	// Died means that the worker died, or had to be killed, perhaps because of the batch; see
 	// [flow.Died]. A [Split] names the piece in its field Died.

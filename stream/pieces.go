@@ -153,7 +153,8 @@ func (p piece) appendRecords(i, j int) {
 	p.countBytes(i, j, shift)
 }
 
-// countBytes sets the bytes of the appended spans, by the raw ends of their records.
+// countBytes sets Bytes of the appended spans that are only a part of a span of whole: the sum of
+// the raw lengths of their records.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole
 	for k := i; k < j; {

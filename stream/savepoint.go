@@ -22,8 +22,9 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state of b before record i was appended, provided that each record
-// since then is an origin whose text and fields were appended with it.
+// SavepointBefore returns the state of b before record i was appended. Record i and all later ones
+// must each have an origin of its own, and only their texts and fields may have been appended with
+// them.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]

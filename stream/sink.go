@@ -39,9 +39,9 @@ type Processor interface {
 
 // Sink is a destination of data. The engine opens it once for each route.
 type Sink interface {
-	// Open connects or checks the preconditions of the first batch, and calls o.Lanes at least once
-	// before it returns. An error ends the route before anything is read; the engine opens another
-	// sink after a wait.
+	// Open connects, or checks by other means that the first batch can be delivered. It calls
+	// o.Lanes at least once before it returns. An error ends the route before anything is read. The
+	// engine opens another sink after a wait.
 	Open(ctx context.Context, o SinkOptions) error
 	// Close frees all resources. No Deliver is running. It may be called twice.
 	Close() error
@@ -75,5 +75,5 @@ type SinkOptions struct {
 
 // Preferred is an optional interface of a sink's options (the result of [Component].Options): the
 // batch limits at which the sink is fast, used if the config does not set `batch:`. Zero fields
-// mean no preference. It is called after decoding.
+// mean no preference. PreferredBatch is called after decoding.
 type Preferred interface{ PreferredBatch() BatchLimits }

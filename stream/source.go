@@ -14,8 +14,8 @@ type Mark struct {
 	Part      Partition
 	Watermark Position
 	Above     []Range // ascending, disjoint, all above Watermark
-	// the source has finished the partition on request, or the partition was sealed and completely
-	// settled
+	// the source has finished the partition (see Finisher), or the partition was sealed and
+	// completely settled
 	Finished bool
 	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
 	Metadata string
@@ -32,7 +32,8 @@ type Mark struct {
 type Source interface {
 	// Open returns a reader that starts each partition at the position given by o.Resume. It is
 	// called once per route before anything is read, and again when a failed route restarts. An
-	// error ends the route and is shown unchanged: it should name the place and the remedy.
+	// error ends the route and is shown unchanged. It should name the affected file or address, and
+	// the remedy.
 	Open(ctx context.Context, o OpenOptions) (Reader, error)
 }
 
@@ -51,9 +52,9 @@ type OpenOptions struct {
 	// fit in marks. The source closes it. State shared by all routes belongs in [SourceHost].State.
 	// State is nil if the route has no state directory, as in a test.
 	State func() (vfs.Dir, error)
-	// Assignments is for sources that report partitions assigned and revoked by a broker; nil
-	// unless the Source is an AssignedSource. Resume and Known then contain no partitions: Assign
-	// returns their positions.
+	// Assignments receives the partitions that a broker assigns to an AssignedSource and revokes.
+	// It is nil for other sources. Resume and Known of an AssignedSource contain no partitions:
+	// Assign returns the positions.
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. It
 	// makes the route withdraw those that it has not sent to a worker. It returns before the route

@@ -82,8 +82,8 @@ func (b *Batch) Expand(extra []int) (index []int) {
 }
 
 // CanReadAgain reports whether reading the spans of b again gives the same records: no record is a
-// dead letter, and b is not a piece of a batch in which one source record became several. Such a
-// piece may contain only some of these records.
+// dead letter, and b is not a piece with several records of one origin. Such a piece may lack other
+// records of that origin.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {

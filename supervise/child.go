@@ -115,9 +115,9 @@ type Spec struct {
 	// stopped together, each within its own Shutdown. Zero means 30 s.
 	Shutdown time.Duration
 	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
-	// has got the Ended event. A panic in a Group that a child runs crashes it at once. PassPanics
-	// applies to the supervisors below this one, too, but not to the child of a Resender. False
-	// means that a panic is a failure like an error.
+	// has got the Ended event. A panic in a Group that a child runs crashes the process at once.
+	// PassPanics applies to the supervisors below this one, too, but not to the child of a
+	// Resender. False means that a panic is a failure like an error.
 	PassPanics bool
 	// OnEvent is called for each event, in order, on the goroutine of Serve and with Serve's
 	// context, which may have ended. It must neither block nor wait for this supervisor. Nil means
@@ -129,8 +129,8 @@ type Spec struct {
 	Rand rand.Source
 }
 
-// Intensity limits restarts: the supervisor gives up at more than Max restarts within Within. Two
-// restarts exactly Within apart both count. Max 0 means no limit.
+// Intensity limits restarts: the supervisor gives up instead of making more than Max restarts in a
+// time of Within. Two restarts exactly that time apart both count. If Max is 0, there is no limit.
 type Intensity struct {
 	Max    int
 	Within time.Duration

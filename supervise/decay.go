@@ -10,11 +10,12 @@ import (
 )
 
 // Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of
-// children; the count halves every HalfLife, and each end, with or without an error, adds 1. Up to
-// Threshold, a child is restarted at once. Above it, all restarts of the supervisor wait for a
-// pause drawn from [Pause, 1.5 Pause). Each further end during the pause starts a new one; after
-// the pause the count is 0. Unlike in suture, the waiting children are then started Spec.Stagger
-// apart.
+// children that are to be restarted. Each end, with or without an error, adds 1 to the count, which
+// halves every HalfLife. While the count is at most Threshold, a child is restarted at once. Above
+// Threshold, all restarts of the supervisor wait until the end of a pause, drawn from
+// [Pause, 1.5 Pause). Each further end during the pause starts a new pause. After the pause the
+// count is 0. Unlike in suture, the waiting children then start one after the other, at intervals
+// of Spec.Stagger.
 type Decay struct {
 	HalfLife  time.Duration // 0 means 30 s
 	Threshold float64       // 0 means 5

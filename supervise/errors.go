@@ -19,7 +19,8 @@ var (
 
 // Causes of the end of a context.
 var (
-	// ErrStopped is the cause after Group.Stop(nil) and after a Significant child is done.
+	// ErrStopped is the cause after Group.Stop(nil) or Group.Wait, and after a Significant child is
+	// done.
 	ErrStopped = errors.New("supervise: stopped")
 	// ErrRestarting is the cause if the child is going to be restarted, by Restart or by the
 	// strategy.
@@ -85,8 +86,8 @@ func (e *EscalatedError) line() string {
 	return fmt.Sprintf("supervisor %q gave up at child %q: %s", e.Supervisor, e.Child, e.Reason)
 }
 
-// Unwrap returns the children's errors, the last one first. So errors.As finds the latest failure
-// of a type.
+// Unwrap returns the children's errors, the last one first. Thus errors.As finds the latest failure
+// that has the wanted type.
 func (e *EscalatedError) Unwrap() []error {
 	all := slices.Clone(e.Errs)
 	slices.Reverse(all)

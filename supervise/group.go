@@ -21,7 +21,7 @@ type Group struct {
 
 	mu      sync.Mutex    // guards the fields below; nothing is called while it is held
 	err     error         // the first
-	running []*member     // in the order of their starts
+	running []*member     // in order of start
 	slots   chan struct{} // one element per goroutine; nil if there is no limit
 }
 
@@ -132,7 +132,8 @@ func (g *Group) ended(m *member, err error) {
 	}
 }
 
-// isOwnEnd reports whether err only repeats that the group's context has ended. A panic never does.
+// isOwnEnd reports whether err only repeats that the group's context has ended. A *PanicError is
+// never such a repetition.
 func (g *Group) isOwnEnd(err error) bool {
 	if _, panicked := err.(*PanicError); panicked {
 		return false

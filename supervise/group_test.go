@@ -222,7 +222,8 @@ func TestGroupWithoutGoroutines(t *testing.T) {
 	if err := g.Wait(); err != nil { // a second time
 		t.Error(err)
 	}
-	// A goroutine started after the end finds the context ended. Wait still waits for it.
+	// A goroutine started after the end of the group's context finds that context ended. Wait
+	// still waits for the goroutine.
 	g.Go("late", untilDone)
 	if err := g.Wait(); err != nil {
 		t.Errorf("Wait: %v", err)

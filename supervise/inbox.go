@@ -32,12 +32,12 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	for {
 		r.mu.Lock()
 		if r.live != in.run || r.returned {
-			r.changedLocked() // lets the next waiting caller take the message
+			r.changedLocked() // wakes another caller, in case this one was woken for a message
 			r.mu.Unlock()
 			return Message[K, M, R]{}, ErrStopped
 		}
 		if ctx.Err() != nil {
-			r.changedLocked() // lets the next waiting caller take the message
+			r.changedLocked() // wakes another caller, in case this one was woken for a message
 			r.mu.Unlock()
 			return Message[K, M, R]{}, context.Cause(ctx)
 		}
@@ -110,7 +110,7 @@ type ResenderStatus struct {
 	Resent   uint64        `json:"resent"`  // attempts except the first of each message
 	Streak   int           `json:"streak"`  // crashes since the child last recovered
 	Window   int           `json:"window"`  // messages that the child may hold now
-	Probing  bool          `json:"probing"` // it has not recovered from its last crash
+	Probing  bool          `json:"probing"` // the child has not recovered from its last crash
 	Backoff  backoff.State `json:"backoff"` // of the child
 	Fallback bool          `json:"fallback"`
 }
@@ -147,7 +147,7 @@ type Held[K comparable, M any] struct {
 	Value    M
 	Out      bool // taken by the child
 	Attempts int
-	Deaths   int           // crashes with only this message taken
+	Deaths   int           // crashes while the child had taken only this message
 	State    backoff.State // failures and their delays
 	Err      error         // of the last failure
 }

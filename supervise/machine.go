@@ -16,7 +16,7 @@ type State uint8
 
 // The states.
 const (
-	Idle     State = iota // not started yet, or stopped until others have stopped too
+	Idle     State = iota // not started yet, or stopped to be restarted together with others
 	Waiting               // for its next start
 	Running               // started and not told to stop
 	Halting               // told to stop, and has not returned yet
@@ -51,27 +51,27 @@ type child struct {
 	backoff     backoff.State
 	delay       time.Duration // the last
 	err         error         // of the last end
-	patience    time.Duration // meaning of Shutdown 0 for this child
+	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }
 
 // follow is the step after the end of an incarnation that was told to stop.
 type follow uint8
 
 const (
-	thenJudge   follow = iota // it ended on its own, or its group decides
+	thenJudge   follow = iota // neither Restart nor Remove was called
 	thenRestart               // Restart was called
 	thenRemove                // Remove was called
 )
 
 // phase is the state of the whole supervisor.
 //
-//	unborn ─begin─▶ keeping ⇄ regrouping ─stop─▶ ending ─▶ over ─reset─▶ unborn
+//	notStarted ─begin─▶ keeping ⇄ regrouping ─stop─▶ ending ─▶ over ─reset─▶ notStarted
 type phase uint8
 
 const (
 	notStarted phase = iota
 	keeping          // restarting children one by one
-	regrouping       // the children from mark on are stopped, to start again in order
+	regrouping       // machine.mark and all later children are stopped, to start again in order
 	ending           // all children are stopped
 	over             // all children have returned or are stuck
 )
@@ -93,8 +93,8 @@ const (
 	commandReport
 )
 
-// machine decides which child starts and stops, when and in which order, and when to give up. Its
-// input has the time since the start of Serve; its output is a list of commands.
+// machine decides when each child starts and stops, and when to give up. Its methods get the time
+// since the start of Serve, and append commands to out.
 type machine struct {
 	path        string
 	spec        Spec
@@ -108,14 +108,14 @@ type machine struct {
 	stops       queue // of children in state Halting
 
 	slot   time.Duration // earliest time of the next staggered restart
-	crowd  int           // the maximum of waiting children since none waited
+	crowd  int           // the highest number of waiting children since none waited
 	recent recent
 	decay  decaying
 
-	mark     uint64        // regrouping: the first seq of the group
+	mark     uint64        // regrouping: seq of the group's first child
 	due      time.Duration // regrouping: earliest start of the group
 	cursor   *child        // regrouping, ending: the last child that has not been stopped yet
-	deadline time.Duration // ending: when the rest are stopped together
+	deadline time.Duration // ending: when all remaining children are told to stop at once
 	overdue  bool          // ending: the deadline has passed
 	cause    error         // ending: of the children's contexts
 	result   error         // ending: result of Serve
@@ -301,7 +301,7 @@ func (m *machine) delay(now time.Duration, c *child, err error,
 		if pause := m.decay.failed(*m.spec.Decay, now, m.spec.Rand); pause > 0 {
 			m.report(Event{Kind: Paused, Delay: pause})
 		}
-		// tick applies the gate again if the pause grows meanwhile.
+		// If another pause starts meanwhile, startTime delays c until its end.
 		return max(0, m.decay.gate-now), true
 	}
 	if ran >= c.stableAfter() {
@@ -363,7 +363,7 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick carries out everything that is due at now.
+// tick does everything that is due at now: starts, reports of stuck children, the deadline.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {

@@ -32,7 +32,8 @@ func TestIntensityAgainstAList(t *testing.T) {
 	}
 }
 
-// TestStaggerOfACrowd checks that the gaps shrink equally if more children wait than Spread allows.
+// TestStaggerOfACrowd checks that all gaps between restarts shrink equally if so many children wait
+// that the usual gaps would exceed Spread.
 func TestStaggerOfACrowd(t *testing.T) {
 	m := newMachine("m",
 		mustSpec(t, Spec{Backoff: backoff.Fixed(0), Stagger: time.Second,
@@ -61,7 +62,7 @@ func TestStaggerOfACrowd(t *testing.T) {
 	if m.crowd != 0 {
 		t.Errorf("the crowd is still %d", m.crowd)
 	}
-	// A late supervisor makes up for ten slots and no more.
+	// A late supervisor makes up for catchUp missed restarts at once, and for no more.
 	for c := m.first; c != nil; c = c.next {
 		m.ended(20*time.Second, c, errBroken)
 	}
@@ -126,7 +127,8 @@ func fuzzOne(t *testing.T, in []byte) {
 	d.end()
 }
 
-// driven is a machine with the state of the children as its commands define it.
+// driven is a machine with the states of its children, which it derives from the machine's
+// commands.
 type driven struct {
 	t     *testing.T
 	m     *machine

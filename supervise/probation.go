@@ -51,14 +51,15 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 	return d, ok
 }
 
-// stableAfter returns the run time from which a crash of a child without messages restarts the
-// sequence of delays.
+// stableAfter returns the run time after which a crash starts the sequence of delays from the
+// beginning, if the child has no message and there is no suspect.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
 // returned handles the end of a child without a crash. All messages that the child had taken become
-// ready again. It returns the delay before the next incarnation. That delay does not grow.
+// ready again. It returns the delay before the next incarnation. It does not advance the policy, so
+// the delays do not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
@@ -122,12 +123,12 @@ func (s *resends[K, M, R]) stalled(now time.Duration) bool {
 
 // detour selects the recipe of the next incarnation: Options.Child or Options.Fallback.
 type detour struct {
-	after    int           // crashes in a row; 0 if there is no fallback
-	back     time.Duration // time with the fallback; 0 means until it has crashed after times, too
+	after    int           // crashes in a row until the recipe changes; 0 if there is no fallback
+	back     time.Duration // maximum time with the fallback; 0 means no limit
 	fallback bool
-	trial    bool // Child is tried again: one crash within back is enough
-	crashes  int  // in a row, with this recipe
-	since    time.Duration
+	trial    bool          // Child is back after that time: one crash within back changes the recipe
+	crashes  int           // in a row, with this recipe
+	since    time.Duration // time of the last change of the recipe
 }
 
 // crashed counts a crash. recovered reports whether the child had recovered since the previous

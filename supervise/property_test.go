@@ -90,7 +90,7 @@ func (w *treeModel) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// child makes a random child at path; depth is how many levels may follow.
+// child makes a random child at path. At most depth levels of children may follow below it.
 func (w *treeModel) child(path string, place, depth int) supervise.Child {
 	w.mu.Lock()
 	w.index[path] = place

@@ -9,10 +9,10 @@ import (
 )
 
 // Resender keeps each message until a child, which may crash at any time, has acknowledged it, and
-// passes the child's reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with
-// bounds. The number of held messages is limited, and an ack costs O(1). A crash resends only the
-// messages that the child had taken. A message that crashes its child is detected. Delays start
-// from the beginning only after the child has recovered.
+// passes the child's reply to the caller. It follows the BackOffSender of R. Roestenburg (Akka),
+// and adds bounds. The number of held messages is limited, and an ack costs O(1). After a crash,
+// only the messages that the child had taken are sent again. A message that crashes its child is
+// detected. Delays start from the beginning only after the child has recovered.
 //
 // Delivery is at least once: a child that crashes between its work and its ack gets the message
 // again. Methods are safe for concurrent use; Send and Call work before Serve, too. A Resender is a
@@ -123,7 +123,7 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 			err = ErrFull
 		}
 		if err != nil {
-			r.changedLocked() // lets the next waiting sender use the room
+			r.changedLocked() // wakes another sender, in case this one was woken by free room
 			r.mu.Unlock()
 			return false, fmt.Errorf("resender %q: send: %w", r.name, err)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// TestResendsAfterCrashes compares the number of resends with the original, which resends every
-// kept message at every tick: k messages and f crashes are f * k sends. A Resender resends only the
-// messages that the child had taken, and a child on probation has one.
+// TestResendsAfterCrashes compares the number of resends with that of the published BackOffSender,
+// which resends every kept message at every tick: f * k sends for k messages and f crashes. A
+// Resender resends only the messages that the child had taken. After a crash that is one message.
 func TestResendsAfterCrashes(t *testing.T) {
 	const k, f = 100_000, 5
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestResenderProbes(t *testing.T) {
 }
 
 // TestResenderGivesUp checks that a message is dead-lettered with the right reason after too many
-// attempts, at its maximum age, or when its delays end. The child keeps running.
+// attempts, at its maximum age, or when Options.Retry gives up. The child keeps running.
 func TestResenderGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits   supervise.Limits
@@ -240,8 +240,8 @@ func TestResenderAgeWhileAway(t *testing.T) {
 	})
 }
 
-// TestResenderFallback checks that the fallback takes over after FallbackAfter crashes in a row,
-// and that the first recipe is tried again later.
+// TestResenderFallback checks that Options.Fallback replaces Options.Child after FallbackAfter
+// crashes in a row, and that Options.Child is tried again later.
 func TestResenderFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newEventLog()

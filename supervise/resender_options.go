@@ -22,8 +22,8 @@ var (
 	ErrAge      = errors.New("supervise: the message is too old")
 )
 
-// ErrSpilled is the error of Call for a message that was passed to Options.Spill: it gets no reply
-// here.
+// ErrSpilled is the error of Call for a message that was passed to Options.Spill. Call cannot wait
+// for a reply to it.
 var ErrSpilled = errors.New("supervise: the message was spilled")
 
 // Overflow selects the treatment of a message without room in the queue.
@@ -33,7 +33,8 @@ type Overflow uint8
 const (
 	Block  Overflow = iota // Send waits until there is room or its context ends
 	Reject                 // Send returns ErrFull
-	// The oldest message that the child has not taken is dead-lettered; ErrFull if there is none.
+	// Send dead-letters the oldest message that is ready for the child, or else the next one to be
+	// retried. It returns ErrFull if there is none.
 	DropOldest
 	Spill // the new message is passed to Options.Spill
 )
@@ -53,9 +54,9 @@ type Limits struct {
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
-	// MaxDeaths is the number of crashes after which a message is dead-lettered. Only crashes with
-	// no other message taken count. Zero means never. That is right if a crash means that the
-	// receiver is down, regardless of the message.
+	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
+	// only if the child had taken no other message. Zero means that no number of crashes leads to a
+	// dead letter. Use it if a crash only indicates that the receiver is down.
 	MaxDeaths int
 	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no
 	// limit.
@@ -65,7 +66,7 @@ type Limits struct {
 	MaxAge time.Duration
 
 	// Stall bounds the time in which a child that has taken messages neither takes nor settles one.
-	// After it the child's context ends, which counts as a crash. Zero means no limit.
+	// After this time, the child's context ends, which counts as a crash. Zero means no limit.
 	Stall time.Duration
 	// Shutdown bounds the time that the child takes to return after its context has ended. A child
 	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck
@@ -84,8 +85,8 @@ type Recipe[K comparable, M, R any] struct {
 	New  func() (Work[K, M, R], error)
 }
 
-// Each returns the Recipe of a child that handles one message at a time: a reply acknowledges the
-// message, an error or a panic is a crash.
+// Each returns the Recipe of a child that calls handle for one message at a time. A nil error
+// acknowledges the message with the reply. An error or a panic is a crash.
 func Each[K comparable, M, R any](name string,
 	handle func(ctx context.Context, key K, value M) (R, error)) Recipe[K, M, R] {
 	return Recipe[K, M, R]{Name: name, New: func() (Work[K, M, R], error) {
@@ -109,11 +110,12 @@ func Each[K comparable, M, R any](name string,
 type Dead[K comparable, M any] struct {
 	Key   K
 	Value M
-	// Wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or is the error after Options.Retry gave up.
+	// Reason is or wraps ErrPoison, ErrAttempts, ErrAge or ErrFull. If Options.Retry gave up, it is
+	// another error.
 	Reason   error
 	Err      error // of its last failure; nil if there was none
 	Attempts int
-	Deaths   int // crashes with only this message taken
+	Deaths   int // crashes while the child had taken only this message
 	Age      time.Duration
 	State    backoff.State // failures and their delays
 }
@@ -146,16 +148,17 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after as many crashes of Fallback. If FallbackFor
-	// is above 0, Child comes back after that time at the latest. In that case, a single crash of
-	// Child within FallbackFor brings Fallback back.
+	// a recovery between them. Child comes back after as many crashes of Fallback, or after
+	// FallbackFor if that is above 0 and ends earlier. If Child comes back because FallbackFor has
+	// ended and crashes within FallbackFor, Fallback replaces it after this one crash.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration
 
 	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with
-	// equal jitter. It starts from the beginning when all messages taken at the crash are settled
-	// and the last round of probes was acknowledged.
+	// equal jitter. After a crash, the child gets one message, then 2, then 4, and so on. The
+	// delays start from the beginning when one of these rounds has been acknowledged in full and
+	// all messages that were taken at the crash are settled.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy

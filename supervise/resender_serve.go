@@ -93,7 +93,7 @@ func (s *serving[K, M, R]) loop() error {
 		s.events = nil
 		s.start(start)
 		for _, h := range dead {
-			// after an error it is retried later
+			// after an error, deadLetter is called again later
 			_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
 		}
 		if over && left != nil {
@@ -228,7 +228,7 @@ func (s *serving[K, M, R]) born(now time.Duration) *run {
 // wakeAt returns the time of the next check of the state, and false if no time is set.
 func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
 	at, ok = s.s.wake()
-	if s.told && s.live != nil { // only the end of its Shutdown counts
+	if s.told && s.live != nil { // only the end of Shutdown and delayed messages count
 		at, ok = s.stop, !s.stuck
 		if len(s.s.delayed) > 0 && (!ok || s.s.delayed[0].due < at) {
 			at, ok = s.s.delayed[0].due, true

@@ -40,8 +40,8 @@ func resend(t *testing.T,
 	}
 }
 
-// TestResenderAnswersAfterEightFailures is one of the original's tests: a child fails eight times
-// in a row and then succeeds, and the caller gets its reply.
+// TestResenderAnswersAfterEightFailures is a test of the published BackOffSender: a child fails
+// eight times in a row and then succeeds, and the caller gets its reply.
 func TestResenderAnswersAfterEightFailures(t *testing.T) {
 	for name, crash := range crashes {
 		t.Run(name, func(t *testing.T) {
@@ -81,8 +81,8 @@ var crashes = map[string]func() error{
 	"panic": func() error { panic(errCrash) },
 }
 
-// TestResenderAnswersTheTenBehind is one of the original's tests: all ten messages behind a failing
-// one get replies.
+// TestResenderAnswersTheTenBehind is a test of the published BackOffSender: all ten messages behind
+// a failing one get replies.
 func TestResenderAnswersTheTenBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

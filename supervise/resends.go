@@ -130,11 +130,14 @@ func (q *later[K, M, R]) Pop() any {
 // resends decides which messages a Resender's child may take, which ones are sent again after a
 // crash, and which ones are dead-lettered.
 //
-// After a crash the child is on probation. It gets the oldest message alone; when that is settled
-// 2, then 4, and so on, each round after the one before it is settled. The child has recovered, and
-// its delays start from the beginning, when a round was acknowledged in full and all messages that
-// were out at the crash are settled. A message that crashes the child is therefore alone with it
-// after a few crashes, however many were out at first:
+// After a crash the child is on probation: it gets messages in rounds. The first round is the
+// oldest message alone, the second 2 messages, the third 4, and so on. A round begins when the
+// child has no message of the previous round. It is no larger than that round if there was a Nack.
+// The child has recovered when a round was acknowledged in full and all messages that the child had
+// taken at the crash are settled. Its delays then start from the beginning.
+//
+// Therefore, after a few crashes, a message that crashes the child is the only one that the child
+// has taken, regardless of the number at first:
 //
 //	out  1024  crash   1 ack   2 ack   4 crash   1 ack   2 crash   1 crash: it is this one
 type resends[K comparable, M, R any] struct {
@@ -259,7 +262,8 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 	s.taken, s.failed = 0, false
 }
 
-// nack brings h back after a failure. It reports false if that incarnation does not hold h.
+// nack delays or dead-letters h after a failure. It reports false if that incarnation does not hold
+// h.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
 	err error) bool {
 	if h.list != out || h.incarnation != incarnation {
@@ -282,7 +286,7 @@ func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation
 	return true
 }
 
-// put delays h until due, or until it is too old.
+// put delays h until due, or until h reaches MaxAge if that is earlier.
 func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Duration) {
 	if s.limits.MaxAge > 0 && h.reason == nil {
 		due = max(now, min(due, plus(h.accepted, s.limits.MaxAge)))
@@ -313,7 +317,7 @@ func (s *resends[K, M, R]) giveUpReason(now time.Duration, h *held[K, M, R]) err
 	return nil
 }
 
-// deadLetter passes h, which is in no list, on to Options.DeadLetter.
+// deadLetter adds h, which is in no list, to the messages to be passed to Options.DeadLetter.
 func (s *resends[K, M, R]) deadLetter(h *held[K, M, R], reason error) {
 	s.clear(h)
 	h.list, h.reason = deadLettering, reason
@@ -342,8 +346,9 @@ func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
 	return false
 }
 
-// oldest removes the oldest message that the child has not taken, to make room. It returns nil if
-// the child has taken all.
+// oldest removes a message that the child has not taken, to make room: the oldest ready one or, if
+// there is none, the first of the delayed ones. It returns nil if neither exists, or if the first
+// delayed one only waits for DeadLetter.
 func (s *resends[K, M, R]) oldest() *held[K, M, R] {
 	h := s.ready.first
 	if h == nil && len(s.delayed) > 0 && s.delayed[0].reason == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The
-// Children of a child are the supervisors and groups that run inside it, however they were started:
-// they find the tree in their context.
+// Children of a child are the supervisors and groups that run inside it. They have found the tree
+// in their context, so the way in which they were started does not matter.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`

@@ -12,9 +12,9 @@ import (
 
 // Supervisor keeps named children running. Its methods are safe for concurrent use.
 //
-// There are never two incarnations of one child. Go cannot stop a goroutine, so a child that does
-// not return when its context ends is reported as stuck and blocks its own restart; the supervisor
-// then gives up.
+// There are never two incarnations of one child. A child that does not return in time after its
+// context has ended is reported as stuck. If it was to be restarted, the supervisor gives up, since
+// Go cannot stop the child's goroutine.
 type Supervisor struct {
 	name   string
 	wakeUp chan struct{} // holds one: the inbox or the machine has changed
@@ -28,7 +28,8 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// needs is above.needs of the last Serve; nil if there is no supervisor above.
+	// needs is above.needs in the context of the last Serve. It is nil if this supervisor is not
+	// inside another one.
 	needs func(time.Duration)
 }
 
@@ -36,7 +37,7 @@ type Supervisor struct {
 type exit struct {
 	child *child
 	err   error
-	told  chan struct{} // closed when OnEvent has got the event; nil if nobody waits
+	told  chan struct{} // closed when OnEvent has got the event Ended; nil if nothing waits
 }
 
 // liveChild is the runtime state of one incarnation.
@@ -86,9 +87,9 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 func (s *Supervisor) String() string { return s.name }
 
 // Serve starts the children in order and keeps them running until ctx ends, a Significant child is
-// done, or the supervisor gives up. It then stops them in reverse order. It returns the cause of
-// ctx's end, the significant child's error (nil if that child returned nil or ErrStop), or an
-// *EscalatedError.
+// done, or the supervisor gives up. Then Serve stops the children in reverse order. In these three
+// cases it returns, respectively, the cause of ctx's end, the significant child's error (nil if
+// that child returned nil or ErrStop), or an *EscalatedError.
 //
 // After it has returned, Serve may be called again; a supervisor that is a child of another one
 // needs that. Each call starts the children as new. These are the children of New, and of Add
@@ -97,8 +98,8 @@ func (s *Supervisor) String() string { return s.name }
 // overlap, and a call fails while a stuck child of an earlier one has not returned.
 //
 // The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
-// result. One inside another waits for its children: otherwise its parent could start a second
-// incarnation of them.
+// result. A supervisor inside another one waits for stuck children: otherwise, if the outer one
+// restarted it, these children would get a second incarnation.
 func (s *Supervisor) Serve(ctx context.Context) error {
 	up, nested := supervised(ctx)
 	k, late, err := s.open(ctx, up, nested)
@@ -115,7 +116,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a Serve. It also returns the commands that an earlier Serve has left.
+// open prepares a Serve. It also returns the commands that an earlier Serve has not carried out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
@@ -307,7 +308,7 @@ func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	returned = true
 }
 
-// announce reports to the supervisor above how long this one takes to stop.
+// announce reports to the supervisor above the maximum time that this one takes to stop.
 func (s *Supervisor) announce() {
 	s.mu.Lock()
 	needs, bound := s.needs, s.m.bound()
@@ -317,10 +318,11 @@ func (s *Supervisor) announce() {
 	}
 }
 
-// allow gives c, which runs a supervisor, the time that it needs to stop.
+// allow makes the default Shutdown of c at least needs, the time that a supervisor within c takes
+// to stop.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
-	c.patience = max(c.patience, needs) // of several supervisors within it the slowest counts
+	c.patience = max(c.patience, needs) // of several supervisors within c, the slowest counts
 	s.mu.Unlock()
 	s.announce()
 }
@@ -396,8 +398,9 @@ func (s *Supervisor) nowLocked() time.Duration {
 	return time.Since(s.begun)
 }
 
-// Add adds a child behind the others. If the supervisor is running, it is started at once. After
-// Serve has begun to return, the error wraps ErrStopped.
+// Add adds a child behind the others. If the supervisor is running, the child starts at once or,
+// while several children are restarted together, with them. Once Serve has begun to stop the
+// children, the error wraps ErrStopped.
 func (s *Supervisor) Add(c Child) error {
 	s.mu.Lock()
 	err := s.m.add(s.nowLocked(), c)
@@ -410,8 +413,8 @@ func (s *Supervisor) Add(c Child) error {
 	return nil
 }
 
-// Remove stops a child and waits until it has returned and left the supervisor. If ctx ends first,
-// it returns the cause, and the child still leaves when it returns.
+// Remove stops a child and waits until the child has returned and left the supervisor. If ctx ends
+// first, Remove returns the cause, and the child still leaves the supervisor later.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	gone := make(chan struct{})
 	s.mu.Lock()
@@ -438,9 +441,9 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// Restart stops a running child and starts it again, or starts a child that waits or is done. It
-// does so without delay, does not count it as a failure and does not wait for the start. The error
-// wraps ErrStopped if Serve is not running.
+// Restart stops a running child and starts it again, or starts a child that waits or is done. The
+// start follows without a delay and does not count for Intensity. Restart does not wait for it. If
+// Serve is not running or is stopping the children, the error wraps ErrStopped.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()
 	err := s.m.restart(s.nowLocked(), name)

@@ -58,7 +58,7 @@ func (d *eventLog) event(_ context.Context, e supervise.Event) {
 }
 
 // child returns a child that crashes after each of lives in turn, and then runs until it is told to
-// stop. It records its stop, which takes the time slow.
+// stop. The child records its stop, which takes the time slow.
 func (d *eventLog) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
 	n := 0
 	return supervise.Child{Name: name, Run: func(ctx context.Context) error {

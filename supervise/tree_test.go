@@ -131,7 +131,7 @@ func TestStuck(t *testing.T) {
 			!errors.Is(err, supervise.ErrStopped) {
 			t.Errorf("Serve: %v", err)
 		}
-		// 30 s of sub's own, 5 s of a child, 1 s for the reports.
+		// 30 s are sub's Spec.Shutdown, 5 s are the Shutdown of its child, and 1 s is for reports.
 		if took := time.Since(begun); took != 36*s {
 			t.Errorf("stopping took %v", took)
 		}

@@ -7,8 +7,8 @@ import (
 )
 
 // within lists the supervisors and groups that run inside one incarnation, or inside one goroutine
-// of a group. They find it in their context and add themselves, so that Status can show them below
-// their owner.
+// of a group. They find this list in their context and add themselves, so that Status can show them
+// below that child or goroutine.
 type within struct {
 	mu    sync.Mutex // guards parts
 	parts []part
@@ -31,16 +31,16 @@ func (w *within) remove(p part) {
 	w.parts = slices.DeleteFunc(w.parts, func(q part) bool { return q == p })
 }
 
-// list copies the parts, in the order of their starts.
+// list returns a copy of the parts, in order of start.
 func (w *within) list() []part {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.parts)
 }
 
-// adopt adds the parts within a child, or within a goroutine, to its status. A supervisor that is
-// the child's service, or has the child's name, is shown as the child itself. A group without a
-// name is replaced by its goroutines.
+// adopt adds the parts of w to s, the status of the child or goroutine inside which they run. A
+// supervisor that is the child's service, or has the child's name, is shown as the child itself. A
+// group without a name is replaced by its goroutines.
 func (s *Status) adopt(w *within, service Service) {
 	if w == nil {
 		return

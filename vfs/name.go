@@ -40,8 +40,8 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name if its part has the unexpected type mode.
-// The error wraps ErrNotRegular.
+// NotRegular returns the error of operation op on name if part, which is name or a part of it, has
+// the unexpected type mode. The error wraps ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

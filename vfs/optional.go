@@ -32,8 +32,8 @@ type RegularOpener interface {
 	OpenRegular(name string) (File, error)
 }
 
-// OpenStater is implemented by a File whose opening included a Stat, so that callers can skip the
-// first Stat.
+// OpenStater is implemented by a File that may have the result of a Stat from its opening, so that
+// callers can skip the first Stat.
 type OpenStater interface {
 	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was
 	// none.
@@ -81,9 +81,10 @@ func write(f File, p []byte) error {
 }
 
 // Reserve asks for disk space for length bytes of f from offset from, which makes later writes
-// there cheaper, and reports whether it was reserved. The file's size stays. A false result is no
-// error: f is no [Reserver], the file system does not support it, or the disk is full; writes work
-// as before. Truncating f to its own size returns unused space. It is safe for concurrent use.
+// there cheaper, and reports whether it was reserved. The file's size does not change. A false
+// result is no error: f is no [Reserver], the file system does not support it, or the disk is full.
+// Writes work as before. Truncating f to its own size returns unused space. Reserve is safe for
+// concurrent use.
 func Reserve(f File, from, length int64) bool {
 	r, ok := f.(Reserver)
 	return ok && length > 0 && r.Reserve(from, length) == nil

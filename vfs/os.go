@@ -17,12 +17,12 @@ import (
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
-//   - Between two directories, Rename and RenameNew compare the device and inode of both paths with
-//     the open directories and then rename by path. A directory moved between these two steps goes
-//     unnoticed. Within one directory they use its handle.
+//   - Between two directories, Rename and RenameNew check that the paths of both still lead to the
+//     open directories, and then rename by path. They do not notice if a directory is moved between
+//     these two steps. Within one directory they use its handle.
 //   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash
 //     in between leaves both names. It renames a directory after checking that the new name is
-//     free, which is not atomic. Where the file system has no hard links, it returns their error.
+//     free, which is not atomic. On a file system without hard links, RenameNew of a file fails.
 //   - Info.Birth is set on macOS only. Windows has no device, inode and link count either.
 //   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, Windows included, it returns
 //     errors.ErrUnsupported.
@@ -42,8 +42,8 @@ func (osFS) OpenDir(path string) (Dir, error) {
 
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
-// MakeDirs implements [FS].MakeDir for other packages, over system.OpenDir and [Dir].MakeDir. path
-// is one of the operating system.
+// MakeDirs implements [FS].MakeDir for other packages, by means of system.OpenDir and
+// [Dir].MakeDir. path has the form of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)
 	if err != nil {
@@ -97,7 +97,7 @@ func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 	return dir, nil
 }
 
-// confirmIn makes a name found in the directory parent durable, unless parent cannot be opened.
+// confirmIn makes the names in the directory parent durable, unless parent cannot be opened.
 func confirmIn(system FS, parent string) error {
 	dir, err := system.OpenDir(parent)
 	if err != nil {
@@ -106,9 +106,9 @@ func confirmIn(system FS, parent string) error {
 	return errors.Join(confirm(dir), dir.Close())
 }
 
-// confirm makes a name found in d durable. The process that made the name may have been killed
-// before it synced d. It is no error if the file system does not sync directories or does not
-// permit it to this user. A failing disk is an error.
+// confirm makes the names in d durable. A name that exists already may have been made by a process
+// that was killed before it synced d. A failing disk is an error. It is no error if the file system
+// does not sync directories, or does not let this user sync d.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

@@ -50,7 +50,7 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 			return nil, &fs.PathError{Op: op, Path: whole,
 				Err: fmt.Errorf("%q: %w", name, syscall.ENOTDIR)}
 		}
-		// "/." refuses a FIFO that has replaced the directory, and does not block.
+		// With "/.", OpenRoot fails instead of blocking if a FIFO has replaced the directory.
 		root, err := d.root.OpenRoot(name + "/.")
 		if err != nil {
 			return nil, rename(err, op, whole)
@@ -126,9 +126,9 @@ func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, erro
 	return &osFile{File: f, name: last}, nil
 }
 
-// openLast opens the regular file last of this directory. It checks the kind first, because opening
-// a device can have effects. It then compares the opened file with the checked one, because another
-// file may have taken the name. openFlags keeps a FIFO from blocking.
+// openLast opens the regular file last of this directory. It checks the type before the open,
+// because opening a device can have effects. It then compares the opened file with the checked one,
+// because another file may have taken the name. With openFlags, the open of a FIFO does not block.
 func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(last)
@@ -167,8 +167,8 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
 }
 
-// verify returns f if it is the file that was seen, and nil if another file has taken the name. It
-// truncates only the file that was seen.
+// verify returns f if it is the file that was seen, truncated if flag demands that. Otherwise
+// another file has taken the name: verify closes f and returns nil.
 func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
 	got, err := f.Stat()
 	if err != nil {

@@ -15,7 +15,8 @@
 //
 // [OS] is the portable implementation; its documentation states its limits. Package vfstest has a
 // conformance suite for implementations. Its file system in memory loses unsynced data in the worst
-// order, so that tests see the state after a power loss. Both run under testing/synctest.
+// order, so that tests see the state after a power loss. This file system and [OS] run under
+// testing/synctest.
 package vfs
 
 import (

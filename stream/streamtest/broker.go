@@ -159,9 +159,8 @@ func (b *Broker) Expire(member string) {
 	}
 }
 
-// Cut does the same as Expire, and also blocks all calls of the member. So it simulates that the
-// process was killed, or that its network was cut. A process that replaces it joins under another
-// name.
+// Cut does the same as Expire, and also blocks all calls of the member. This simulates a killed
+// process or a broken network. A process that replaces the member joins under another name.
 func (b *Broker) Cut(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,7 +299,7 @@ func (s *session) leave() {
 	}
 }
 
-// owns is a heartbeat that reports whether the member still owns a partition.
+// owns sends a heartbeat and reports whether the member still owns a partition.
 func (s *session) owns(id string) (bool, error) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()

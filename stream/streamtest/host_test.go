@@ -44,8 +44,8 @@ func files(t *testing.T, h stream.SourceHost) int {
 	return len(entries)
 }
 
-// TestProcesses checks that two hosts with the same state directory, like two runs of one process,
-// share its files, and that a third host does not see them.
+// TestProcesses checks that two hosts with the same state directory share its files, like two runs
+// of one process. A host with another state directory does not see these files.
 func TestProcesses(t *testing.T) {
 	state := t.TempDir()
 	first := streamtest.NewHost(t)

@@ -8,7 +8,8 @@ import (
 // Op is a kind of call.
 type Op string
 
-// The kinds of calls. Read-only ones (OpStat, OpList, OpRead, OpOpenDir) create no crash clone.
+// The kinds of calls. After read-only ones (OpStat, OpList, OpRead, OpOpenDir), Crashes yields
+// nothing.
 const (
 	OpOpen     Op = "open" // Open and OpenFile
 	OpRead     Op = "read" // Read and ReadAt

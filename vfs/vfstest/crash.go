@@ -16,7 +16,7 @@ type Data string
 const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
-	DataPrefix Data = "prefix" // a prefix of each file's writes survives, the last one cut anywhere
+	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
 	// All survive except for part of the page written last in each file: half of its new bytes
 	// survive, followed by old bytes or zeros.
 	DataTorn Data = "torn"
@@ -50,10 +50,14 @@ func (c Crash) String() string {
 }
 
 // Crashes runs the workload once on an empty file system. After each call that may have changed
-// something, it yields the file systems that a crash at this moment can leave: one as after a kill
-// of the process, and one for every combination of [Data] and [Names] that makes a difference under
-// seed. The loop body runs inside the call, so it sees the workload's variables as of the crash.
-// The workload must make its calls on its own goroutine, and the body must not use locks that the
+// something, it yields file systems as a crash at this moment can leave them. The first is that
+// after a kill of the process (DataAll, NamesAll). The others are those after a power loss: one for
+// each combination of the other values of [Data] with all values of [Names]. If all bytes are
+// synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only value
+// of Names.
+//
+// The loop body runs inside the call, so it sees the workload's variables as of the crash. The
+// workload must make its calls on its own goroutine, and the body must not use locks that the
 // workload may hold. After a break the workload runs to its end.
 func Crashes(t testing.TB, seed uint64, workload func(vfs.FS)) iter.Seq[Crash] {
 	t.Helper()
@@ -80,9 +84,10 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
-// Watch makes m call after for each call that may have changed something. It does so on the
-// goroutine of the call, when the call is done and before it returns. Watch is meant for concurrent
-// workloads, which simulate their crashes with [Mem.Crash]. Watch(nil) ends it.
+// Watch sets a function that m calls for each call that may have changed something: on the
+// goroutine of that call, when the change is done and before the call returns. Watch is meant for
+// concurrent workloads, which simulate their crashes with [Mem.Crash]. Watch(nil) removes the
+// function.
 func (m *Mem) Watch(after func(Call)) { m.watch(after) }
 
 func (m *Mem) watch(after func(Call)) {

@@ -46,7 +46,7 @@ func writeAll(t *testing.T, f vfs.File, text string) {
 	must(t, err)
 }
 
-// replace replaces a file. It omits the step skip, and a crash must reveal that.
+// replace replaces the file f. It omits the step named skip, and some crash must reveal that.
 func replace(t *testing.T, fs vfs.FS, text string, skip string) {
 	t.Helper()
 	d := mustDir(t, fs)
@@ -138,7 +138,7 @@ func TestWhatACrashLeavesOfBytes(t *testing.T) {
 	if len(lengths) < 100 {
 		t.Errorf("prefix: %d different lengths under 200 seeds", len(lengths))
 	}
-	got := read(DataTorn, 1) // the last page begins at 8192, the end is 12000, half of 3808 is left
+	got := read(DataTorn, 1) // the last page is bytes 8192 to 11999: half of it (1904) survives
 	want := append(append([]byte(nil), whole[:8192+1904]...), make([]byte, 1904)...)
 	if !bytes.Equal(got, want) {
 		t.Errorf("torn: %d bytes, last new one %d; want %d, %d", len(got),

@@ -18,9 +18,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestLinux checks a file system of Linux against devices, permissions, other processes, and names
-// that are replaced while they are opened. Its tests run in directories of their own beneath the
-// test's temporary directory. It starts the test binary again for the test that calls it.
+// TestLinux checks that a file system on Linux handles devices, permissions, other processes, and
+// names that are replaced while they are opened. Its tests run in directories of their own beneath
+// the test's temporary directory. For the other process, TestLinux starts the test binary again,
+// with only the test that called TestLinux.
 func TestLinux(t *testing.T, system vfs.FS) {
 	for _, test := range []struct {
 		name string
@@ -77,7 +78,8 @@ func testSpecialFiles(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testUnreadable drops root's permission override for its thread, if it has it.
+// testUnreadable checks Open and Stat of an unreadable file. Since root may read every file, a test
+// that runs as root makes these calls on a thread that accesses files as the user nobody.
 func testUnreadable(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	if err := os.Chmod(root, 0o755); err != nil {

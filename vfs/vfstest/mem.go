@@ -28,8 +28,8 @@ import (
 // other than OpenDir and MakeDir represent actions of other programs: they are not recorded, do not
 // fail, and are durable at once.
 //
-// It checks the owner's permissions, for a user other than root. Its size is unlimited, except for
-// faults.
+// It checks the owner's permissions as Linux does for a user other than root. Its size is
+// unlimited: a full disk must be simulated by a [Fault].
 type Mem struct {
 	mu      sync.Mutex // guards all fields below, and every node
 	root    *node

@@ -118,8 +118,8 @@ func (n *node) sync(failed bool) {
 
 // nameOp is one unsynced change of directories.
 type nameOp struct {
-	// The changes of one directory, or of a rename between two: the name that is created, then the
-	// one that is removed.
+	// One change or, for a rename, two: the creation of the new name, then the removal of the old
+	// one, which may be in another directory.
 	changes []change
 }
 
@@ -153,9 +153,9 @@ func (m *Mem) note(changes ...change) {
 	m.names = append(m.names, &nameOp{changes: changes})
 }
 
-// syncNames makes the changes of a directory durable. A rename out of it also makes the new name
-// durable, because no journaling file system loses both. If it fails, the changes are forgotten, as
-// with a file.
+// syncNames makes the changes of the directory d durable. If a file was renamed from d to another
+// directory, the new name becomes durable, too, because no journaling file system loses both names.
+// If the sync fails, the changes are forgotten, like the writes of a file.
 func (m *Mem) syncNames(d *node, failed bool) {
 	kept := m.names[:0]
 	for _, op := range m.names {
