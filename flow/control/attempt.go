@@ -14,7 +14,8 @@ type attempt struct {
 	lane     *lane
 	sent     time.Duration
 	deadline time.Duration
-	// earlier deadline, at which it has taken longer than nearly all others; 0 if passed or unused
+	// time before the deadline at which the attempt has taken longer than nearly all others; 0 if
+	// passed or unused
 	earlyDeadline time.Duration
 	cost          float64
 	ahead         float64 // cost in flight at the lane just after it was sent
@@ -172,8 +173,8 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	return append(out, c)
 }
 
-// occupy gives a its place among the attempts of its lane. It returns the time at which a becomes
-// overdue, or 0 for never.
+// occupy gives attempt a its place among the attempts of its lane. It returns the time at which the
+// attempt becomes overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.onTime.add(a)

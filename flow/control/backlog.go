@@ -65,7 +65,8 @@ func (q *queue) remove(it *item) {
 	q.ready.remove(it)
 }
 
-// block moves the ith ready item, which is out of turn, to the blocked items.
+// block moves the ith ready item to the blocked items, because the order of its keys does not allow
+// it to start.
 func (q *queue) block(i int) {
 	it := q.ready.at(i)
 	it.blocked = true
@@ -186,8 +187,8 @@ func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs
 	}
-	// The item already waits, since its attempt was overdue, and now has also failed: the wait
-	// starts over.
+	// The item already waits, since its attempt was overdue. Now that attempt has also failed: the
+	// wait starts over.
 	if failed != nil && (it.state == inSuspects || it.state == inDelay) {
 		b.leave(it)
 		it.state = inFlight
@@ -211,7 +212,8 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again returns an item without further attempts in time to the send buffer, or makes it wait.
+// again returns an item to the send buffer, or makes it wait. All attempts of the item that are
+// still running are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

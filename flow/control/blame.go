@@ -94,7 +94,7 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 }
 
 // streak returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The result is at least least.
+// would cause only once in a million items. The argument is the minimum of the result.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
@@ -195,8 +195,8 @@ const (
 	repeatRounds       = 4  // round trips in which failures at one lane count once
 	overtaken          = 3  // deliveries that must overtake an overdue attempt
 	countedFrom        = 0.75
-	// weight of a failed repeat for the breaker if there is bad data. In an outage new items fail,
-	// too.
+	// weight for the breaker of a failed repeat if there is bad data; in an outage new items fail,
+	// too, and they count in full
 	repeatWeight    = 0.25
 	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
 )
@@ -219,10 +219,10 @@ type evidence struct {
 	blame   blame
 }
 
-// countFailure records that a failed or became overdue. window and breaker report whether the
-// failure counts against the window and the breaker of its lane. It counts against neither if the
-// data is to blame. But the first failure of an item always counts against the breaker, see
-// [blame.streak].
+// countFailure records that attempt a failed or became overdue. The results window and breaker
+// report whether the failure counts against the window and the breaker of its lane. It counts
+// against neither if the data is to blame. But a failed first attempt of an item always counts
+// against the breaker, see [blame.streak].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
@@ -250,8 +250,8 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// recordFailure records that a has just failed or become overdue. It reports whether the failure is
-// already evidence against its item.
+// recordFailure records that attempt a has just failed or become overdue. It reports whether the
+// failure is already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item that was sent
 // after the failed attempt, and within two round trips of the failure. An overdue attempt must be
@@ -286,14 +286,15 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether three attempts sent after a have been delivered, or as much cost.
+// overtakenThrice reports whether three attempts sent after attempt a have been delivered, or as
+// much cost.
 func overtakenThrice(a *attempt) bool {
 	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered of later ones
 	return later >= overtaken*a.cost-1e-6
 }
 
-// confirmFailures is called after a was delivered. It turns pending failures of its lane into
-// evidence, and drops those that no delivery can confirm any more.
+// confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
+// into evidence, and drops those that no delivery can confirm any more.
 func (ev *evidence) confirmFailures(a *attempt) {
 	d := &a.lane.failures
 	d.delivered()
@@ -318,8 +319,8 @@ func (ev *evidence) confirmFailures(a *attempt) {
 	d.pending = kept
 }
 
-// addEvidence adds a failure at l to the evidence against the item, and sets the item apart if that
-// is enough. It returns false if the failure repeats recent evidence from l.
+// addEvidence adds a failure at l to the evidence against the item, and makes the item a suspect if
+// that is enough. It returns false if the failure repeats recent evidence from l.
 func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	r := &it.account
 	if first && !r.firstCounted {
@@ -370,10 +371,10 @@ func (ev *evidence) assess(it *item) {
 	}
 }
 
-// enoughEvidence reports whether the evidence against the item is enough to set it apart. The item
-// needs at least least failures and no fewer than two, at two lanes if two are up. For a piece that
-// may be cut further, one failure is enough. In addition the odds must be high enough, unless the
-// item has failed maxBlameFailures times.
+// enoughEvidence reports whether the evidence against the item is enough to make it a suspect. The
+// item needs the given number of failures (least), but no fewer than two. If two lanes are up, two
+// lanes must have failed it. For a piece that may be cut further, one failure is enough. In
+// addition the odds must be high enough, unless the item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

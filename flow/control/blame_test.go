@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, is set
-// apart, opens no breaker and delays no other item. When only the bad item is left, it opens the
-// breaker; later items are delivered nevertheless.
+// TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, becomes a
+// suspect. It opens no breaker and delays no other item. When only the bad item is left, it opens
+// the breaker; later items are delivered nevertheless.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {

@@ -17,8 +17,8 @@ type breaker struct {
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// the lane is paused although the maximum of lanes is open, because others deliver; always
-	// short
+	// the lane is paused for a short time, because others deliver, although no more breakers may
+	// open
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened
@@ -132,9 +132,9 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	bs.schedule.chance *= 1 - 1/chanceMemory
-	// A delivery ends the streak if its attempt was sent after the streak's first failure, since
-	// failures return sooner than deliveries. If this lane fails more than others, the attempt must
-	// have been sent after the last failure.
+	// A delivery ends the streak if its attempt was sent after the streak's first failure. Earlier
+	// attempts show nothing new, since failures return sooner than deliveries. If this lane fails
+	// more than others, the attempt must have been sent after the last failure.
 	if b.streak > 0 || b.shut() {
 		since := b.began
 		if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
@@ -242,8 +242,8 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 }
 
-// probeAgainNow counts a failed probe, and reports whether another one follows at once, since bad
-// data may have failed it. Data does not cause Misconfigured.
+// probeAgainNow counts a failed probe, and reports whether another one follows at once. It does if
+// bad data may have failed the probe, but not after Misconfigured, which data does not cause.
 func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
 		return true

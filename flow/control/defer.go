@@ -162,8 +162,8 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// deferAnswered handles a Held event: the amount that the owner keeps and, if it answers a Defer,
-// the item.
+// deferAnswered handles a Held event. The event has the amount that the owner keeps. If it answers
+// a Defer, it also has the item.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
@@ -201,8 +201,8 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	b.waitAsSuspect(it, b.now)
 }
 
-// Returns reports whether the machine has room for a deferred item, of the suspects if suspect is
-// true, else of the others.
+// Returns reports whether the machine has room for one more deferred item: a suspect if the
+// argument is true, else an item that is no suspect.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
 	return m.backlog.retrying.deferred.returned[class] < maxReturned[class]

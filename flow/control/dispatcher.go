@@ -35,8 +35,8 @@ type hold struct {
 const endlessSource = 1024
 
 // busySource is the number of consecutive new items from which a window may be narrowed for a
-// measurement. With a slower source lanes drain now and then anyway, and its items would have to
-// wait for the measurement.
+// measurement. With a slower source, lanes drain now and then without a measurement, and a
+// measurement would only delay items.
 const busySource = 16
 
 // resetIfSourceDry resets backlog.consecutiveNew if the source ran dry: the machine had room before
@@ -57,8 +57,8 @@ func (d *dispatcher) mayHold() bool {
 		!d.settlement.replay.full()
 }
 
-// spread starts new items, oldest first. If more items wait than the busy lanes will soon finish, a
-// slow lane gets the newest item, which would wait longest for another lane.
+// spread starts new items, oldest first. A slow lane gets the newest item if the busy lanes would
+// need too long for all waiting items. The newest item would wait longest for another lane.
 func (d *dispatcher) spread(out []Command) []Command {
 	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.ready.at(0)

@@ -113,7 +113,8 @@ type Report struct {
 	// identifies the worker's process: a new Epoch means that it restarted and lost its volatile
 	// state
 	Epoch uint32
-	// maximum absolute, cumulative cost that the worker will accept; 0 with Epoch 0: not advertised
+	// limit of the cumulative cost that the worker takes from this sender; 0 with Epoch 0: not
+	// advertised
 	Credit uint64
 	// cumulative cost that the worker has taken from this sender; 0: not reported
 	Taken              uint64
@@ -174,8 +175,9 @@ type Command struct {
 	Count   uint32 // Bisect, DeadLetter: see Reason
 	Run     uint32 // Ordered lanes
 	Index   uint32 // Ordered lanes: counts from 0 within Run, without gaps
-	// Expect counts from the sender's start. Start: the time from which the attempt is overdue; 0:
-	// never. Wait and Defer: the time at which the next attempt is due.
+	// Expect is a time since the sender's start. For Start, it is the time from which the attempt
+	// is overdue, or 0 for never. For Wait and Defer, it is the time at which the next attempt is
+	// due.
 	Expect  time.Duration
 	History History // Wait, Defer
 }

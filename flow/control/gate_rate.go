@@ -99,9 +99,9 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// assumeLimit handles a worker that delivered at the rate at, then refused everything, and soon
-// accepted batches again. Such a worker limits the number per second without answering 429. Its
-// count no longer includes the refused attempts.
+// assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
+// soon accepted batches again. Such a worker limits the number per second without answering 429.
+// Its count no longer includes the refused attempts.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate

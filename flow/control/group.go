@@ -305,7 +305,7 @@ func (g *group) pauseHalf(p phase) {
 	g.lanes.refreshAll()
 }
 
-// compare adds the change of each lane that stayed active to change. The weight is the inverse of
+// compare adds the change of each lane that stayed active to g.change. The weight is the inverse of
 // the variance of the difference of two means.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {

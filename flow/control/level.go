@@ -14,7 +14,7 @@ import (
 // Errors also come by chance, at any number in flight, and must not be taken for a level. So each
 // answer is kept with the number of attempts that were in flight when its attempt was sent. A level
 // is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
-// there on are refused, in contrast to the share below.
+// the level on are refused, and fewer below it.
 //
 // Now and then, one attempt beyond the level is sent as a trial. If it is refused, the next trial
 // waits twice as long. If it is delivered, the level rises, by steps that double, until the window
@@ -181,7 +181,8 @@ func (v *level) logOdds(from int) float64 {
 	return refused*refusedBeyond(p) + taken*logRefuses
 }
 
-// room returns the number of further attempts that the level allows when flying are in flight.
+// room returns the number of further attempts that the level allows. The parameter flying is the
+// number in flight.
 func (v *level) room(now time.Duration, flying int) int {
 	if v.from == 0 {
 		return math.MaxInt

@@ -7,10 +7,10 @@ import "time"
 // onTimeAttempts is the list of the running attempts of a lane that are not overdue, in the order
 // in which they were sent.
 //
-// An attempt that has run longer than nearly all others, while attempts sent after it have been
-// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. The
-// item is not sent again for that reason. But a window does not grow while its lane has suspects,
-// and suspects do not count as load of the worker.
+// Such an attempt is presumed lost if it has run longer than nearly all others, and attempts sent
+// after it have been delivered (as in RACK, RFC 8985). Its item is still not sent again before the
+// timeout. But a window does not grow while its lane has attempts presumed lost, and these do not
+// count as load of the worker.
 type onTimeAttempts struct {
 	first, last  *attempt
 	firstNotLost *attempt      // first attempt that is no suspect; nil: there is none

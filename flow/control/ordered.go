@@ -60,8 +60,9 @@ func (t *attempts) newRun(l *lane) {
 	l.run.num, l.run.index = t.runs, 0
 }
 
-// returnAfterFailure returns an item to the send buffer that failed only because an earlier one in
-// the run failed. It counts neither against the item nor against the lane.
+// returnAfterFailure returns the item of attempt a to the send buffer. The attempt failed only
+// because an earlier one of its run failed. So its failure counts neither against the item nor
+// against the lane.
 func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)

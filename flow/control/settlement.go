@@ -201,7 +201,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	return out
 }
 
-// cancelOthers cancels the other running attempts of the item of a, because a has settled it.
+// cancelOthers cancels the other running attempts of an item that attempt a has just settled.
 // Overdue attempts continue, since their late answers are samples of their workers' times. If a is
 // a hedge, the first attempt continues, too.
 func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {

@@ -8,9 +8,9 @@ import "time"
 // configured by Config.Retry before each attempt, and its attempts take no place in a window.
 //
 // Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
-// more than a quick one. At least one may run if no other item needs the workers. Every other
-// attempt is for the suspect with the least evidence against it, so that a good item set apart by
-// mistake is delivered soon. The others go by due time.
+// more than a quick one. At least one may run if no other item needs the workers. Every second
+// attempt is for the suspect with the least evidence against it, so that a good item that became a
+// suspect by mistake is delivered soon. The others go by due time.
 type suspects struct {
 	waiting       [suspectClasses]heap[*item] // by number of failures
 	n             int
