@@ -172,9 +172,10 @@ func (o *BookOptions[R]) complete() (err error) {
 // next returns the rows in the order of their positions. Its first row must follow the watermark of
 // [Book.Progress] immediately, or be an earlier row: Run skips rows that were settled before the
 // restart, so next may ignore the ranges. One goroutine at a time calls next, when there is room.
-// next must return ctx's error soon after ctx is done. If Pack.Linger is set, Run calls next again
-// after that, so next must not drop a row. A row with an invalid position (see BookOptions.At) ends
-// Run at once, and Run saves nothing more: the next run reads that row again.
+// next must return ctx's error soon after ctx is done. If Pack.Linger is set, ctx may also end
+// because a batch is due. Run then calls next again, so next must not drop a row. A row with an
+// invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next run
+// reads that row again.
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
@@ -204,7 +205,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// The last settled rows may have broken the tracker when the sender was already ending.
+		// The last settled rows may have broken the tracker too late to end the sender.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more

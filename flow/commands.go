@@ -266,7 +266,7 @@ func (l *loop[T]) deadLettered(h *heldItem[T], err error) {
 	l.deadLetterNext()
 }
 
-// release reports an item that is no longer in use to Options.Released, and drops it.
+// release drops an item, and reports it to Options.Released, which lists the occasions.
 func (l *loop[T]) release(h *heldItem[T]) {
 	it := h.Item
 	l.items.drop(h)

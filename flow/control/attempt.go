@@ -31,7 +31,7 @@ type attempt struct {
 	isHedge         bool // a hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
-	ofSuspect       bool // of an item set apart: takes no place in the window
+	ofSuspect       bool // of a suspect item: takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
 	placed          bool // has a place in the window
 	partial         bool // its answer, a Split, settled a part of it

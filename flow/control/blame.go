@@ -123,7 +123,7 @@ type account struct {
 	deaths       int
 	piece        bool // it is a piece of an item refused as poison: one death is enough to cut it
 	indivisible  bool // it cannot be cut
-	suspect      bool // it is set apart
+	suspect      bool // it fails although its workers deliver others
 	givenUp      bool // Config.End gives it up
 	firstCounted bool // its first attempt is counted as failed
 	class        uint8

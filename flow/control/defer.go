@@ -12,7 +12,7 @@ import (
 type History struct {
 	Attempts uint32        // so far; 0: the item is new
 	Failures uint32        // that are evidence against the item
-	Suspect  bool          // the item is set apart
+	Suspect  bool          // the item fails although its workers deliver others
 	Elapsed  time.Duration // counts towards End.Elapsed
 	Retry    backoff.State
 }

@@ -19,7 +19,7 @@ type suspects struct {
 	running       int
 	leastEvidence bool // the next attempt is for the item with the least evidence
 	toGiveUp      []itemToGiveUp
-	unsettled     int // items set apart that have not settled
+	unsettled     int // suspects that have not settled
 }
 
 const (

@@ -10,9 +10,9 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold is like Choose, but also returns most. If at most that many items wait, a busy
-	// lane is expected to take the item sooner than lane i would finish it, and the item should be
-	// held. Below 1 means that it should be sent to lane i.
+	// ChooseOrHold is like Choose, but also returns a number of items (most). If at most that many
+	// wait, a busy lane is expected to take the item sooner than lane i would finish it, and the
+	// item should be held. If most is below 1, the item should be sent to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
@@ -36,8 +36,9 @@ const (
 // is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
 // several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
 // sender goes to the first free worker. Therefore a covered lane gets no more while another one is
-// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
-// expected time, times idleFactor. If enough batches wait, every lane is filled up to its window.
+// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in
+// idleFactor times the expected time of the idle lane. If enough batches wait, every lane is filled
+// up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
@@ -64,7 +65,8 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// within a limit of time. The limit is worth times the expected time of lane i for one item.
+// within a limit of time. The limit is the expected time of lane i for one item, multiplied by the
+// factor worth.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0

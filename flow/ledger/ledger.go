@@ -173,9 +173,9 @@ func (l *Ledger) advance() {
 
 // Settle marks r as settled and reports whether any of it was not settled before. Ranges may come
 // in any order and may be pieces of opened ranges or cover several of them. A range that is empty
-// or extends beyond the opened ones settles nothing. It takes O(log n + m) if r overlaps m of n
-// open ranges. If r covers only a part of an open range, it also takes O(k) for the k settled
-// pieces of that range.
+// or extends beyond the opened ones settles nothing. Settle takes O(log n + m) if n ranges are open
+// and r overlaps m of them. If r covers only a part of an open range, it also takes O(k) for the k
+// settled pieces of that range.
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false
@@ -264,6 +264,6 @@ func (l *Ledger) Pending() int { return l.pending }
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
 // Span returns the distance in Num from the watermark to the end of the opened ranges, which is in
-// bytes if positions are byte offsets. A crash would repeat the part of it outside the ranges of
-// Progress.
+// bytes if positions are byte offsets. Of this distance, a crash would repeat the part outside the
+// ranges of Progress.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

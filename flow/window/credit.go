@@ -65,7 +65,7 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap is the recent minimum of the difference between the worker's count and this one.
+// countGap is the recent minimum of the worker's count of taken cost, less this sender's own count.
 type countGap struct {
 	minimum float64
 	samples int

@@ -311,9 +311,9 @@ func (b *base) addReported(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes it
-// by Little's law from the number of deliveries in the time, because the first answers to come back
-// are the short ones.
+// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes
+// that mean by Little's law from the number of deliveries during the probe, because the first
+// answers to come back are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.isSteady && b.done > 0 && now > b.since {

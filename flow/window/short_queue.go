@@ -114,7 +114,7 @@ func (w *waits) rescale(from, to float64) {
 }
 
 // refine adapts the drained weight to a better estimate of the base: the round trips stay the same,
-// so x becomes x from/to.
+// so a relative round trip x becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return

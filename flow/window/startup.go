@@ -42,7 +42,7 @@ type startup struct {
 }
 
 const (
-	// factor by which a round must be faster than all before, or it counts as flat
+	// factor by which the rate of a round must exceed the earlier rates; other rounds count as flat
 	startFaster    = 1.15
 	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
 	startIdle      = 4    // unused rounds that end the start-up
@@ -135,7 +135,8 @@ func (u *startup) mayBeRandom(n int) bool {
 }
 
 // complete reports whether a round trip of the start-up is over: as many batches have come back as
-// the window holds. If the pace varies, the verdict needs more batches sent since its start.
+// the window holds. If the pace varies, only a certain share of them may have been sent before the
+// round began.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
 	if !d.base.steady() {
