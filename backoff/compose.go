@@ -49,8 +49,8 @@ func (p limited) Validate() error {
 	return Validate(p.p)
 }
 
-// String writes attempts as a key of the policy. If the policy has its own key attempts or combines
-// several policies, String writes limit(...) instead.
+// String writes the limit as the key attempts of the policy. If the policy already uses that key
+// (slotted), or combines several policies, String writes limit(...) instead.
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)
 	if _, ok := p.p.(Binary); ok || strings.HasSuffix(text, ")") {

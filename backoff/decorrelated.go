@@ -135,8 +135,8 @@ type Smooth struct {
 // Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
 // tanh(sqrt(4t)) the wait at step n is (x(t) - x of the previous draw) * base / 1.4. The median is
 // about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
-// after the draw. Here the policy stops growing when its longest wait reaches max, and repeats a
-// draw above it. It computes in floats.
+// after the draw. Here the policy stops growing when its longest wait reaches max, and a draw above
+// max is made again. It computes in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

@@ -260,8 +260,8 @@ type Budget struct {
 	calls   map[context.Context]running // guarded by mu
 }
 
-// running holds the running attempts with one context. The first attempts of calls with the same
-// context share it.
+// running holds the running attempts with one context. It has several if concurrent calls have the
+// same context, because the first attempt of a call has the context of the call.
 type running struct {
 	oldest Call
 	newer  []Call // in order of start

@@ -14,7 +14,7 @@ import (
 // Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
 // therefore narrow at the same time, so that the calls of all of them leave the queue. A client
 // that probed alone would measure the queue of the others, take it for the server's round trip, and
-// let its own grow with it.
+// let its own queue grow with theirs.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███

@@ -297,7 +297,7 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	return Reservation{wait, l, n, now + wait}, true
 }
 
-// Cancel returns the events if their time has not come. Call it at most once.
+// Cancel gives the events back to the limiter if their time has not come. Call it at most once.
 func (r Reservation) Cancel() {
 	if r.limiter == nil {
 		return

@@ -17,7 +17,7 @@ import (
 const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 
 // CuratorMaxRetries is the highest MaxRetries of Curator's ExponentialBackoffRetry, which reduces a
-// higher one to it and logs that.
+// higher value to this one and logs the reduction.
 const CuratorMaxRetries = 29
 
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base

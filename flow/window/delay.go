@@ -208,8 +208,8 @@ func (d *delay) endRound() *verdict {
 
 // grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
 // adds more each time, to catch up with a worker that has become much faster. If round trips hardly
-// vary, answers to batches sent before the last step do not count for the next one. grow undoes a
-// step that only lengthened the queue; the window then rests.
+// vary, answers to batches sent before the last step do not count for the next one. If a step only
+// lengthened the queue, undoUselessStep undoes it, and the window does not grow for some rounds.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.mayBeDropping() {
 		return

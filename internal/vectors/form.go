@@ -57,7 +57,8 @@ type Point struct {
 	Error string `json:"error"`
 }
 
-// Step is the distribution of one step's delays, or of kind support its equally likely values.
+// Step is the distribution of one step's delays. If the kind of the case is support, it has its
+// equally likely values.
 type Step struct {
 	N         int              `json:"n"`
 	Error     string           `json:"error"`
