@@ -138,8 +138,8 @@ func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// canceled returns err, marked as context.Canceled if ctx has been canceled. Otherwise an error
-// that wraps only the cause of the cancellation would count as a failure.
+// canceled returns err, marked as context.Canceled if ctx has been canceled. Without the mark, an
+// error that wraps only the cause of the cancellation would count as a failure.
 func canceled(ctx context.Context, err error) error {
 	if err == nil || err == errPanic || !errors.Is(ctx.Err(), context.Canceled) ||
 		errors.Is(err, context.Canceled) {
@@ -260,8 +260,8 @@ type Budget struct {
 	calls   map[context.Context]running // guarded by mu
 }
 
-// running holds the running attempts with one context. It has several if concurrent calls have the
-// same context, because the first attempt of a call has the context of the call.
+// running holds the running attempts with one context. It holds several if the first attempts of
+// concurrent calls have the same context.
 type running struct {
 	oldest Call
 	newer  []Call // in order of start

@@ -119,7 +119,8 @@ func (f *File) read() ([]byte, error) {
 // old one and syncs the directory. When it returns nil, the mark survives a power loss. After an
 // error the previous mark or this one is stored, and Save may be called again. If the directory
 // could not be synced, the mark after a power loss is unknown, and every later call returns that
-// error. above must be as returned by [ledger.Ledger.Progress]; it is not retained.
+// error. The ranges must be as returned by [ledger.Ledger.Progress]. Save does not retain their
+// slice.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -65,8 +65,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	return out
 }
 
-// measure passes a delivery to the estimator and the window. taken is the cost that was delivered
-// or rejected.
+// measure passes a delivery to the estimator and the window. The parameter taken is the cost that
+// was delivered or rejected.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := t.now - a.sent

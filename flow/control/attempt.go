@@ -21,7 +21,7 @@ type attempt struct {
 	ahead         float64 // cost in flight at the lane just after it was sent
 	progress      float64 // cost that the lane had delivered when it was sent
 	epoch         uint32  // of the window
-	// attempts in flight at the lane just after it was sent, except lost ones
+	// attempts in flight at the lane just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
 	overdue         bool
@@ -41,7 +41,7 @@ type attempt struct {
 	earlier, later *attempt // sent before and after it
 	listed         bool     // in the list: running and not overdue
 	presumedLost   bool     // probably lost, see onTimeAttempts
-	lostCost       float64  // cost of the lane's suspects when it was sent
+	lostCost       float64  // cost of the attempts presumed lost when it was sent
 	excluded       bool     // counted as not at the worker, see hanging
 
 	// The group.
@@ -117,7 +117,7 @@ func (t *attemptTable) find(id uint64) *attempt {
 	return nil
 }
 
-// remove frees a, which has been concluded.
+// remove frees attempt a, which has been concluded.
 func (t *attemptTable) remove(a *attempt) {
 	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	t.free = append(t.free, a)

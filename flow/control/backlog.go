@@ -20,7 +20,7 @@ type backlog struct {
 	suspects       suspects
 	retrying       retrying
 	bucket         tokenBucket
-	consecutiveNew int // new items started since the source last had none although there was room
+	consecutiveNew int // new items started since the source last had none while there was room
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys

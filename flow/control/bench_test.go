@@ -28,7 +28,7 @@ func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
 	return newKeyed(tb, lanes, 0, control.Limits{}, control.Config{Window: w})
 }
 
-// newKeyed returns a loop with items that have the given number of keys in turn.
+// newKeyed returns a saturated loop. Its items have the keys from 1 to the parameter keys in turn.
 func newKeyed(tb testing.TB, lanes int, keys uint64, limits control.Limits, c control.Config) *loop {
 	tb.Helper()
 	m, err := control.New(c)

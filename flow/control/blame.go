@@ -70,7 +70,7 @@ func (b *blame) observeSecond(delivered bool) {
 // fails, all failures count as chance.
 func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
-// observed is chance without its lower bound.
+// observed returns the probability that chance estimates, without the lower bound.
 func (b *blame) observed() float64 {
 	delivered := (b.second + 1) / (b.second + b.twice + 1)
 	return min(maxChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
@@ -156,8 +156,8 @@ type failure struct {
 type pendingFailure struct {
 	item  *item
 	seq   uint64
-	sent  time.Duration // only deliveries of attempts sent after sent
-	until time.Duration // and no later than until count
+	sent  time.Duration // deliveries count if their attempts were sent after this time
+	until time.Duration // and no later than this time
 	need  int           // further deliveries needed
 	first bool
 }

@@ -37,7 +37,7 @@ const (
 // isRecent reports whether attempts hung recently.
 func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
-// exclude records that a runs but does not count as load of the worker.
+// exclude records that attempt a runs but does not count as load of the worker.
 func (s *hanging) exclude(a *attempt) {
 	if !a.excluded {
 		a.excluded = true
@@ -74,7 +74,7 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 	return max(d, minHangingTime)
 }
 
-// overdue records that a is overdue, and whether later attempts have overtaken it.
+// overdue records that attempt a is overdue, and whether later attempts have overtaken it.
 func (s *hanging) overdue(a *attempt, overtaken bool) {
 	if a.excluded && !a.ofSuspect {
 		s.early--

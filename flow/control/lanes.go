@@ -77,7 +77,7 @@ type gateTimer struct {
 	dirty bool // a gate has changed: at must be computed again
 }
 
-// add records that a gate may open at the time at.
+// add records the time at which a gate may open.
 func (t *gateTimer) add(now, at time.Duration) {
 	if at > now && (!t.set || at < t.at) {
 		t.set, t.at = true, at

@@ -44,7 +44,7 @@ type outcomeAt struct {
 
 const (
 	levelRecent = 64
-	// minimum share refused beyond a level, of the attempts that chance would let pass
+	// minimum share of refusals beyond a level, among the attempts that chance would let pass
 	levelRefuses   = 0.5
 	levelSure      = 4.0 // logarithm of the odds from which a level is assumed
 	minLevelChance = 0.02
@@ -81,8 +81,8 @@ func (v *level) dropIfAbove(window float64) {
 	}
 }
 
-// refused records a refusal. known reports whether the refusal is explained by a level, and lower
-// whether that level is a new one.
+// refused records a refusal. The result known reports whether a level explains the refusal, and
+// lower reports whether that level is new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // chance before this answer
 	v.add(a, false)
@@ -159,7 +159,7 @@ func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
 
-// logOdds returns the logarithm of the odds that refusals begin at the level from.
+// logOdds returns the logarithm of the odds that refusals begin at the given level.
 func (v *level) logOdds(from int) float64 {
 	var takenBelow, refusedBelow, taken, refused float64
 	for _, o := range v.recent[:min(v.n, levelRecent)] {

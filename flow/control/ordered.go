@@ -6,7 +6,7 @@ package control
 // running, because an index has 32 bits.
 const maxIndex = 1 << 31
 
-// addToRun appends a to the lane's run.
+// addToRun appends attempt a to the lane's run.
 func (t *attempts) addToRun(l *lane, a *attempt) {
 	if l.run.num == 0 || l.run.oldest == nil && l.run.index >= maxIndex {
 		t.newRun(l)

@@ -86,7 +86,7 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items that one drain passes over because they wait for a lane.
+// maxScan bounds the items that one call of drain passes over because they wait for a lane.
 const maxScan = 64
 
 // drain starts items of q in order. It passes over up to most items that must wait for a lane.

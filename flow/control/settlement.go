@@ -177,7 +177,7 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	return out
 }
 
-// deliver settles the item as delivered by a, unless it is settled already.
+// deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	a.lane.throttle.outage = outage{}
 	if it.state == isDone {

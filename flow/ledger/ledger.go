@@ -70,7 +70,7 @@ type Ledger struct {
 
 // New returns a ledger that resumes from saved progress: everything up to watermark and the ranges
 // in settled is settled. The ranges may be unordered, adjacent and overlapping; empty ones are
-// ignored. A range that ends before it begins is an error. settled is not retained.
+// ignored. A range that ends before it begins is an error. New does not retain the slice of ranges.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
 	for _, r := range settled {
