@@ -21,8 +21,8 @@ type Checkpoint interface {
 	// read must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
 	// Save replaces the progress and returns when the new progress is durable. A crash at any time
-	// must leave either the old or the new progress. Save must not retain the slice above. ctx ends
-	// after a minute.
+	// must leave either the old or the new progress. Save must not retain the slice of ranges. ctx
+	// ends after a minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 

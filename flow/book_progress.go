@@ -27,7 +27,7 @@ type duplicateFilter struct {
 	gap    bool            // a settled range lies between the last two rows to deliver
 }
 
-// mustDeliver reports whether the next row, at position at, must be delivered.
+// mustDeliver reports whether the next row, which has the given position, must be delivered.
 func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
@@ -84,7 +84,7 @@ type progressTracker[R any] struct {
 	// a row or a piece was invalid, and the watermark must not pass it: nothing is begun or saved
 	// any more
 	broken  error
-	dirty   bool  // something has settled since the last take
+	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
 	largest int64 // bytes of the largest batch so far
 }

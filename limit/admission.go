@@ -164,7 +164,8 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns the expected wait of a caller behind ahead others, by Little's law.
+// expectedWait returns the expected wait of a caller that has this many callers ahead of it, by
+// Little's law.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }

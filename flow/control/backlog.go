@@ -182,7 +182,7 @@ func (b *buffer) remove(it *item) {
 }
 
 // put returns the item to the send buffer after an attempt that did not deliver it, unless another
-// attempt may still deliver it in time. failed is the lane to avoid, or nil.
+// attempt may still deliver it in time. The parameter failed is the lane to avoid, or nil.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs

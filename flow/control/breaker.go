@@ -117,7 +117,8 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	limit := maxProbeWait
 	if bs.now-t.since < earlyFor {
 		limit = maxProbeWaitSeveral
-		// A probe of a hanging lane costs little, and takes a whole timeout.
+		// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more
+		// often.
 		if bs.lanes.opened <= 1 || why == TimedOut {
 			limit = maxProbeWaitOne
 		}

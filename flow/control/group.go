@@ -86,7 +86,8 @@ const (
 
 	groupInterval    = 10 * time.Second // interval between experiments, doubled each time
 	maxGroupInterval = 10 * time.Minute // maximum of the interval
-	// minimum interval, as a multiple of the last experiment's duration: experiments take up to 1 %
+	// minimum interval, as a multiple of the last experiment's duration; so experiments, which
+	// pause half of the lanes, cost up to 1 %
 	groupCost   = 50
 	groupRetry  = time.Second
 	groupRounds = 20 // maximum duration of a phase, in round trips

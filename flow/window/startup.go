@@ -56,9 +56,9 @@ const (
 	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// A window of 25 would otherwise wait a round trip for its tenth answer.
+	// With startEarly, a window of 25 would wait a round trip for its tenth answer.
 	startNarrow = 25.0
-	startFew    = 4.0 // a burst of up to this many needs no longer queue
+	startFew    = 4.0 // up to this many answers at once need no additional queue
 	// share of the base after the widening during which answers belong to the previous round
 	startSame       = 1.0 / 2
 	startChance     = 16      // at most one of this many samples is slow at random
