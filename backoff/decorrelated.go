@@ -136,7 +136,7 @@ type Smooth struct {
 // tanh(sqrt(4t)) the wait at step n is (x(t) - x of the previous draw) * base / 1.4. The median is
 // about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
 // after the draw. Here the policy stops growing when its longest wait reaches max, and a draw above
-// max is made again. It computes in floats.
+// max is made again. The waits are computed in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

@@ -47,7 +47,7 @@ func newBacklog(e *env, l *lanes) *backlog {
 //   - no item of a key is in flight any more (countInFlight),
 //   - a lane comes up, perhaps with items of a key still in flight (unblockAll).
 //
-// So an answer checks few items for each of its keys, however many are waiting.
+// So an answer checks few items for each key of the answered item, however many are waiting.
 type queue struct {
 	ready   buffer // items that may be next in the order of their keys
 	blocked amount // blocked items

@@ -89,8 +89,8 @@ func TestProbesAllowForBadData(t *testing.T) {
 	}
 }
 
-// TestProbesKeepWaits checks that a breaker does not probe with an item before its wait is over.
-// The only item waits 15 s between attempts.
+// TestProbesKeepWaits checks that a breaker does not probe with an item before the item's wait is
+// over. The only item waits 15 s between attempts.
 func TestProbesKeepWaits(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
 	w.offer(1, 10)

@@ -121,8 +121,8 @@ type Report struct {
 	Batches            bool // Credit, Taken and QueueLen count items instead of cost
 	QueueLen, Slots    int  // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
-	// Cost is the cost of this item in the worker's unit, if that is not the sender's; 0: not
-	// reported
+	// Cost is the cost of this item in the worker's unit, if the sender's unit is another one; 0
+	// means not reported
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool

@@ -149,8 +149,8 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
-// refusedBeyond returns the log-likelihood ratio of a refusal: that the worker refuses beyond a
-// level, against refusal by chance. The ratio of a delivery is logRefuses.
+// refusedBeyond returns the evidence that one refusal gives for a level and against chance, as a
+// log-likelihood ratio. For a delivery, the ratio is logRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether the current estimate of chance is enough to explain the refusals beyond

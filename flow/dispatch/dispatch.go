@@ -17,7 +17,7 @@ import (
 type Candidate struct {
 	Lane int32
 	Free bool // gate open, room in the window, not excluded for this item
-	// Full means that only its used-up window or limit keeps the lane from being free.
+	// Full means that the lane would be free if its window or limit were not used up.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up
 	InFlight int     // attempts that are not overdue

@@ -80,8 +80,8 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	return l.tied(s.best, c)
 }
 
-// chooseUnmeasured chooses if a free lane has never answered: it is expected to take the median
-// time.
+// chooseUnmeasured chooses a lane if some free lane has never answered. Such a lane is expected to
+// take the median time.
 func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Candidate) {
 	l.computeAll(s, cost, c)
 	median := l.median(cost, c)

@@ -268,7 +268,8 @@ func (b *base) noise() float64 {
 }
 
 // zone returns the noise that widens the dead zone of the queue of a window of w batches. In a wide
-// window an error of one percent in the base is many batches, so its zone stays wide.
+// window, an error of one percent in the base is many batches. So the zone of a wide window stays
+// wide.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()

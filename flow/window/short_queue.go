@@ -100,9 +100,9 @@ func (w *waits) endProbe() {
 //
 //	e^((f-g)(1-x) / (width (1-f)))
 //
-// The weighted mean of the round trips stands for x. From 2 ms of network and 20 ms of exponential
-// service to 80 ms, the drained weight grows by 18 percent. Without the correction, the window
-// would hold 0.4 of 8 calls too many.
+// The weighted mean of the round trips stands for x. Example: the network takes 2 ms, and
+// exponential service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent.
+// Without the correction, the window would hold 0.4 of 8 calls too many.
 func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return

@@ -21,9 +21,9 @@ func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution in the library, with our own draws of the same step. Both must
-// have the same support, mean, deviation, quantiles and atoms, and the same correlation with the
-// step before.
+// Sample is a step's distribution in the library, with our own draws of the same step. The draws
+// must have the support, mean, deviation, quantiles and atoms of that distribution, and the same
+// correlation with the step before.
 type Sample struct {
 	samples int
 	step    Step
