@@ -59,10 +59,10 @@ type BookOptions[R any] struct {
 	// the last save reach a quarter of Replay. Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. Its Settled may be
-	// nil; else it is called on the loop after the Book has recorded the batch or piece. If Bisect
+	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If its Settled is
+	// not nil, it is called on the loop after the Book has recorded the batch or piece. If Bisect
 	// is nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf
-	// is nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
+	// is nil, MaxBytes counts rows. Control.Replay must be 0: set BookOptions.Replay instead.
 	Sender Options[[]R]
 }
 

@@ -72,8 +72,8 @@ func OpenIn(system vfs.FS, path string) (*File, error) {
 }
 
 // Load returns the last saved mark, or the zero position without ranges if none was saved. The
-// returned mark is durable. After an error the file is unchanged: it is damaged, written by a newer
-// program, or unreadable.
+// returned mark is durable. Load returns an error if the file is damaged, unreadable, or written by
+// a newer program, and leaves the file unchanged.
 func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range,
 	err error) {
 	f.mu.Lock()

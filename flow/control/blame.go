@@ -94,7 +94,7 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 }
 
 // streak returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The argument is the minimum of the result.
+// would cause only once in a million items. The result is no less than the argument.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least

@@ -22,9 +22,9 @@ type dispatcher struct {
 // hold is the state of held items: they wait for a busy lane although another lane is free, because
 // dispatch expects the busy lane to finish them sooner.
 //
-// While items are held, the machine requests more, up to Config.Ahead. With enough waiting items,
-// holding ends and every lane is filled to its window. An item is held at most as long as the free
-// lane would have needed for it, even if the busy lanes take longer than expected.
+// While items are held, the machine requests more items, up to Config.Ahead. With enough waiting
+// items, holding ends and every lane is filled to its window. An item is held at most as long as
+// the free lane would have needed for it, even if the busy lanes take longer than expected.
 type hold struct {
 	active bool          // items are held now
 	until  time.Duration // end of the hold of the oldest item
@@ -58,7 +58,7 @@ func (d *dispatcher) mayHold() bool {
 }
 
 // spread starts new items, oldest first. A slow lane gets the newest item if the busy lanes would
-// need too long for all waiting items. The newest item would wait longest for another lane.
+// need too long for all waiting items, because the newest one would wait longest for them.
 func (d *dispatcher) spread(out []Command) []Command {
 	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.ready.at(0)

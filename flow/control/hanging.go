@@ -64,8 +64,8 @@ func (s *hanging) returned(a *attempt) {
 	}
 }
 
-// hangingAfter returns the time that attempt a may take before it gives up its place. It was just
-// sent to a lane with the estimates e.
+// hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
+// was just sent to a lane with the estimates e.
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if e.rate > 0 && e.service > 0 {

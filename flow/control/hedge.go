@@ -50,8 +50,8 @@ const (
 
 // tail tracks a quantile of the round trips at a lane, in seconds for an item of mean cost. It
 // rises by about a quarter for each longer round trip, and falls by about a hundredth of that for
-// every other one. So about one round trip in a hundred is longer (Robbins and Monro 1951, applied
-// to the logarithm).
+// each round trip that is not longer. So about one round trip in a hundred is longer (Robbins and
+// Monro 1951, applied to the logarithm).
 type tail struct {
 	at float64
 	n  int

@@ -38,7 +38,7 @@ const (
 
 // item is one item from its Offer or Piece event until it has settled and none of its attempts
 // runs. The memory of items is reused. In comments of this package, "the item" is usually the
-// argument it.
+// argument named it.
 type item struct {
 	seq   uint64
 	rank  rank

@@ -23,8 +23,8 @@ const (
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has at least about minCover batches more in flight than it holds
 	// without a queue. Then it does not idle before an answer arrives and another batch is sent. A
-	// lane that holds many batches may serve in parallel, as in package window. It needs coverRoot
-	// times the square root of their number.
+	// lane that holds many batches may serve in parallel, as in package window. It must have
+	// coverRoot times the square root of their number more in flight.
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the number of drained round trips without an answer after which items do not
@@ -85,8 +85,8 @@ func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candi
 
 // covered reports whether a lane has enough in flight not to idle for lack of a batch. It uses
 // Base, not Service: with few items in flight and no queue, Service cannot distinguish a slow
-// worker close by from a fast worker far away. A window that measures the drained round trip can.
-// Without Base, no lane is covered.
+// worker close by from a fast worker far away. Base is measured by the lane's window while the
+// worker is drained. Without Base, no lane is covered.
 func (k *Candidate) covered() bool {
 	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false

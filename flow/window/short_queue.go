@@ -206,8 +206,9 @@ const (
 )
 
 // speedChange compares the mean round trip of a round with that of earlier rounds. A change of
-// speed must exceed the effects of random variation and of the change of the window. The waits must
-// agree, because a few very long calls change the mean but not the waits.
+// speed must exceed the effects of random variation and of the change of the window. The estimated
+// waits must show the change, too, because a few very long calls change the mean but not these
+// estimates.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
@@ -243,7 +244,7 @@ func (d *delay) applyWeights(v *verdict) {
 }
 
 // moveToTarget moves the window towards its target. A round trip of a wide window consists of
-// several rounds, so each moves it part of the way.
+// several rounds, so each round moves the window part of the way.
 func (d *delay) moveToTarget(v *verdict) {
 	w := &d.base.waits
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))
