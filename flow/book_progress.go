@@ -243,8 +243,9 @@ func (a *progressTracker[R]) close(e *entry[R]) {
 	}
 }
 
-// takeProgress returns the progress to save, and the bytes that have settled since the last one. It
-// reports false if there is nothing new to save. The ranges are appended to dst.
+// takeProgress returns the progress to save, and the bytes that have settled since the previous
+// progress was taken. It reports false if there is nothing new to save. The ranges are appended to
+// dst.
 func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position,
 	above []ledger.Range,
 	bytes int64, ok bool) {

@@ -112,9 +112,9 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	a.grant(now)
 }
 
-// fail begins a new round of the window if s started after the failure that began the current
-// round. A window shrinks once per round. Without a new round, no further failure could shrink the
-// window while no call succeeds.
+// fail begins a new round of the window if the call in slot s started after the failure that began
+// the current round. A window shrinks once per round. Without a new round, no further failure could
+// shrink the window while no call succeeds.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)

@@ -14,7 +14,7 @@ import (
 //
 // Quirks: The jitter, U[0, 1) * Jitter of the wait, comes on top of Cap. A Duration above Cap is
 // waited once. When the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early
-// (Loop). Without a Cap it overflows to the lowest int64, a hot loop (Compat only).
+// (Loop). Without a Cap the interval overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1

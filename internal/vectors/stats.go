@@ -63,7 +63,7 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 	// At an end where the library's draws lie close together, even one of our draws far outside is
 	// an error. At other ends the tail has few draws, for example below a cap that takes nearly all
-	// of them. There, the library's own extreme is chance.
+	// of them. There, the library's own extreme is accidental.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
