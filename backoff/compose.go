@@ -59,9 +59,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits as a does for the first n waits, then as b does from its start. If a has fewer than n
-// waits, b follows after the last one. But if a gives up for a reason other than its number of
-// waits, such as the time waited, the whole policy ends. n below 0 counts as 0.
+// Then waits as policy a does for the first n waits, then as policy b does from its start. If a has
+// fewer than n waits, b follows after the last one. But if a gives up for a reason other than its
+// number of waits, such as the time waited, the whole policy ends. n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }

@@ -378,7 +378,7 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// releaseProbe allows another probe if a was a probe or a trial.
+// releaseProbe allows another probe if attempt a was a probe or a trial.
 func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

@@ -113,7 +113,8 @@ func (t *attempts) expire() {
 			t.giveUpPlace(a)
 			continue
 		}
-		// The minimum timeout may have grown since a was sent, because the process was held up.
+		// The minimum timeout may have grown since attempt a was sent, because the process was held
+		// up.
 		if d := a.sent + t.minRTO(); t.cfg.Timeout == 0 && d > t.now {
 			a.deadline = d
 			t.overdue.push(a)

@@ -53,7 +53,7 @@ func (g *flagGate) room(time.Duration) int {
 }
 
 // gates are the gates of one lane, or the gates that all lanes share. The other lists are
-// selections from all, made in advance because every start and every answer reads them.
+// selections from the list all, made in advance because every start and every answer reads them.
 type gates struct {
 	all      []laneGate
 	items    gateList // gates that apply to forItem
