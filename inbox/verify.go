@@ -158,7 +158,8 @@ type HMAC struct {
 	// Base64 reports whether the signature is base64. False means hexadecimal digits.
 	Base64 bool
 
-	// Secrets are the keys as plain text, not in base64. A signature by any of them is valid.
+	// Secrets are the keys, used byte for byte: they are not decoded from base64. A signature by
+	// any of them is valid.
 	Secrets []string
 }
 

@@ -138,7 +138,7 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	ends, left := now+prolong(a.Reset), a.Remaining
 	if q.ends > 0 && now+min(a.Reset, p.maxPause) <= q.ends+time.Second/2 {
 		// Responses may arrive in another order. Within a window the number of events left only
-		// falls, so the lowest one is the newest.
+		// falls, so the lowest number is the newest.
 		left, ends = min(left, q.left), max(ends, q.ends)
 	}
 	window := min(a.Window, math.MaxInt64/4)

@@ -112,8 +112,7 @@ var readers = map[string]func(*backoff.Settings) backoff.Policy{
 // none is the value of a key that switches a limit off.
 const none = "none"
 
-// unlimited maps each field that has no limit if its key is "none" to the duration that means no
-// limit.
+// unlimited has the fields that accept "none", each with the duration that means no limit.
 var unlimited = map[string]time.Duration{
 	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0,
 	"resilience4jText.Max": math.MaxInt64,

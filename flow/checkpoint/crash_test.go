@@ -79,9 +79,9 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	return 0
 }
 
-// TestEveryCrash checks that after a crash at any call of the file system, with any loss of
-// unsynced data, the mark is the last one saved or the one being saved. The next program, which
-// crashes in turn, loses nothing either.
+// TestEveryCrash checks crashes at every call of the file system, with any loss of unsynced data.
+// The mark must be the last one saved or the one being saved. The next program, which crashes in
+// turn, loses nothing either.
 func TestEveryCrash(t *testing.T) {
 	crashes, second := 0, 0
 	for seed := range uint64(3) {

@@ -140,7 +140,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// clearFirst ends the wait for the item at the Ordered lane whose next run was to begin with it.
+// clearFirst ends the wait of an Ordered lane for the item with which its next run was to begin.
 func (ls *lanes) clearFirst(it *item) {
 	if l := it.firstOf; l != nil {
 		it.firstOf, l.run.first = nil, nil
