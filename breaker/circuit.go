@@ -171,8 +171,8 @@ type Circuit struct {
 	probed    time.Duration // when the last probe started
 }
 
-// NewCircuit returns a closed circuit. random draws the jitter of waits; nil means the runtime's
-// source.
+// NewCircuit returns a closed circuit. The source random draws the jitter of waits; nil means the
+// runtime's source.
 func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -107,7 +107,8 @@ type pieces struct {
 	bytes int64
 }
 
-// open opens a batch in the ledger, in read order. newest is the position of the last row read.
+// open opens a batch in the ledger, in read order. The parameter newest is the position of the last
+// row read.
 func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position,
 	err error) {
 	if a.broken != nil {

@@ -69,7 +69,7 @@ func (g Grant) String() string {
 // Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
 // when the service of the batch begins (at once if batches never wait), and done when it has been
 // served. Send the result of done with the response. Only the first call of each function counts.
-// network is the network's round trip as measured by the sender; 0 if unknown.
+// The parameter network is the network's round trip as measured by the sender, or 0 if unknown.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)

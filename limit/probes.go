@@ -34,7 +34,8 @@ const (
 	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
-// sampled begins or ends a probe after a success. mean is the smoothed round trip in seconds.
+// sampled begins or ends a probe after a success. The parameter mean is the smoothed round trip in
+// seconds.
 func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	if p.window == nil {
 		return

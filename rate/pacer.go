@@ -117,7 +117,8 @@ func (p *pacer) renew(now time.Duration) {
 // pause. It keeps clients from returning together.
 const pauseJitter = 0.1
 
-// observe applies the advice of a server. chance is uniform in [0, 1).
+// observe applies the advice of a server. The parameter chance is a random number, uniform in [0,
+// 1).
 func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	prolong := func(d time.Duration) time.Duration {
 		d = min(d, p.maxPause)

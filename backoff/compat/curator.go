@@ -199,8 +199,8 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). sessionFailed selects SessionFailedRetryPolicy, which refuses
-// SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
+// (CONNECTIONLOSS, ...). If sessionFailed is true, the policy is SessionFailedRetryPolicy, which
+// refuses SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

@@ -109,8 +109,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
-// Failed returns the penalty after a failure that came gap after the previous one; gap is ignored
-// for the first failure. The state keeps f in Step.
+// Failed returns the penalty after a failure. The time since the previous failure is gap, which is
+// ignored for the first failure. The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {

@@ -65,9 +65,9 @@ var specs = []string{
 // max_retries of hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow,
 // max_fast, initial, max, duration and steps of kubernetes.
 //
-// pairs are milliseconds and retries in turn. wrappers are the wrappers around the backoff,
-// innermost first, such as jitter:250ms,capped:30s; the other wrappers are jitter_percent:10,
-// full_jitter, max_retries:5 and max_duration:1m.
+// The key pairs has milliseconds and retries in turn. The key wrappers has the wrappers around the
+// backoff, innermost first, such as jitter:250ms,capped:30s. The other wrappers are
+// jitter_percent:10, full_jitter, max_retries:5 and max_duration:1m.
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{

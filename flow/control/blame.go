@@ -83,8 +83,9 @@ func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.
 // failing returns the share of first attempts that fail, because of bad data or by chance.
 func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
 
-// fault returns the probability that an item with the given number of failures is bad. share is the
-// share of bad data, and atLane the share of good data that fails at the lane of the last failure.
+// fault returns the probability that an item with the given number of failures is bad. The
+// parameter share is the share of bad data. The parameter atLane is the share of good data that
+// fails at the lane of the last failure.
 func (b *blame) fault(failures int, share, atLane float64) float64 {
 	odds := b.odds(failures, share)
 	if p := b.chance(); failures > 0 && atLane > ownFault*p {
@@ -112,8 +113,8 @@ func (b *blame) probes() int {
 	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
 }
 
-// odds returns the odds that an item with the given number of failures is bad. share is the share
-// of bad data.
+// odds returns the odds that an item with the given number of failures is bad, given the share of
+// bad data.
 func (b *blame) odds(failures int, share float64) float64 {
 	return share / max(1-share, 1e-6) / math.Pow(b.chance(), float64(failures))
 }

@@ -158,9 +158,9 @@ func (g *group) bound(open int) {
 	g.full = (float64(g.limit) - 1 + 1e-6) * g.unit
 }
 
-// observe records a delivery that was not overdue and took rtt seconds. s is the sample for the
-// lane's window; observe changes it to the sample for the group's window. full reports whether no
-// lane had room before the delivery.
+// observe records a delivery that was not overdue and took rtt seconds. The parameter s is the
+// sample for the lane's window; observe changes it to the sample for the group's window. The
+// parameter full reports whether no lane had room before the delivery.
 func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	if g.mean == 0 {
 		g.mean = a.cost

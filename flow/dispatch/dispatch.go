@@ -51,6 +51,7 @@ type Follower interface {
 // Chooser picks a lane.
 type Chooser interface {
 	// Choose returns the index in c of the lane for an item of this cost and key, or -1 if the item
-	// must wait. key is a hash of the item's first key, or of its sequence number if it has none.
+	// must wait. The parameter key is a hash of the item's first key, or of its sequence number if
+	// it has no key.
 	Choose(now time.Duration, cost float64, key uint64, c []Candidate) int
 }

@@ -249,7 +249,7 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 func (l *Ledger) Next() Position { return l.tail }
 
 // Limit returns the start of the next range that was settled before the restart, which the next
-// range must not exceed. ok is false if there is none.
+// range must not exceed. It returns false if there is none.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false

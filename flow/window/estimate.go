@@ -339,8 +339,8 @@ func (b *base) finish(now time.Duration) {
 }
 
 // followMean lets the base follow a mean only if the mean is significantly below it. If the base
-// followed every low mean, it would become a minimum. jitter is the relative standard error of a
-// round's mean.
+// followed every low mean, it would become a minimum. The parameter jitter is the relative standard
+// error of a round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
