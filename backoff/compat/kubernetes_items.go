@@ -150,7 +150,7 @@ type KubernetesFlow struct {
 	Compat       bool
 }
 
-// Failed returns the wait after a failure that came gap after the previous one.
+// Failed returns the wait after a failure. The time since the previous failure is gap.
 func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	src rand.Source) (time.Duration, backoff.State) {
 	random := 0.0

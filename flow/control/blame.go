@@ -222,7 +222,7 @@ type evidence struct {
 
 // countFailure records that attempt a failed or became overdue. The results window and breaker
 // report whether the failure counts against the window and the breaker of its lane. It counts
-// against neither if the data is to blame. But a failed first attempt of an item always counts
+// against neither if the data is to blame. But a failed first attempt of a new item always counts
 // against the breaker, see [blame.streak].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)

@@ -17,8 +17,8 @@ type breaker struct {
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// the lane is paused for a short time, because others deliver, although no more breakers may
-	// open
+	// the lane is paused for a short time although no more breakers may open, because others
+	// deliver or it is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened
@@ -255,8 +255,8 @@ func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 
 // open opens the breaker of l. At most half of the lanes may have an open breaker, or all of them
 // if standby lanes take over. If more lanes fail and none delivers, the machine suspects their
-// common receiver and pauses all lanes except for one probe at a time. If others deliver, l is
-// paused briefly.
+// common receiver and pauses all lanes except for one probe at a time. If others deliver, or if l
+// is misconfigured, l is paused briefly.
 func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)

@@ -14,7 +14,7 @@ import (
 // Errors also come by chance, at any number in flight, and must not be taken for a level. So each
 // answer is kept with the number of attempts that were in flight when its attempt was sent. A level
 // is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
-// the level on are refused, and fewer below it.
+// the level on are refused, and a smaller share below it.
 //
 // Now and then, one attempt beyond the level is sent as a trial. If it is refused, the next trial
 // waits twice as long. If it is delivered, the level rises, by steps that double, until the window
