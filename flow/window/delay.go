@@ -253,10 +253,12 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// narrow narrows the window after a failure. A timeout multiplies it by share at once. A nack takes
-// one batch off, and all nacks of a round together take off no more than a timeout. Example: with a
-// window of 10 and a share of 0.5, three nacks leave 7, and eight nacks leave 5. So if a receiver
-// refuses work beyond a limit, the window that remains after the nacks is that limit.
+// narrow narrows the window after a failure. A timeout multiplies it by share, at most once per
+// round. If the worker seems to drop batches, the timeout narrows the window to the part that does
+// not wait instead. A nack takes one batch off, and all nacks of a round together take off no more
+// than a timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight
+// nacks leave 5. So if a receiver refuses work beyond a limit, the window that remains after the
+// nacks is that limit.
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
