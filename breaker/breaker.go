@@ -4,10 +4,10 @@
 //	...
 //	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
 //
-// A breaker opens after five failures in a row, or when half of the calls within ten seconds
-// failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes through
-// as a probe: if it succeeds the breaker closes, else it stays open, longer each time. [State] has
-// the transition table, [Options] the numbers.
+// A breaker opens after five failures in a row, or when half of at least 20 calls within ten
+// seconds failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes
+// through as a probe: if it succeeds the breaker closes, else the breaker stays open, longer each
+// time. [State] has the transition table, [Options] the numbers.
 //
 // [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets
 // package retry ask a breaker before each attempt. Package breakerhttp has an http.RoundTripper.

@@ -2,9 +2,9 @@
 //
 //	client := &http.Client{Transport: &breakerhttp.Transport{}}
 //
-// After five failures of a host in a row, or if half of its requests within ten seconds failed,
-// requests to that host fail at once with a *breaker.OpenError. A single probe request finds out
-// when the host is back.
+// The breaker of a host opens after five failures in a row, or when half of at least 20 requests
+// within ten seconds failed. Requests to the host then fail at once with a *breaker.OpenError. A
+// single probe request finds out when the host is back.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package breakerhttp
