@@ -45,8 +45,8 @@ type Options struct {
 	// nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxPause bounds the time for which one observed Advice can stop all events. Zero means 5
-	// minutes.
+	// MaxPause bounds the time for which one observed Advice can stop all events, before a jitter
+	// of up to a tenth is added. Zero means 5 minutes.
 	MaxPause time.Duration
 }
 
