@@ -56,7 +56,8 @@ type BookOptions[R any] struct {
 	// always allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
 	// Save is the interval between two saves. The Book also saves as soon as the rows settled since
-	// the last save reach a quarter of Replay. Zero means 1 s.
+	// the last save reach a quarter of Replay, or leave too little room for another batch. Zero
+	// means 1 s.
 	Save time.Duration
 
 	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If its Settled is
