@@ -77,9 +77,9 @@ func (h *deadlines) up(i int, d deadline) {
 }
 
 // excuse extends the deadlines of attempts that became overdue while the process was held up,
-// because their answers may be queued. Each deadline is extended once, by the duration of the delay
-// (late), at most a second. After a long delay, the windows discard their current round-trip
-// samples.
+// because their answers may be queued. Each deadline is moved once, to a time as far ahead as the
+// delay was long (late), at most a second. After a long delay, the windows discard their current
+// round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)

@@ -47,9 +47,10 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 	}
 }
 
-// mayHold reports whether new items may be held: they can go to any lane, the lanes do not share a
-// window, and nothing prevents the machine from asking for more. No item is held while a failed
-// item is ready to be sent, because that item would go to the free lane.
+// mayHold reports whether new items may be held: they can go to any lane, the lanes neither share a
+// window nor take part in an experiment, and nothing prevents the machine from asking for more. No
+// item is held while a failed item is ready to be sent, because that item would go to the free
+// lane.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
 		d.backlog.redoWithToken.ready.len() == 0 &&

@@ -210,8 +210,9 @@ func (g *group) meanRoundTrip() time.Duration {
 	return sum / max(n, 1)
 }
 
-// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, have
-// windows that measure and are past their start-up.
+// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, are
+// ready. A ready lane is open, has no rate limit, and has a window that measures and is past its
+// start-up.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0

@@ -62,9 +62,9 @@ func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 	return s.reject(it, out)
 }
 
-// retryPiece withdraws the refusal of a piece of poison that cannot be cut, unless the piece by
-// itself has failed or killed often enough. The piece is then sent again. retryPiece reports
-// whether it did so.
+// retryPiece withdraws the refusal of a piece of poison that cannot be cut, and sends the piece
+// again. It does nothing if the piece by itself has failed or killed often enough. It reports
+// whether it withdrew the refusal.
 func (s *settlement) retryPiece(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.indivisible || r.givenUp {
