@@ -253,10 +253,10 @@ func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 	return false
 }
 
-// open opens the breaker of l. At most half of the lanes may have an open breaker, or all of them
-// if standby lanes take over. If more lanes fail and none delivers, the machine suspects their
-// common receiver and pauses all lanes except for one probe at a time. If others deliver, or if l
-// is misconfigured, l is paused briefly.
+// open opens the breaker of l. At most half of the lanes, but always one, may have an open breaker.
+// If standby lanes take over, all lanes may. If more lanes fail and none delivers, the machine
+// suspects their common receiver and pauses all lanes except for one probe at a time. If others
+// deliver, or if l is misconfigured, l is paused briefly.
 func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)

@@ -58,7 +58,8 @@ func (ls *lanes) failover() {
 }
 
 // mayOpen reports whether the breaker of l may open for more than a moment. If no standby lane
-// could take over, at most half of the lanes with l's Standby number may have an open breaker.
+// could take over, at most half of the lanes with l's Standby number, but always one, may have an
+// open breaker.
 func (ls *lanes) mayOpen(l *lane) bool {
 	if !ls.standby.some {
 		return ls.opened < max(1, len(ls.up)/2)

@@ -23,8 +23,9 @@ func (t *attempts) addToRun(l *lane, a *attempt) {
 }
 
 // concludeRun concludes the attempts of the run that have been answered, up to the first unanswered
-// one. After a failed attempt, all later ones count as failed regardless of their answers: the
-// receiver must refuse them. Items that it accepted nevertheless are sent again, in order.
+// one. After a failed attempt, the receiver must refuse all later ones. So they count as failed
+// regardless of their answers, except for a Split. Items that the receiver accepted nevertheless
+// are sent again, in order.
 func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest

@@ -202,8 +202,8 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 }
 
 // cancelOthers cancels the other running attempts of an item that attempt a has just settled.
-// Overdue attempts continue, since their late answers are samples of their workers' times. If a is
-// a hedge, the first attempt continues, too.
+// Attempts at Ordered lanes continue. Overdue attempts continue, too, since their late answers are
+// samples of their workers' times. If a is a hedge, the first attempt continues as well.
 func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.isHedge && !o.overdue && !o.ordered && !o.canceled {
