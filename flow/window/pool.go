@@ -168,8 +168,8 @@ func (p *Pool) network(now time.Duration) float64 {
 	return sum / max(1, n)
 }
 
-// evict makes room for one more sender. It removes the sender that has been silent for longest. If
-// that sender comes back, it counts as new.
+// evict makes room for one more sender. If the table is full, it removes the sender that has been
+// silent for longest. If that sender comes back, it counts as new.
 func (p *Pool) evict() {
 	if len(p.senders) < maxPoolSenders {
 		return
