@@ -180,7 +180,7 @@ func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	}
 	var u uint32
 	d := limit
-	for range 100 { // at least a quarter of the draws is below the cap, so this ends after 1 or 2
+	for range 100 { // at least a quarter of the draws is below the cap, so this ends soon
 		u = uint32(bits64(src) >> 32)
 		if d = p.wait(n+float64(u)/(1<<32), before); d <= limit {
 			break
