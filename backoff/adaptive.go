@@ -23,8 +23,8 @@ type Adaptive struct {
 }
 
 // Next returns the interval until the next poll, given the last one (0 at the start) and whether
-// the fetched data has been used. It is always within [Min, Max]. To keep many pollers apart, wait
-// Fixed(interval).Proportional(0.1).
+// the fetched data has been used. It is always within [Min, Max]. To keep many pollers apart, draw
+// the wait from Fixed(interval).Proportional(0.1).
 func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
 	low, high := a.limits()
 	switch {

@@ -56,7 +56,8 @@ import (
 // State is a position in a sequence of waits. Its zero value is the start. It has 24 bytes and can
 // be stored with a message.
 type State struct {
-	// Number of waits so far, which is also the step of the next wait; stays at its highest value.
+	// Number of waits so far, which is also the step of the next wait; does not exceed the largest
+	// uint32.
 	N     uint32
 	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
 	Prev  time.Duration // the last wait

@@ -9,9 +9,9 @@ import (
 )
 
 // TestBounds draws 100,000 walks of 70 steps from each policy. It checks that no draw leaves Bounds
-// and that the mean is Bounds' mean. It also checks that draws do not pile up on the highest wait,
-// and that the jitter remains at the cap. Seeds are fixed. The comparison of means rejects a
-// correct policy with a total probability below 1e-7.
+// and that the mean of the draws is the mean that Bounds returns. It also checks that draws do not
+// pile up on the highest wait, and that the jitter remains at the cap. Seeds are fixed. The
+// comparison of means rejects a correct policy with a total probability below 1e-7.
 func TestBounds(t *testing.T) {
 	walks, all := 100_000, true
 	if testing.Short() || raceEnabled {

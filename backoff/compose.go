@@ -49,8 +49,8 @@ func (p limited) Validate() error {
 	return Validate(p.p)
 }
 
-// String writes attempts as a key of the policy. If the policy has its own key attempts or combines
-// several policies, String writes limit(...) instead.
+// String writes the limit as the key attempts of the policy. If the policy already uses that key
+// (slotted), or combines several policies, String writes limit(...) instead.
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)
 	if _, ok := p.p.(Binary); ok || strings.HasSuffix(text, ")") {
@@ -59,9 +59,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits as a does for the first n waits, then as b does from its start. If a has fewer than n
-// waits, b follows after the last one. But if a gives up for a reason other than its number of
-// waits, such as the time waited, the whole policy ends. n below 0 counts as 0.
+// Then waits as policy a does for the first n waits, then as policy b does from its start. If a has
+// fewer than n waits, b follows after the last one. But if a gives up for a reason other than its
+// number of waits, such as the time waited, the whole policy ends. n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }

@@ -135,8 +135,8 @@ type Smooth struct {
 // Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
 // tanh(sqrt(4t)) the wait at step n is (x(t) - x of the previous draw) * base / 1.4. The median is
 // about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
-// after the draw. Here the policy stops growing when its longest wait reaches max, and repeats a
-// draw above it. It computes in floats.
+// after the draw. Here the policy stops growing when its longest wait reaches max, and a draw above
+// max is made again. The waits are computed in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }
@@ -180,7 +180,7 @@ func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	}
 	var u uint32
 	d := limit
-	for range 100 { // at least a quarter of the draws is below the cap, so this ends after 1 or 2
+	for range 100 { // at least a quarter of the draws is below the cap, so this ends soon
 		u = uint32(bits64(src) >> 32)
 		if d = p.wait(n+float64(u)/(1<<32), before); d <= limit {
 			break

@@ -9,7 +9,8 @@ import (
 )
 
 // Delays iterates over the waits of p from its start: the step from 0 and the wait. It ends where p
-// gives up, so for a policy without an end the loop has to break. src is the src of [Policy].Next.
+// gives up, so for a policy without an end the loop has to break. The source src is passed to
+// [Policy].Next.
 //
 //	for n, d := range backoff.Delays(p, nil) { ... }
 func Delays(p Policy, src rand.Source) iter.Seq2[int, time.Duration] {

@@ -4,10 +4,10 @@
 //	...
 //	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
 //
-// A breaker opens after five failures in a row, or when half of the calls within ten seconds
-// failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes through
-// as a probe: if it succeeds the breaker closes, else it stays open, longer each time. [State] has
-// the transition table, [Options] the numbers.
+// A breaker opens after five failures in a row, or when half of at least 20 calls within ten
+// seconds failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes
+// through as a probe: if it succeeds the breaker closes, else the breaker stays open, longer each
+// time. [State] has the transition table, [Options] the numbers.
 //
 // [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets
 // package retry ask a breaker before each attempt. Package breakerhttp has an http.RoundTripper.
@@ -138,8 +138,8 @@ func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// canceled returns err, marked as context.Canceled if ctx has been canceled. Otherwise an error
-// that wraps only the cause of the cancellation would count as a failure.
+// canceled returns err, marked as context.Canceled if ctx has been canceled. Without the mark, an
+// error that wraps only the cause of the cancellation would count as a failure.
 func canceled(ctx context.Context, err error) error {
 	if err == nil || err == errPanic || !errors.Is(ctx.Err(), context.Canceled) ||
 		errors.Is(err, context.Canceled) {
@@ -260,8 +260,8 @@ type Budget struct {
 	calls   map[context.Context]running // guarded by mu
 }
 
-// running holds the running attempts with one context. The first attempts of calls with the same
-// context share it.
+// running holds the running attempts with one context. It holds several if the first attempts of
+// concurrent calls have the same context.
 type running struct {
 	oldest Call
 	newer  []Call // in order of start

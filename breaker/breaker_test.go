@@ -383,7 +383,8 @@ func TestNoAllocations(t *testing.T) {
 }
 
 // TestRetryBudget checks that the budget of a breaker stops the retries of all calls once the
-// server fails. Responses that are not retried and unneeded hedges do not count.
+// server fails. Unneeded hedges do not count against the server, nor do responses that are not
+// retried.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Options{Failures: 4, Wait: backoff.Fixed(time.Minute)})

@@ -71,8 +71,8 @@ type Options struct {
 
 	// Wait is the time for which the breaker stays open. It grows with each failed probe, and
 	// starts over once the breaker has stayed closed for as long as it was last open. Nil means
-	// 500ms, doubling to 30s, with equal jitter: each wait is between half of that and all of it.
-	// If the policy gives up, the breaker continues with the last wait.
+	// 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that time and
+	// the whole. If the policy gives up, the breaker continues with the last wait.
 	Wait backoff.Policy
 
 	// Probes is the number of calls that pass while half-open, at once and in total. When all have
@@ -171,8 +171,8 @@ type Circuit struct {
 	probed    time.Duration // when the last probe started
 }
 
-// NewCircuit returns a closed circuit. random draws the jitter of waits; nil means the runtime's
-// source.
+// NewCircuit returns a closed circuit. The source random draws the jitter of waits; nil means the
+// runtime's source.
 func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

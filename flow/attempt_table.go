@@ -67,7 +67,7 @@ func (f *attemptTable[T]) newAttempt() *attempt[T] {
 	return a
 }
 
-// reuse keeps the memory of a for a later take.
+// reuse keeps the memory of attempt a for newAttempt.
 func (f *attemptTable[T]) reuse(a *attempt[T]) {
 	if len(f.free) < maxFreeAttempts {
 		*a = attempt[T]{}

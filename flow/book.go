@@ -21,8 +21,8 @@ type Checkpoint interface {
 	// read must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
 	// Save replaces the progress and returns when the new progress is durable. A crash at any time
-	// must leave either the old or the new progress. Save must not retain above. ctx ends after a
-	// minute.
+	// must leave either the old or the new progress. Save must not retain the slice of ranges. ctx
+	// ends after a minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 
@@ -56,13 +56,14 @@ type BookOptions[R any] struct {
 	// always allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
 	// Save is the interval between two saves. The Book also saves as soon as the rows settled since
-	// the last save reach a quarter of Replay. Zero means 1 s.
+	// the last save reach a quarter of Replay, or leave too little room for another batch. Zero
+	// means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. Its Settled may be
-	// nil; else it is called on the loop after the Book has recorded the batch or piece. If Bisect
+	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If its Settled is
+	// not nil, it is called on the loop after the Book has recorded the batch or piece. If Bisect
 	// is nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf
-	// is nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
+	// is nil, MaxBytes counts rows. Control.Replay must be 0: set BookOptions.Replay instead.
 	Sender Options[[]R]
 }
 
@@ -172,9 +173,10 @@ func (o *BookOptions[R]) complete() (err error) {
 // next returns the rows in the order of their positions. Its first row must follow the watermark of
 // [Book.Progress] immediately, or be an earlier row: Run skips rows that were settled before the
 // restart, so next may ignore the ranges. One goroutine at a time calls next, when there is room.
-// next must return ctx's error soon after ctx is done. If Pack.Linger is set, Run calls next again
-// after that, so next must not drop a row. A row with an invalid position (see BookOptions.At) ends
-// Run at once, and Run saves nothing more: the next run reads that row again.
+// next must return ctx's error soon after ctx is done. If Pack.Linger is set, ctx may also end
+// because a batch is due. Run then calls next again, so next must not drop a row. A row with an
+// invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next run
+// reads that row again.
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
@@ -204,7 +206,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// The last settled rows may have broken the tracker when the sender was already ending.
+		// The last settled rows may have broken the tracker too late to end the sender.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more

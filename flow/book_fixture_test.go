@@ -26,8 +26,8 @@ type entryRow struct {
 
 func (r entryRow) place() ledger.Position { return ledger.Position{Num: r.at} }
 
-// table returns n rows in the order of their positions. About one row in tie has the position of
-// the previous row; none does if tie is 0.
+// table returns n rows in the order of their positions. A row has the position of the previous row
+// with a probability of 1/tie, or never if tie is 0.
 func table(rnd *rand.Rand, n, tie int) []entryRow {
 	rows := make([]entryRow, n)
 	at := int64(0)

@@ -27,7 +27,7 @@ type duplicateFilter struct {
 	gap    bool            // a settled range lies between the last two rows to deliver
 }
 
-// mustDeliver reports whether the next row, at position at, must be delivered.
+// mustDeliver reports whether the next row, which has the given position, must be delivered.
 func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
@@ -84,7 +84,7 @@ type progressTracker[R any] struct {
 	// a row or a piece was invalid, and the watermark must not pass it: nothing is begun or saved
 	// any more
 	broken  error
-	dirty   bool  // something has settled since the last take
+	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
 	largest int64 // bytes of the largest batch so far
 }
@@ -107,7 +107,8 @@ type pieces struct {
 	bytes int64
 }
 
-// open opens a batch in the ledger, in read order. newest is the position of the last row read.
+// open opens a batch in the ledger, in read order. The parameter newest is the position of the last
+// row read.
 func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position,
 	err error) {
 	if a.broken != nil {
@@ -243,8 +244,9 @@ func (a *progressTracker[R]) close(e *entry[R]) {
 	}
 }
 
-// takeProgress returns the progress to save, and the bytes that have settled since the last one. It
-// reports false if there is nothing new to save. The ranges are appended to dst.
+// takeProgress returns the progress to save, and the bytes that have settled since the previous
+// progress was taken. It reports false if there is nothing new to save. The ranges are appended to
+// dst.
 func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.Position,
 	above []ledger.Range,
 	bytes int64, ok bool) {

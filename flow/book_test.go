@@ -299,7 +299,8 @@ func TestBookLooksAhead(t *testing.T) {
 }
 
 // TestBookReplay checks that the rows in flight, or settled and not saved, never exceed the bound.
-// When it is reached, they are saved without waiting for the next scheduled save.
+// When the bound is reached, the settled rows are saved without waiting for the next scheduled
+// save.
 func TestBookReplay(t *testing.T) {
 	for _, rows := range []int{1, 7, 10, 25, 30, 38, 39, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -343,8 +344,8 @@ func TestBookReplay(t *testing.T) {
 	}
 }
 
-// TestBookSaves checks that settled rows are saved after at most Save, that nothing is saved
-// without newly settled rows, and that the end is saved at once.
+// TestBookSaves checks that settled rows are saved within BookOptions.Save, that nothing is saved
+// without newly settled rows, and that the last rows are saved at once.
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}

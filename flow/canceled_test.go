@@ -33,7 +33,7 @@ func (c *slowContext) AfterFunc(f func()) (stop func() bool) {
 }
 
 // TestCanceledBeforeItsChildren cancels Run while nothing else wakes the loop. A context closes its
-// own Done before it cancels its children, and Run must end even if it looks in between.
+// own Done before it cancels its children. Run must end even if it wakes between these two steps.
 func TestCanceledBeforeItsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newLog[int](t)

@@ -132,8 +132,8 @@ func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	})
 }
 
-// replace replaces h by items, its pieces. The piece at index fatal has killed a worker; fatal is
-// -1 if none has.
+// replace replaces h by items, its pieces. The parameter fatal is the index of the piece that has
+// killed a worker, or -1 if none has.
 func (l *loop[T]) replace(h *heldItem[T], items []Item[T], fatal int,
 	outcome func(i int, piece *heldItem[T]) control.Outcome) {
 	l.items.finish(h)
@@ -266,7 +266,7 @@ func (l *loop[T]) deadLettered(h *heldItem[T], err error) {
 	l.deadLetterNext()
 }
 
-// release reports an item that is no longer in use to Options.Released, and drops it.
+// release drops an item, and reports it to Options.Released, which lists the occasions.
 func (l *loop[T]) release(h *heldItem[T]) {
 	it := h.Item
 	l.items.drop(h)

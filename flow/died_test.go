@@ -14,8 +14,8 @@ import (
 
 var errSegfault = errors.New("signal: segmentation fault")
 
-// dies returns a worker that dies of values that contain an x. way selects how it reports its
-// death: "panic", "split" or an error.
+// dies returns a worker that dies of values that contain an x. The parameter way selects how the
+// worker reports its death: "panic", "split" or an error.
 func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	return func(_ context.Context, a Attempt[string]) (Report, error) {
 		if !strings.Contains(a.Value, "x") {

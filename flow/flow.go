@@ -131,7 +131,8 @@ type Withdrawal uint8
 const (
 	NotWithdrawn Withdrawal = iota
 	// WithdrawUnsent withdraws the item if no attempt of it was ever started, and has no effect
-	// otherwise. A failed attempt does not exclude that the receiver has stored the value.
+	// otherwise. An item with a failed attempt is not withdrawn, since the receiver may have stored
+	// the value nevertheless.
 	WithdrawUnsent
 	// StopSending starts no further attempt of the item. The running ones may still deliver it.
 	StopSending

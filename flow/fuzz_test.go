@@ -306,8 +306,8 @@ func (w *fuzzRun) options() Options[*stretch] {
 	return o
 }
 
-// live runs a run to its end, or stops it at the time stop if that is above 0, and checks that
-// every item was settled and released as promised.
+// live runs the fuzzer's run of this seed, and checks that every item was settled and released as
+// promised. If stop is above 0, it stops the run at that time.
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
 	w := &fuzzRun{t: t, seed: seed, settled: make([]int, records),
 		deadLettered: make([]int, records)}

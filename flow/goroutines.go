@@ -63,8 +63,8 @@ type goroutines[T any] struct {
 }
 
 // deliver passes attempt a to the idle runner that was used last, or to a new one. The runner used
-// last may be the one that runs the loop now: it then delivers a after the loop, without a switch
-// between goroutines.
+// last may be the one that runs the loop now. It then delivers the attempt after the loop, without
+// a switch between goroutines.
 func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]

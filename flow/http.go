@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxRetryAfter caps Retry-After. One request per hour costs little.
+// maxRetryAfter caps the Retry-After that HTTPOutcome returns. A Sender waits at most 5 minutes.
 const maxRetryAfter = time.Hour
 
 // HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the

@@ -93,7 +93,7 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 }
 
 // TestZeroReceiver checks that the zero Receiver serves as many requests at once as there are
-// threads, and that the others wait.
+// threads, and that further requests wait.
 func TestZeroReceiver(t *testing.T) {
 	old := runtime.GOMAXPROCS(3)
 	defer runtime.GOMAXPROCS(old)

@@ -84,7 +84,7 @@ func (s *store[T]) finish(h *heldItem[T]) {
 	s.bytes -= h.Bytes
 }
 
-// drop removes h, which is no longer in use.
+// drop removes h, which is about to be released.
 func (s *store[T]) drop(h *heldItem[T]) {
 	delete(s.bySeq, h.seq)
 	s.keys.release(h.keys)

@@ -30,8 +30,8 @@ func (r *laneTable[T]) add(l Lane[T]) *lane[T] {
 	return ln
 }
 
-// replaceLanes replaces the lanes by list: first the missing ones go down, then the others go up in
-// the order of list.
+// replaceLanes replaces the lanes by list. First the lanes that are not in list go down. Then each
+// lane of list is added or gets its new limits, in the order of list.
 func (l *loop[T]) replaceLanes(list []Lane[T]) {
 	stays := make(map[string]bool, len(list))
 	for i := range list {

@@ -17,8 +17,9 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 // CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full: it gets no attempts until After has passed.
-// Throttled counts neither as a failure nor as a measurement of the round trip.
+// Throttled means that the worker is alive but full: it gets no attempts until After has passed, at
+// most about 5 minutes. Throttled counts neither as a failure nor as a measurement of the round
+// trip.
 type Throttled struct {
 	After time.Duration // from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// timed returns a source with a row at each of the times since start, which then returns end.
+// timed returns a source with a row at each of the times since start (at). After the last row it
+// returns the error end.
 func timed(start time.Time, end error, at ...time.Duration) func(context.Context) (int, error) {
 	n := 0
 	return func(ctx context.Context) (int, error) {

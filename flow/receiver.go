@@ -69,7 +69,7 @@ func (g Grant) String() string {
 // Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
 // when the service of the batch begins (at once if batches never wait), and done when it has been
 // served. Send the result of done with the response. Only the first call of each function counts.
-// network is the network's round trip as measured by the sender; 0 if unknown.
+// The parameter network is the network's round trip as measured by the sender, or 0 if unknown.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
@@ -299,8 +299,8 @@ func ParseSender(req *http.Request) (o Origin) {
 }
 
 // ParseGrant parses the value of [CreditHeader]. It reports false if the value is not a grant.
-// Unknown members, and members with a value that is not a number, are skipped; missing ones are 0.
-// Units other than batches are the sender's.
+// Unknown members, and members with a value that is not a number, are skipped. The fields of
+// missing members are 0. If the unit is not batches, the figures are in units of the sender's cost.
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {

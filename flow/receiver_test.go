@@ -113,8 +113,8 @@ func (c *counter) Next(context.Context) (flow.Item[string], error) {
 	return flow.Item[string]{Value: "x"}, nil
 }
 
-// deliver sends n batches to a receiver. It returns the worker with its observations, and the
-// number of settled batches.
+// deliver sends n batches to a receiver. It returns the worker with its observations, the number of
+// settled batches, and the sender's status.
 func deliver(t *testing.T, client *http.Client, url string, n int) (*poster, int, control.Status) {
 	t.Helper()
 	p := &poster{client: client, url: url}

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// This file has the tests of metamorphic_test.go for the Sender, with real goroutines in a synctest
-// bubble. In a bubble, events at one instant have no fixed order, so the tests compare shares
-// instead of attempts.
+// This file tests the Sender as metamorphic_test.go of package flowsim tests the machine, but with
+// real goroutines in a synctest bubble. In a bubble, events at one instant have no fixed order, so
+// the tests compare shares instead of attempts.
 
 // paced is a worker that serves one item at a time.
 type paced struct {
@@ -90,8 +90,8 @@ type played struct {
 	took   time.Duration
 }
 
-// play sends n items, at random with a mean interval of every; 0 means as fast as the workers take
-// them. Worker i has the lane at index order[i].
+// play sends n items at random times. The mean interval is the parameter every; with 0, items come
+// as fast as the workers take them. Worker i has the lane at index order[i].
 func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 	every time.Duration) (r played) {
 	t.Helper()
@@ -155,7 +155,8 @@ var (
 )
 
 // TestSenderWorseIsNotChosenMore checks that a worker with a slower network or service, or one that
-// fails, gets no larger share. Hash sends an item again to the worker that failed it.
+// fails, gets no larger share. It does not test failures with hash, which sends an item again to
+// the worker that failed it.
 func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(p *paced){
 		"network": func(p *paced) { p.network *= 3 },

@@ -35,10 +35,10 @@ type WaitStore[T any] interface {
 	// moment later, to Take.
 	Take(it Item[T], w Wait) bool
 	// Next blocks until an item of the store is due, removes it and returns it with its history.
-	// suspect selects either suspects (by their History) or the other items. There may be one call
-	// for each kind at the same time, on separate goroutines. io.EOF means that the Sender should
-	// end without the items that are still held. Any other error stops the Sender. When ctx is
-	// done, Next must soon return its error, and must not remove an item.
+	// The parameter suspect selects either suspects (by their History) or the other items. There
+	// may be one call for each kind at the same time, on separate goroutines. io.EOF means that the
+	// Sender should end without the items that are still held. Any other error stops the Sender.
+	// When ctx is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.

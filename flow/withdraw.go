@@ -13,8 +13,8 @@ func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
 	return l.o.Withdrawn(it)
 }
 
-// appliesTo reports whether the withdrawal has an effect on an item. sent means that an attempt of
-// the item was started.
+// appliesTo reports whether the withdrawal has an effect on an item. The parameter sent reports
+// whether an attempt of the item was started.
 func (w Withdrawal) appliesTo(sent bool) bool {
 	return w > WithdrawUnsent || w == WithdrawUnsent && !sent
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// blockedWorker holds each delivery until release is closed or its context ends. The first attempt
-// of an item then has the outcome fail.
+// blockedWorker holds each delivery until release is closed or its context ends. When release is
+// closed, the first attempt of an item has the outcome fail, and later attempts deliver.
 type blockedWorker struct {
 	release chan struct{}
 	fail    error

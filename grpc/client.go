@@ -17,7 +17,7 @@ import (
 // The order of the layers is retry, breaker, limit: a waiting retry holds no permit, and an open
 // breaker refuses a call before it queues. A breaker and a limiter serve one target each.
 //
-// The fields must not change once in use. Then a Client is safe for concurrent use.
+// The fields must not change once the Client is in use. A Client is safe for concurrent use.
 type Client struct {
 	// Retry are the settings of retries. If Classify is nil or returns Undecided, the code decides.
 	// Unavailable is retried, and ResourceExhausted if the server sends a retry delay. Unknown,

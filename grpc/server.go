@@ -11,7 +11,7 @@ import (
 )
 
 // Server intercepts the calls to a server. Nil fields are left out; the zero value does nothing.
-// The fields must not change once in use. Then a Server is safe for concurrent use.
+// The fields must not change once the Server is in use. A Server is safe for concurrent use.
 type Server struct {
 	// Breaker refuses calls while the handlers fail, for example because a database is down.
 	Breaker *breaker.Breaker

@@ -66,8 +66,8 @@ type Options[T any] struct {
 	Key func(m Message) (string, error)
 
 	// Same returns the part of a notification that is equal in all its repetitions. Set it if the
-	// sender changes the body between repetitions, for example a time or a counter. Notifications
-	// with one key and different parts are refused. Nil means the body.
+	// sender changes the body between repetitions, for example a time or a counter in it.
+	// Notifications with one key and different parts are refused. Nil means the body.
 	Same func(m Message) []byte
 
 	// Success is the body of the response to an accepted notification. "" means "success".

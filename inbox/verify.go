@@ -56,8 +56,8 @@ const (
 	maxID         = 256 // bytes
 )
 
-// StandardWebhooks verifies and makes signatures as standardwebhooks.com has them: an HMAC-SHA256
-// of id, time and body. Make it with [NewStandardWebhooks].
+// StandardWebhooks verifies and makes signatures as standardwebhooks.com defines them: an
+// HMAC-SHA256 of id, time and body. Make it with [NewStandardWebhooks].
 type StandardWebhooks struct {
 	keys      [][]byte
 	tolerance time.Duration
@@ -158,7 +158,8 @@ type HMAC struct {
 	// Base64 reports whether the signature is base64. False means hexadecimal digits.
 	Base64 bool
 
-	// Secrets are the keys, as they are. A signature by any of them is valid.
+	// Secrets are the keys, used byte for byte: they are not decoded from base64. A signature by
+	// any of them is valid.
 	Secrets []string
 }
 

@@ -42,8 +42,8 @@ type slot struct {
 // handle identifies one use of a slot.
 type handle struct{ slot, use uint32 }
 
-// newAdmission returns the admission for o, in which defaults are filled in. clock is the wall
-// clock's time at the origin.
+// newAdmission returns the admission for o, in which defaults are filled in. The parameter clock is
+// the wall clock's time at the origin.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock
@@ -112,9 +112,9 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	a.grant(now)
 }
 
-// fail begins a new round of the window if s started after the failure that began the current
-// round. A window shrinks once per round. Without a new round, no further failure could shrink the
-// window while no call succeeds.
+// fail begins a new round of the window if the call in slot s started after the failure that began
+// the current round. A window shrinks once per round. Without a new round, no further failure could
+// shrink the window while no call succeeds.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -164,13 +164,14 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns the expected wait of a caller behind ahead others, by Little's law.
+// expectedWait returns the expected wait of a caller that has this many callers ahead of it, by
+// Little's law.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }
 
-// enqueue adds a caller to the queue, or returns the reason for its refusal. deadline is the time
-// at which its context ends; zero means never.
+// enqueue adds a caller to the queue, or returns the reason for its refusal. The parameter deadline
+// is the time at which the caller's context ends; zero means never.
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline

@@ -222,9 +222,10 @@ func (l *Limiter) refusal(p Priority, why Reason) error {
 	return &RefusedError{why, l.admission.expectedWait(l.admission.queue.ahead(p))}
 }
 
-// OutcomeOf returns the outcome that err usually stands for: nil is Success; a timeout TimedOut; an
-// error with a method RetryAfter() time.Duration that returns more than zero Overloaded; everything
-// else Ignored.
+// OutcomeOf returns the outcome that err usually stands for. Nil is Success. A refusal by a breaker
+// or limiter within the call is Ignored (a method Refused() bool that returns true). A timeout is
+// TimedOut. An error with a method RetryAfter() time.Duration that returns more than zero is
+// Overloaded. Everything else is Ignored.
 func OutcomeOf(err error) Outcome {
 	var (
 		timeout interface{ Timeout() bool }

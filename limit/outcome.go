@@ -15,9 +15,9 @@ const (
 	// Success means that the server did its work, whatever the response. The limit learns from the
 	// duration of the call.
 	Success Outcome = iota
-	// Overloaded means that the server refused the call because it has too many (503, 429,
-	// RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, but at most by half within one
-	// round trip.
+	// Overloaded means that the server refused the call because it already has too many calls (503,
+	// 429, RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, but at most by half within
+	// one round trip.
 	Overloaded
 	// TimedOut means that no response came in time. The limit shrinks to half, at most once per
 	// round trip.

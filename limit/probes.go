@@ -14,7 +14,7 @@ import (
 // Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
 // therefore narrow at the same time, so that the calls of all of them leave the queue. A client
 // that probed alone would measure the queue of the others, take it for the server's round trip, and
-// let its own grow with it.
+// let its own queue grow with theirs.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███
@@ -34,7 +34,8 @@ const (
 	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
-// sampled begins or ends a probe after a success. mean is the smoothed round trip in seconds.
+// sampled begins or ends a probe after a success. The parameter mean is the smoothed round trip in
+// seconds.
 func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	if p.window == nil {
 		return

@@ -49,8 +49,8 @@ func (b *Bucket) Add(now time.Duration, n float64) {
 }
 
 // Wait returns the time until the bucket has n tokens if nobody takes any. n may exceed the burst:
-// the result is then the time for several events in a row. The result is the longest Duration if
-// the rate is 0.
+// the result is then the time for several events in a row. If tokens are missing and the rate is 0,
+// the result is the longest Duration.
 func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 	missing := n - b.Tokens(now)
 	if missing <= slack {

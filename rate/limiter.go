@@ -45,8 +45,8 @@ type Options struct {
 	// nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxPause bounds the time for which one observed Advice can stop all events. Zero means 5
-	// minutes.
+	// MaxPause bounds the time for which one observed Advice can stop all events, before a jitter
+	// of up to a tenth is added. Zero means 5 minutes.
 	MaxPause time.Duration
 }
 
@@ -297,7 +297,7 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	return Reservation{wait, l, n, now + wait}, true
 }
 
-// Cancel returns the events if their time has not come. Call it at most once.
+// Cancel gives the events back to the limiter if their time has not come. Call it at most once.
 func (r Reservation) Cancel() {
 	if r.limiter == nil {
 		return

@@ -117,7 +117,8 @@ func (p *pacer) renew(now time.Duration) {
 // pause. It keeps clients from returning together.
 const pauseJitter = 0.1
 
-// observe applies the advice of a server. chance is uniform in [0, 1).
+// observe applies the advice of a server. The parameter chance is a random number, uniform in [0,
+// 1).
 func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	prolong := func(d time.Duration) time.Duration {
 		d = min(d, p.maxPause)
@@ -137,7 +138,8 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	q := &p.quota
 	ends, left := now+prolong(a.Reset), a.Remaining
 	if q.ends > 0 && now+min(a.Reset, p.maxPause) <= q.ends+time.Second/2 {
-		// The response may be older than the last one: within a window the rest only falls.
+		// Responses may arrive in another order. Within a window the number of events left only
+		// falls, so the lowest number is the newest.
 		left, ends = min(left, q.left), max(ends, q.ends)
 	}
 	window := min(a.Window, math.MaxInt64/4)

@@ -35,8 +35,8 @@ type AkkaState struct {
 	Started                       bool // Retries is above 0
 }
 
-// slotNumber returns the slot number that step n draws from, or 0 if the call resets or always
-// draws 0.
+// slotNumber returns the slot number that step n draws from, or 0 if the call at this step starts
+// over or can only draw 0.
 func (p Akka) slotNumber(n uint32) uint64 {
 	switch {
 	case p.StayAtCeiling && n == 0:

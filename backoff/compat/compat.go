@@ -77,7 +77,8 @@ func javaLong(x float64) int64 {
 }
 
 // amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest
-// int64. In Go the result depends on the platform; the ports return this one on every platform.
+// int64. In Go the result depends on the platform; the ports return the result of amd64 on every
+// platform.
 func amd64Long(x float64) int64 {
 	if x != x || x >= math.MaxInt64 || x < math.MinInt64 {
 		return math.MinInt64

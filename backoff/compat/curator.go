@@ -17,7 +17,7 @@ import (
 const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 
 // CuratorMaxRetries is the highest MaxRetries of Curator's ExponentialBackoffRetry, which reduces a
-// higher one to it and logs that.
+// higher value to this one and logs the reduction.
 const CuratorMaxRetries = 29
 
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
@@ -199,8 +199,8 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). sessionFailed selects SessionFailedRetryPolicy, which refuses
-// SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
+// (CONNECTIONLOSS, ...). If sessionFailed is true, the policy is SessionFailedRetryPolicy, which
+// refuses SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

@@ -128,7 +128,8 @@ func ExampleResilience4j() {
 	// 1.687s <nil>
 }
 
-// The order of the wrappers matters: here the cap is inside, so that the jitter exceeds it.
+// The order of the wrappers matters. Here the cap is the inner wrapper, so that the jitter takes
+// waits beyond the cap.
 func ExampleSethvargo() {
 	policy := compat.Sethvargo{
 		Shape: compat.SethvargoExponential, Base: time.Second,

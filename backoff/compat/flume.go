@@ -14,10 +14,10 @@ import (
 // 250 ms, doubling, at most Max. After a commit it starts over (use a new State). It never gives
 // up.
 //
-// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the
-// source spins. The wait is an int of milliseconds: with a Max near 2^31 the doubling wraps to
-// -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a source that
-// configures none.
+// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once. With Off,
+// every wait is 0, a hot loop. The wait is an int of milliseconds: with a Max near 2^31 the
+// doubling wraps to -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a
+// source that configures none.
 type Flume struct {
 	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
 	Off    bool          // backoff = false: wait 0
@@ -109,8 +109,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
-// Failed returns the penalty after a failure that came gap after the previous one; gap is ignored
-// for the first failure. The state keeps f in Step.
+// Failed returns the penalty after a failure. The time since the previous failure is gap, which is
+// ignored for the first failure. The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {
@@ -156,8 +156,8 @@ func (o FlumeOutcome) String() string {
 	return name([]string{"ready", "backoff", "delivery exception", "exception"}, int(o))
 }
 
-// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its
-// SinkRunner: the number of BACKOFFs in a row times Increment, at most Max.
+// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or of its SinkRunner if
+// Sink is true: the number of BACKOFFs in a row times Increment, at most Max.
 //
 // Quirks: A source waits 0 after an EventDeliveryException, a hot loop; a sink waits Max after any
 // exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,

@@ -12,9 +12,9 @@ import (
 // GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times 1 +-
 // Jitter.
 //
-// Quirks: the first wait is Base exactly, above Max too, and has no jitter; the jitter comes after
-// the cap, so that waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, it wraps (Compat
-// only).
+// Quirks: the first wait is exactly Base, even if Base is above Max, and has no jitter; the jitter
+// comes after the cap, so that waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, the
+// wait wraps (Compat only).
 //
 // [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {
@@ -43,8 +43,8 @@ func (p GRPC) interval(n uint32) float64 {
 	return x
 }
 
-// Delay returns the wait after any number of retries; random is in [0, 1). A negative number is
-// jittered, 0 is not.
+// Delay returns the wait after any number of retries; random is in [0, 1). The wait has jitter
+// unless the number is 0, even if the number is negative.
 func (p GRPC) Delay(retries int, random float64) time.Duration {
 	if retries == 0 {
 		return clamp(p.Base, p.Compat)

@@ -59,8 +59,8 @@ type HadoopDecision struct {
 }
 
 // HadoopMultiple joins the decisions for a call that failed in several ways at once, as
-// RetryInvocationHandler does: fail if all of them fail; otherwise the first failover; otherwise
-// retry. The delay is the longest one.
+// RetryInvocationHandler does. The call fails if all decisions are to fail. Otherwise the first
+// failover decides, or the call is retried if there is none. The delay is the longest one.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {
@@ -219,9 +219,10 @@ func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimite
 // HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with
 // maxRetries 0 to 62.
 //
-// Quirks: There is no cap, and the first delay is 2 sleep on average. It is truncated to the unit:
-// with 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat only). With a sleep
-// of 1000 the delays from retry 53 on are negative, 0 or arbitrary: a hot loop or a wait of years.
+// Quirks: There is no cap, and the first delay is 2 sleep on average. The delay is truncated to the
+// unit: with a sleep of 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat
+// only). With a sleep of 1000 the delays from retry 53 on are negative, 0 or arbitrary: a hot loop
+// or a wait of years.
 func HadoopExponential(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopExponential, maxRetries: int64(maxRetries), sleep: sleep,
 		unit: unit}

@@ -18,8 +18,8 @@ import (
 //
 // Quirks: The first failover waits 0, and the second 2 Delay on average. The delay is cut to
 // MaxDelay before the jitter, so it reaches 1.5 MaxDelay. The product wraps, and so does the shift
-// at 64 (Compat only). MaxRetries counts retries less failovers. A remote AccessControlException is
-// not refused at once: Fallback decides about it.
+// at 64 (Compat only). MaxRetries limits the retries less the failovers. A remote
+// AccessControlException is not refused at once: Fallback decides about it.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int

@@ -14,7 +14,7 @@ import (
 //
 // Quirks: The jitter, U[0, 1) * Jitter of the wait, comes on top of Cap. A Duration above Cap is
 // waited once. When the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early
-// (Loop). Without a Cap it overflows to the lowest int64, a hot loop (Compat only).
+// (Loop). Without a Cap the interval overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1
@@ -54,8 +54,8 @@ func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 			return wait, left
 		}
 		if left > 0 && (d == wait || d == before || i > maxIterations) {
-			// The interval stays or alternates: skip to step n at once. Step i+1 waits d, step i+2
-			// waits wait.
+			// The interval stays or alternates: skip to step n at once. The wait of step i+1 is d,
+			// and that of step i+2 is the value of the variable wait.
 			if rest := int64(n - i); rest <= int64(left) {
 				left -= int(rest)
 				if rest%2 == 0 {

@@ -15,8 +15,8 @@ import (
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
 // Quirks, both with Compat only: 2^63 passes the original's comparison of floats and becomes the
-// lowest int64 (base 1 ns, n = 63). A Base of 0 does the same from n = 1024 on, where 0 times
-// infinity is NaN.
+// lowest int64 (base 1 ns, n = 63). With a Base of 0, the wait is 0 times infinity from n = 1024
+// on. This is NaN, which also becomes the lowest int64.
 type KubernetesExponential struct {
 	Base   time.Duration // 0 waits 0
 	Max    time.Duration // 0 waits 0
@@ -150,7 +150,7 @@ type KubernetesFlow struct {
 	Compat       bool
 }
 
-// Failed returns the wait after a failure that came gap after the previous one.
+// Failed returns the wait after a failure. The time since the previous failure is gap.
 func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	src rand.Source) (time.Duration, backoff.State) {
 	random := 0.0

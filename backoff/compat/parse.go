@@ -65,9 +65,9 @@ var specs = []string{
 // max_retries of hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow,
 // max_fast, initial, max, duration and steps of kubernetes.
 //
-// pairs are milliseconds and retries in turn. wrappers are the wrappers around the backoff,
-// innermost first, such as jitter:250ms,capped:30s; the other wrappers are jitter_percent:10,
-// full_jitter, max_retries:5 and max_duration:1m.
+// The key pairs has milliseconds and retries in turn. The key wrappers has the wrappers around the
+// backoff, innermost first, such as jitter:250ms,capped:30s. The other wrappers are
+// jitter_percent:10, full_jitter, max_retries:5 and max_duration:1m.
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{
@@ -112,7 +112,7 @@ var readers = map[string]func(*backoff.Settings) backoff.Policy{
 // none is the value of a key that switches a limit off.
 const none = "none"
 
-// unlimited maps each field that may be none to the duration that means no limit.
+// unlimited has the fields that accept "none", each with the duration that means no limit.
 var unlimited = map[string]time.Duration{
 	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0,
 	"resilience4jText.Max": math.MaxInt64,

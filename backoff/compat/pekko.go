@@ -17,8 +17,8 @@ import (
 //
 // Quirks: The jitter comes after the cap, so waits reach (1+RandomFactor) Max. The jitter is too
 // narrow to spread a crowd of clients. With Compat, an overflow removes it: once Min * 2^n exceeds
-// an int64 of nanoseconds, the original waits exactly Max. The jitter returns when 2^n exceeds a
-// float64 (3 s: n = 32 to 992).
+// an int64 of nanoseconds, the original waits exactly Max. The jitter returns when Min * 2^n
+// exceeds a float64. With a Min of 3 s, it is missing for n = 32 to 992.
 //
 // BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and
 // so does Delay.

@@ -13,8 +13,8 @@ import (
 
 // Resilience4j is an IntervalFunction of resilience4j 2.3: the interval is multiplied and truncated
 // to whole milliseconds step by step, drawn from -Randomization to +Randomization of itself, and
-// then cut to Max. With a Multiplier of 1 it is the original's function of, or ofRandomized.
-// [Resilience4jDefaults] has the settings of ofExponentialBackoff.
+// then cut to Max. With a Multiplier of 1 it is the original's function named of, or with Random
+// the one named ofRandomized. [Resilience4jDefaults] has the settings of ofExponentialBackoff.
 //
 // Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks it to 0. The cap
 // comes after the jitter, so waits pile up on it, and in the end all equal it. A drawn wait is at

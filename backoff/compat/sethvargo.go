@@ -81,8 +81,8 @@ func SethvargoMaxRetries(retries uint64) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoRetries, retries: retries}
 }
 
-// SethvargoMaxDuration is WithMaxDuration: gives up after limit, and cuts the last wait to the time
-// that is left. Zero or less allows no retry.
+// SethvargoMaxDuration is WithMaxDuration: it gives up after limit, and cuts the last wait to the
+// time that is left. Zero or less allows no retry.
 func SethvargoMaxDuration(limit time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoDuration, d: limit}
 }

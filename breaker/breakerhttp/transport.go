@@ -2,9 +2,9 @@
 //
 //	client := &http.Client{Transport: &breakerhttp.Transport{}}
 //
-// After five failures in a row, or if half of the requests of ten seconds failed, requests to that
-// host fail at once with a *breaker.OpenError. A single probe request finds out when the host is
-// back.
+// The breaker of a host opens after five failures in a row, or when half of at least 20 requests
+// within ten seconds failed. Requests to the host then fail at once with a *breaker.OpenError. A
+// single probe request finds out when the host is back.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package breakerhttp
@@ -58,9 +58,9 @@ func (e *StatusError) Error() string {
 // RetryAfter returns Wait: a breaker that the response opens stays open for at least that time.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above. 501 and
-// 505 are successes, because a healthy server sends them. All other statuses are successes,
-// including 429, with which a healthy server protects itself.
+// Judge returns err if it is not nil. It returns a *[StatusError] for the statuses 500 and above,
+// except 501 and 505, which a healthy server sends. All other statuses are successes, including
+// 429, with which a healthy server protects itself.
 func Judge(resp *http.Response, err error) error {
 	switch {
 	case err != nil:

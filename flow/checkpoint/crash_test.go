@@ -79,9 +79,9 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	return 0
 }
 
-// TestEveryCrash checks that after a crash at any call, with any loss of unsynced data, the mark is
-// the last one saved or the one being saved. The next program, which crashes in turn, loses nothing
-// either.
+// TestEveryCrash checks crashes at every call of the file system, with any loss of unsynced data.
+// The mark must be the last one saved or the one being saved. The next program, which crashes in
+// turn, loses nothing either.
 func TestEveryCrash(t *testing.T) {
 	crashes, second := 0, 0
 	for seed := range uint64(3) {
@@ -113,8 +113,9 @@ func TestEveryCrash(t *testing.T) {
 	}
 }
 
-// TestEveryFault checks that, after a failure of any call, once or permanently, and any following
-// crash, no saved mark is lost, and that the error is returned. After the fault a new File works.
+// TestEveryFault checks that no saved mark is lost if any call of the file system fails, once or
+// permanently, and the program then crashes. The error must be returned. After the fault a new File
+// works.
 func TestEveryFault(t *testing.T) {
 	struck := 0
 	for _, op := range []vfstest.Op{

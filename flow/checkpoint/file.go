@@ -72,8 +72,8 @@ func OpenIn(system vfs.FS, path string) (*File, error) {
 }
 
 // Load returns the last saved mark, or the zero position without ranges if none was saved. The
-// returned mark is durable. After an error the file is unchanged: it is damaged, written by a newer
-// program, or unreadable.
+// returned mark is durable. Load returns an error if the file is damaged, unreadable, or written by
+// a newer program, and leaves the file unchanged.
 func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range,
 	err error) {
 	f.mu.Lock()
@@ -119,7 +119,8 @@ func (f *File) read() ([]byte, error) {
 // old one and syncs the directory. When it returns nil, the mark survives a power loss. After an
 // error the previous mark or this one is stored, and Save may be called again. If the directory
 // could not be synced, the mark after a power loss is unknown, and every later call returns that
-// error. above must be as returned by [ledger.Ledger.Progress]; it is not retained.
+// error. The ranges must be as returned by [ledger.Ledger.Progress]. Save does not retain their
+// slice.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -94,7 +94,8 @@ func decode(text []byte, newest int) (watermark ledger.Position, above []ledger.
 	return watermark, above, nil
 }
 
-// cutLast removes the last line of text; ok is false if text does not end with a complete line.
+// cutLast removes the last line of text; It returns false if text does not end with a complete
+// line.
 func cutLast(text []byte) (before []byte, last string, ok bool) {
 	if len(text) == 0 || text[len(text)-1] != '\n' {
 		return nil, "", false

@@ -197,7 +197,7 @@ func TestAnyMark(t *testing.T) {
 }
 
 // FuzzDecode checks that accepted text is the encoding of its result. Half of the inputs get a
-// valid checksum, so that the lines before it are reached.
+// valid checksum, so that Decode also parses the lines before it.
 func FuzzDecode(f *testing.F) {
 	for _, g := range goldens {
 		f.Add([]byte(g.text), false)

@@ -65,8 +65,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	return out
 }
 
-// measure passes a delivery to the estimator and the window. taken is the cost that was delivered
-// or rejected.
+// measure passes a delivery to the estimator and the window. The parameter taken is the cost that
+// was delivered or rejected.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := t.now - a.sent
@@ -116,7 +116,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
-	// Samples taken while half of the lanes pause do not apply to all lanes: do not adjust windows.
+	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
 	if t.group.phase <= wholePhase {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
@@ -213,8 +213,8 @@ func failureOf(o Outcome) Outcome {
 
 // refusal handles a retryable answer. The worker may refuse above a certain level, it may be in
 // distress, or the answer may be chance. A refusal that no level explains narrows the window if the
-// worker is in distress, or fails more often than the others. Otherwise such a worker would get
-// more attempts than before, because each of its failures causes one more attempt.
+// worker is in distress, or fails more often than the others. With an unchanged window, such a
+// worker would get more attempts than before, because each of its failures causes one more attempt.
 func (t *attempts) refusal(l *lane, a *attempt) {
 	known, lower := l.level.refused(t.now, a, l.est.smoothed())
 	switch {

@@ -14,13 +14,14 @@ type attempt struct {
 	lane     *lane
 	sent     time.Duration
 	deadline time.Duration
-	// earlier deadline, at which it has taken longer than nearly all others; 0 if passed or unused
+	// time before the deadline at which the attempt has taken longer than nearly all others; 0 if
+	// passed or unused
 	earlyDeadline time.Duration
 	cost          float64
 	ahead         float64 // cost in flight at the lane just after it was sent
 	progress      float64 // cost that the lane had delivered when it was sent
 	epoch         uint32  // of the window
-	// attempts in flight at the lane just after it was sent, except lost ones
+	// attempts in flight at the lane just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
 	overdue         bool
@@ -30,7 +31,7 @@ type attempt struct {
 	isHedge         bool // a hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
-	ofSuspect       bool // of an item set apart: takes no place in the window
+	ofSuspect       bool // of a suspect item: takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
 	placed          bool // has a place in the window
 	partial         bool // its answer, a Split, settled a part of it
@@ -40,7 +41,7 @@ type attempt struct {
 	earlier, later *attempt // sent before and after it
 	listed         bool     // in the list: running and not overdue
 	presumedLost   bool     // probably lost, see onTimeAttempts
-	lostCost       float64  // cost of the lane's suspects when it was sent
+	lostCost       float64  // cost of the attempts presumed lost when it was sent
 	excluded       bool     // counted as not at the worker, see hanging
 
 	// The group.
@@ -116,7 +117,7 @@ func (t *attemptTable) find(id uint64) *attempt {
 	return nil
 }
 
-// remove frees a, which has been concluded.
+// remove frees attempt a, which has been concluded.
 func (t *attemptTable) remove(a *attempt) {
 	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	t.free = append(t.free, a)
@@ -172,8 +173,8 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	return append(out, c)
 }
 
-// occupy gives a its place among the attempts of its lane. It returns the time at which a becomes
-// overdue, or 0 for never.
+// occupy gives attempt a its place among the attempts of its lane. It returns the time at which the
+// attempt becomes overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.onTime.add(a)

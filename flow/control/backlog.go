@@ -20,7 +20,7 @@ type backlog struct {
 	suspects       suspects
 	retrying       retrying
 	bucket         tokenBucket
-	consecutiveNew int // new items started since the source last had none although there was room
+	consecutiveNew int // new items started since the source last had none while there was room
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
@@ -47,7 +47,7 @@ func newBacklog(e *env, l *lanes) *backlog {
 //   - no item of a key is in flight any more (countInFlight),
 //   - a lane comes up, perhaps with items of a key still in flight (unblockAll).
 //
-// So an answer checks few items for each of its keys, however many are waiting.
+// So an answer checks few items for each key of the answered item, however many are waiting.
 type queue struct {
 	ready   buffer // items that may be next in the order of their keys
 	blocked amount // blocked items
@@ -65,7 +65,8 @@ func (q *queue) remove(it *item) {
 	q.ready.remove(it)
 }
 
-// block moves the ith ready item, which is out of turn, to the blocked items.
+// block moves the ith ready item to the blocked items, because the order of its keys does not allow
+// it to start.
 func (q *queue) block(i int) {
 	it := q.ready.at(i)
 	it.blocked = true
@@ -181,13 +182,13 @@ func (b *buffer) remove(it *item) {
 }
 
 // put returns the item to the send buffer after an attempt that did not deliver it, unless another
-// attempt may still deliver it in time. failed is the lane to avoid, or nil.
+// attempt may still deliver it in time. The parameter failed is the lane to avoid, or nil.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs
 	}
-	// The item already waits, since its attempt was overdue, and now has also failed: the wait
-	// starts over.
+	// The item already waits, since its attempt was overdue. Now that attempt has also failed: the
+	// wait starts over.
 	if failed != nil && (it.state == inSuspects || it.state == inDelay) {
 		b.leave(it)
 		it.state = inFlight
@@ -211,7 +212,8 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again returns an item without further attempts in time to the send buffer, or makes it wait.
+// again returns an item to the send buffer, or makes it wait. All attempts of the item that are
+// still running are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

@@ -28,7 +28,8 @@ func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
 	return newKeyed(tb, lanes, 0, control.Limits{}, control.Config{Window: w})
 }
 
-// newKeyed returns a loop with items that have the given number of keys in turn.
+// newKeyed returns a saturated loop. Its items have the given number of keys in turn, one key each;
+// with 0 they have none.
 func newKeyed(tb testing.TB, lanes int, keys uint64, limits control.Limits, c control.Config) *loop {
 	tb.Helper()
 	m, err := control.New(c)
@@ -150,7 +151,7 @@ func TestAckAllocatesNothing(t *testing.T) {
 
 // TestAckCost holds the cost of an ack to 1 us with 12 lanes and 6 us with 1,000, without
 // allocations. The cost is that of the fastest of ackRuns runs, because other processes can only
-// slow a run down. It measures, so it only runs with PENSTOCK_ACK_COST=1.
+// slow a run down. Since the test measures time, it only runs with PENSTOCK_ACK_COST=1.
 func TestAckCost(t *testing.T) {
 	if os.Getenv("PENSTOCK_ACK_COST") == "" {
 		t.Skip("set PENSTOCK_ACK_COST=1: it takes 20 s")

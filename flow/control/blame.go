@@ -70,7 +70,7 @@ func (b *blame) observeSecond(delivered bool) {
 // fails, all failures count as chance.
 func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
-// observed is chance without its lower bound.
+// observed returns the probability that chance estimates, without the lower bound.
 func (b *blame) observed() float64 {
 	delivered := (b.second + 1) / (b.second + b.twice + 1)
 	return min(maxChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
@@ -83,8 +83,9 @@ func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.
 // failing returns the share of first attempts that fail, because of bad data or by chance.
 func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
 
-// fault returns the probability that an item with the given number of failures is bad. share is the
-// share of bad data, and atLane the share of good data that fails at the lane of the last failure.
+// fault returns the probability that an item with the given number of failures is bad. The
+// parameter share is the share of bad data. The parameter atLane is the share of good data that
+// fails at the lane of the last failure.
 func (b *blame) fault(failures int, share, atLane float64) float64 {
 	odds := b.odds(failures, share)
 	if p := b.chance(); failures > 0 && atLane > ownFault*p {
@@ -94,7 +95,7 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 }
 
 // streak returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The result is at least least.
+// would cause only once in a million items. The result is no less than the argument.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
@@ -112,8 +113,8 @@ func (b *blame) probes() int {
 	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
 }
 
-// odds returns the odds that an item with the given number of failures is bad. share is the share
-// of bad data.
+// odds returns the odds that an item with the given number of failures is bad, given the share of
+// bad data.
 func (b *blame) odds(failures int, share float64) float64 {
 	return share / max(1-share, 1e-6) / math.Pow(b.chance(), float64(failures))
 }
@@ -123,7 +124,7 @@ type account struct {
 	deaths       int
 	piece        bool // it is a piece of an item refused as poison: one death is enough to cut it
 	indivisible  bool // it cannot be cut
-	suspect      bool // it is set apart
+	suspect      bool // it fails although its workers deliver others
 	givenUp      bool // Config.End gives it up
 	firstCounted bool // its first attempt is counted as failed
 	class        uint8
@@ -156,8 +157,8 @@ type failure struct {
 type pendingFailure struct {
 	item  *item
 	seq   uint64
-	sent  time.Duration // only deliveries of attempts sent after sent
-	until time.Duration // and no later than until count
+	sent  time.Duration // deliveries count if their attempts were sent after this time
+	until time.Duration // and no later than this time
 	need  int           // further deliveries needed
 	first bool
 }
@@ -195,8 +196,8 @@ const (
 	repeatRounds       = 4  // round trips in which failures at one lane count once
 	overtaken          = 3  // deliveries that must overtake an overdue attempt
 	countedFrom        = 0.75
-	// weight of a failed repeat for the breaker if there is bad data. In an outage new items fail,
-	// too.
+	// weight for the breaker of a failed repeat if there is bad data; in an outage new items fail,
+	// too, and they count in full
 	repeatWeight    = 0.25
 	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
 )
@@ -219,10 +220,10 @@ type evidence struct {
 	blame   blame
 }
 
-// countFailure records that a failed or became overdue. window and breaker report whether the
-// failure counts against the window and the breaker of its lane. It counts against neither if the
-// data is to blame. But the first failure of an item always counts against the breaker, see
-// [blame.streak].
+// countFailure records that attempt a failed or became overdue. The results window and breaker
+// report whether the failure counts against the window and the breaker of its lane. It counts
+// against neither if the data is to blame. But a failed first attempt of a new item always counts
+// against the breaker, see [blame.streak].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
@@ -250,8 +251,8 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// recordFailure records that a has just failed or become overdue. It reports whether the failure is
-// already evidence against its item.
+// recordFailure records that attempt a has just failed or become overdue. It reports whether the
+// failure is already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item that was sent
 // after the failed attempt, and within two round trips of the failure. An overdue attempt must be
@@ -286,14 +287,15 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether three attempts sent after a have been delivered, or as much cost.
+// overtakenThrice reports whether three attempts sent after attempt a have been delivered, or as
+// much cost.
 func overtakenThrice(a *attempt) bool {
 	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered of later ones
 	return later >= overtaken*a.cost-1e-6
 }
 
-// confirmFailures is called after a was delivered. It turns pending failures of its lane into
-// evidence, and drops those that no delivery can confirm any more.
+// confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
+// into evidence, and drops those that no delivery can confirm any more.
 func (ev *evidence) confirmFailures(a *attempt) {
 	d := &a.lane.failures
 	d.delivered()
@@ -318,8 +320,8 @@ func (ev *evidence) confirmFailures(a *attempt) {
 	d.pending = kept
 }
 
-// addEvidence adds a failure at l to the evidence against the item, and sets the item apart if that
-// is enough. It returns false if the failure repeats recent evidence from l.
+// addEvidence adds a failure at l to the evidence against the item, and makes the item a suspect if
+// that is enough. It returns false if the failure repeats recent evidence from l.
 func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	r := &it.account
 	if first && !r.firstCounted {
@@ -370,10 +372,10 @@ func (ev *evidence) assess(it *item) {
 	}
 }
 
-// enoughEvidence reports whether the evidence against the item is enough to set it apart. The item
-// needs at least least failures and no fewer than two, at two lanes if two are up. For a piece that
-// may be cut further, one failure is enough. In addition the odds must be high enough, unless the
-// item has failed maxBlameFailures times.
+// enoughEvidence reports whether the evidence against the item is enough to make it a suspect. The
+// item needs the given number of failures (least), but no fewer than two. If two lanes are up, two
+// lanes must have failed it. For a piece that may be cut further, one failure is enough. In
+// addition the odds must be high enough, unless the item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, is set
-// apart, opens no breaker and delays no other item. When only the bad item is left, it opens the
-// breaker; later items are delivered nevertheless.
+// TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, becomes a
+// suspect. It opens no breaker and delays no other item. When only the bad item is left, it opens
+// the breaker; later items are delivered nevertheless.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {
@@ -89,8 +89,8 @@ func TestProbesAllowForBadData(t *testing.T) {
 	}
 }
 
-// TestProbesKeepWaits checks that a breaker does not probe with an item before its wait is over.
-// The only item waits 15 s between attempts.
+// TestProbesKeepWaits checks that a breaker does not probe with an item before the item's wait is
+// over. The only item waits 15 s between attempts.
 func TestProbesKeepWaits(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
 	w.offer(1, 10)

@@ -17,8 +17,8 @@ type breaker struct {
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// the lane is paused although the maximum of lanes is open, because others deliver; always
-	// short
+	// the lane is paused for a short time although no more breakers may open, because others
+	// deliver or it is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened
@@ -106,9 +106,9 @@ type breakers struct {
 	schedule probeSchedule
 }
 
-// nextProbeAt returns the time of a lane's next probe, at most 30 s away. first means that the
-// lane's breaker has just opened. The schedule then restarts, unless the failure is part of a mass
-// failure.
+// nextProbeAt returns the time of a lane's next probe, at most 30 s away. If the parameter first is
+// true, the lane's breaker has just opened. The schedule then restarts, unless the failure is part
+// of a mass failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
@@ -117,7 +117,8 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	limit := maxProbeWait
 	if bs.now-t.since < earlyFor {
 		limit = maxProbeWaitSeveral
-		// A probe of a hanging lane costs little, and takes a whole timeout.
+		// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more
+		// often.
 		if bs.lanes.opened <= 1 || why == TimedOut {
 			limit = maxProbeWaitOne
 		}
@@ -132,9 +133,9 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	bs.schedule.chance *= 1 - 1/chanceMemory
-	// A delivery ends the streak if its attempt was sent after the streak's first failure, since
-	// failures return sooner than deliveries. If this lane fails more than others, the attempt must
-	// have been sent after the last failure.
+	// A delivery ends the streak if its attempt was sent after the streak's first failure. Earlier
+	// attempts show nothing new, since failures return sooner than deliveries. If this lane fails
+	// more than others, the attempt must have been sent after the last failure.
 	if b.streak > 0 || b.shut() {
 		since := b.began
 		if l.failures.chance() > ownFault*bs.lanes.blame.chance() {
@@ -242,8 +243,8 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 }
 
-// probeAgainNow counts a failed probe, and reports whether another one follows at once, since bad
-// data may have failed it. Data does not cause Misconfigured.
+// probeAgainNow counts a failed probe, and reports whether another one follows at once. It does if
+// bad data may have failed the probe, but not after Misconfigured, which data does not cause.
 func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
 		return true
@@ -252,10 +253,10 @@ func (bs *breakers) probeAgainNow(probes *int, why Outcome) bool {
 	return false
 }
 
-// open opens the breaker of l. At most half of the lanes may have an open breaker, or all of them
-// if standby lanes take over. If more lanes fail and none delivers, the machine suspects their
-// common receiver and pauses all lanes except for one probe at a time. If others deliver, l is
-// paused briefly.
+// open opens the breaker of l. At most half of the lanes, but always one, may have an open breaker.
+// If standby lanes take over, all lanes may. If more lanes fail and none delivers, the machine
+// suspects their common receiver and pauses all lanes except for one probe at a time. If others
+// deliver, or if l is misconfigured, l is paused briefly.
 func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)
@@ -377,7 +378,7 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// releaseProbe allows another probe if a was a probe or a trial.
+// releaseProbe allows another probe if attempt a was a probe or a trial.
 func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

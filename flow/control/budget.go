@@ -73,7 +73,7 @@ func (p *tokenBucket) fill(now time.Duration) {
 	p.filled = now
 }
 
-// earn adds the tokens for the delivery of an item by a.
+// earn adds the tokens for the delivery of an item by attempt a.
 func (p *tokenBucket) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
 	if a.tookToken {

@@ -56,8 +56,8 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent returns a model of four lanes that has spent the whole budget, and with one more item
-// offered.
+// spent returns a model of four lanes that has spent the whole budget and was offered one more
+// item.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},
@@ -130,9 +130,9 @@ func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetEndsNoOutage checks the recovery from an outage in which the attempts that fail exceed
-// the budget many times over. All items are delivered within seconds afterwards, because successful
-// retries return their tokens.
+// TestBudgetEndsNoOutage checks the recovery from an outage that began with far more items in
+// flight than the budget has tokens. All items are delivered within seconds afterwards, because
+// successful retries return their tokens.
 func TestBudgetEndsNoOutage(t *testing.T) {
 	const items = 2000
 	rnd := rand.New(rand.NewPCG(1, 1))

@@ -76,9 +76,10 @@ func (h *deadlines) up(i int, d deadline) {
 	d.a.at = i
 }
 
-// excuse extends the deadlines of attempts that became overdue while the process was held up for
-// the time late, because their answers may be queued. Each deadline is extended once, by late or at
-// most a second. After a long delay, the windows discard their current round-trip samples.
+// excuse extends the deadlines of attempts that became overdue while the process was held up,
+// because their answers may be queued. Each deadline is moved once, to a time as far ahead as the
+// delay was long (late), at most a second. After a long delay, the windows discard their current
+// round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)
@@ -112,7 +113,8 @@ func (t *attempts) expire() {
 			t.giveUpPlace(a)
 			continue
 		}
-		// The minimum timeout may have grown since a was sent, because the process was held up.
+		// The minimum timeout may have grown since attempt a was sent, because the process was held
+		// up.
 		if d := a.sent + t.minRTO(); t.cfg.Timeout == 0 && d > t.now {
 			a.deadline = d
 			t.overdue.push(a)
@@ -139,10 +141,10 @@ func (t *attempts) rto(l *lane) time.Duration {
 	return l.est.rto(l.est.mean, t.minRTO())
 }
 
-// timeoutOf returns the timeout of a, which was just sent. During a start-up, the last step of the
-// window may exceed the worker's slots, and the timeout allows for items that wait for a slot. If
-// attempts hang, round trips may be few and old. The timeout is then scaled to the current queue if
-// that is shorter than before.
+// timeoutOf returns the timeout of attempt a, which was just sent. During a start-up, the last step
+// of the window may exceed the worker's slots, and the timeout allows for items that wait for a
+// slot. If attempts hang, round trips may be few and old. The timeout is then scaled to the current
+// queue if that is shorter than before.
 func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	least := t.minRTO()
 	d := l.est.rto(a.cost, least)
@@ -199,7 +201,7 @@ const (
 	busyAfterDelay = time.Minute
 )
 
-// Minimum timeouts of a worker with a known round trip. minRTO is the value of Linux; the RFC
+// Minimum timeouts of a worker with a known round trip. minRTO is the value of Linux; RFC 6298
 // demands one second. minBusyRTO applies on a busy computer.
 const (
 	minRTO     = 200 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 type History struct {
 	Attempts uint32        // so far; 0: the item is new
 	Failures uint32        // that are evidence against the item
-	Suspect  bool          // the item is set apart
+	Suspect  bool          // the item fails although its workers deliver others
 	Elapsed  time.Duration // counts towards End.Elapsed
 	Retry    backoff.State
 }
@@ -69,7 +69,8 @@ func returnedAs(suspect bool) returned {
 	return retryReturned
 }
 
-// addWait records that the item waits until it.due, if its wait is long enough to defer it.
+// addWait records that the item waits until it.due, if the wait is long enough for the item to
+// leave the machine.
 func (d *deferring) addWait(b *backlog, it *item) {
 	if !b.cfg.Defer || it.keyed() || it.due-b.now < minDeferWait {
 		return
@@ -89,8 +90,8 @@ func (d *deferring) addWait(b *backlog, it *item) {
 }
 
 // waitsNow reports whether a failed item must begin its wait at once. Other items begin it when it
-// is their turn to be sent. The item begins at once if every lane has failed it, so that the owner
-// soon learns of the wait.
+// is their turn to be sent. With Config.Defer, an item without keys begins at once if every lane
+// has failed it and none is Ordered, so that the owner soon learns of the wait.
 func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	if !b.cfg.Defer || it.keyed() || len(it.tried) < len(b.lanes.up) {
 		return false
@@ -162,8 +163,8 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// deferAnswered handles a Held event: the amount that the owner keeps and, if it answers a Defer,
-// the item.
+// deferAnswered handles a Held event. The event has the amount that the owner keeps. If it answers
+// a Defer, it also has the item.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
@@ -201,8 +202,8 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	b.waitAsSuspect(it, b.now)
 }
 
-// Returns reports whether the machine has room for a deferred item, of the suspects if suspect is
-// true, else of the others.
+// Returns reports whether the machine has room for one more deferred item: a suspect if the
+// argument is true, else an item that is no suspect.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
 	return m.backlog.retrying.deferred.returned[class] < maxReturned[class]

@@ -22,9 +22,9 @@ type dispatcher struct {
 // hold is the state of held items: they wait for a busy lane although another lane is free, because
 // dispatch expects the busy lane to finish them sooner.
 //
-// While items are held, the machine requests more, up to Config.Ahead. With enough waiting items,
-// holding ends and every lane is filled to its window. An item is held at most as long as the free
-// lane would have needed for it, even if the busy lanes take longer than expected.
+// While items are held, the machine requests more items, up to Config.Ahead. With enough waiting
+// items, holding ends and every lane is filled to its window. An item is held at most as long as
+// the free lane would have needed for it, even if the busy lanes take longer than expected.
 type hold struct {
 	active bool          // items are held now
 	until  time.Duration // end of the hold of the oldest item
@@ -35,8 +35,8 @@ type hold struct {
 const endlessSource = 1024
 
 // busySource is the number of consecutive new items from which a window may be narrowed for a
-// measurement. With a slower source lanes drain now and then anyway, and its items would have to
-// wait for the measurement.
+// measurement. With a slower source, lanes drain now and then without a measurement, and a
+// measurement would only delay items.
 const busySource = 16
 
 // resetIfSourceDry resets backlog.consecutiveNew if the source ran dry: the machine had room before
@@ -47,9 +47,10 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 	}
 }
 
-// mayHold reports whether new items may be held: they can go to any lane, the lanes do not share a
-// window, and nothing prevents the machine from asking for more. No item is held while a failed
-// item is ready to be sent, because that item would go to the free lane.
+// mayHold reports whether new items may be held: they can go to any lane, the lanes neither share a
+// window nor take part in an experiment, and nothing prevents the machine from asking for more. No
+// item is held while a failed item is ready to be sent, because that item would go to the free
+// lane.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
 		d.backlog.redoWithToken.ready.len() == 0 &&
@@ -57,8 +58,8 @@ func (d *dispatcher) mayHold() bool {
 		!d.settlement.replay.full()
 }
 
-// spread starts new items, oldest first. If more items wait than the busy lanes will soon finish, a
-// slow lane gets the newest item, which would wait longest for another lane.
+// spread starts new items, oldest first. A slow lane gets the newest item if the busy lanes would
+// need too long for all waiting items, because the newest one would wait longest for them.
 func (d *dispatcher) spread(out []Command) []Command {
 	for d.backlog.fresh.ready.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.ready.at(0)

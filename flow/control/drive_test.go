@@ -36,7 +36,8 @@ func (w *model) running() []*modelTry {
 	return tries
 }
 
-// answer ends attempt x with an outcome. pieces are the outcomes of the pieces of a Split.
+// answer ends attempt x with an outcome. For a Split, the last parameter has the outcomes of its
+// pieces.
 func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration, pieces ...control.Outcome) {
 	w.t.Helper()
 	delete(w.tries, x.id)
@@ -127,8 +128,8 @@ func (w *model) withdraw(i int, abort bool) {
 	w.step(control.Event{Kind: kind, Seq: it.seq})
 }
 
-// reply answers the ith unanswered Bisect or DeadLetter of the machine. pieces is the number of
-// pieces for a Bisect; 0 means that the item cannot be cut.
+// reply answers the ith unanswered Bisect or DeadLetter of the machine. For a Bisect, the item is
+// cut into the given number of pieces; 0 means that it cannot be cut.
 func (w *model) reply(i, pieces int) {
 	w.t.Helper()
 	a := w.asked[i]

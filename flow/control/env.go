@@ -22,7 +22,8 @@ func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
 }
 
-// wait draws the time until the next probe in an outage. most bounds it; 0 means no extra bound.
+// wait draws the time until the next probe in an outage. The parameter most is an upper bound; 0
+// means no extra bound.
 func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: e.now}
@@ -50,8 +51,8 @@ func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Du
 	return e.jitter(d, 0.5, 1)
 }
 
-// outage times the probes during an outage: 0.5 s * 2^k with equal jitter, at most 1 s in the first
-// minute and 30 s later.
+// outage is the schedule of the probes during an outage. The intervals are 0.5 s * 2^k with equal
+// jitter, at most 1 s in the first minute and 30 s later.
 type outage struct {
 	active bool
 	since  time.Duration

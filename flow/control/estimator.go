@@ -108,9 +108,9 @@ func (e *estimator) normal(rtt, cost float64) float64 {
 	return rtt * e.expected(e.mean) / x
 }
 
-// progress updates rate and service from an attempt that was delivered in time. ahead is the lane's
-// cost in flight when the attempt was sent, and done the cost delivered since then. Both include
-// the attempt.
+// progress updates rate and service from an attempt that was delivered in time. The parameter ahead
+// is the lane's cost in flight when the attempt was sent. The parameter done is the cost delivered
+// since then. Both include the attempt.
 func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) {
 	weight := rateWeight
 	if now-e.sampled > staleSample {
@@ -139,8 +139,8 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 	e.service += weight * (s - e.service)
 }
 
-// rto returns the timeout of an item of this cost. least is the minimum for a worker with a known
-// round trip.
+// rto returns the timeout of an item of this cost. The parameter least is the minimum for a worker
+// with a known round trip.
 func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {

@@ -113,15 +113,16 @@ type Report struct {
 	// identifies the worker's process: a new Epoch means that it restarted and lost its volatile
 	// state
 	Epoch uint32
-	// maximum absolute, cumulative cost that the worker will accept; 0 with Epoch 0: not advertised
+	// limit of the cumulative cost that the worker takes from this sender; 0 with Epoch 0: not
+	// advertised
 	Credit uint64
 	// cumulative cost that the worker has taken from this sender; 0: not reported
 	Taken              uint64
 	Batches            bool // Credit, Taken and QueueLen count items instead of cost
 	QueueLen, Slots    int  // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
-	// Cost is the cost of this item in the worker's unit, if that is not the sender's; 0: not
-	// reported
+	// Cost is the cost of this item in the worker's unit, if the sender's unit is another one; 0
+	// means not reported
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool
@@ -174,8 +175,9 @@ type Command struct {
 	Count   uint32 // Bisect, DeadLetter: see Reason
 	Run     uint32 // Ordered lanes
 	Index   uint32 // Ordered lanes: counts from 0 within Run, without gaps
-	// Expect counts from the sender's start. Start: the time from which the attempt is overdue; 0:
-	// never. Wait and Defer: the time at which the next attempt is due.
+	// Expect is a time since the sender's start. For Start, it is the time from which the attempt
+	// is overdue, or 0 for never. For Wait and Defer, it is the time at which the next attempt is
+	// due.
 	Expect  time.Duration
 	History History // Wait, Defer
 }

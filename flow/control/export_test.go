@@ -18,7 +18,7 @@ func (m *Machine) Overlooked() (seq uint64) {
 	return 0
 }
 
-// Able returns the number of waiting items that are not blocked, which an event may check.
+// Able returns the number of waiting items that are not blocked, which an event may have to check.
 func (m *Machine) Able() int {
 	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() +
 		m.backlog.redoWithToken.ready.len()

@@ -52,8 +52,8 @@ func (g *flagGate) room(time.Duration) int {
 	return unlimited
 }
 
-// gates are the gates of one lane, or the gates that all lanes share. items, loads and counting
-// select from all, because every start and every answer reads them.
+// gates are the gates of one lane, or the gates that all lanes share. The other lists are
+// selections from the list all, made in advance because every start and every answer reads them.
 type gates struct {
 	all      []laneGate
 	items    gateList // gates that apply to forItem

@@ -19,7 +19,7 @@ type limiter struct {
 	retest    time.Duration // time for which the rate stays below the ceiling
 	nextStart time.Duration // earliest start of the next attempt
 
-	// Deliveries in the last second, in tenths.
+	// deliveries of the last second, counted by tenths of a second
 	counts [rateSlots + 1]uint16
 	slot   int64
 }
@@ -44,7 +44,7 @@ const (
 	rateForget = 2.0 // multiple of the ceiling at which the limit ends if nothing is refused
 )
 
-// recordDelivery counts the delivery of an attempt sent at the time sent.
+// recordDelivery counts the delivery of an attempt that was sent at the given time.
 func (r *limiter) recordDelivery(now, sent time.Duration) {
 	r.advance(now)
 	if c := &r.counts[r.slot%int64(len(r.counts))]; *c < math.MaxUint16 {
@@ -77,8 +77,8 @@ func (r *limiter) measured(now time.Duration) float64 {
 	return sum - part*oldest
 }
 
-// refused handles a 429 for an attempt sent at the time sent. It ignores refusals of attempts sent
-// before the last cut.
+// refused handles a 429 for an attempt that was sent at the given time. It ignores refusals of
+// attempts sent before the last cut.
 func (r *limiter) refused(now, sent time.Duration) {
 	if r.rate > 0 && sent < r.cut {
 		return
@@ -99,9 +99,9 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// assumeLimit handles a worker that delivered at the rate at, then refused everything, and soon
-// accepted batches again. Such a worker limits the number per second without answering 429. Its
-// count no longer includes the refused attempts.
+// assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
+// soon accepted batches again. Such a worker limits the number per second without answering 429.
+// Its count no longer includes the refused attempts.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate

@@ -4,9 +4,9 @@ package control
 
 import "time"
 
-// standby selects the lanes in use by their Limits.Standby. Of all lanes that are not down, take
-// the lowest number. The lanes with that number or a lower one are in use. A lane is down while its
-// breaker is open.
+// standby selects the lanes that may take items by their Limits.Standby. The number that decides is
+// the lowest one of a lane that is not down. Lanes with that number or a lower one may take items.
+// A lane is down while its breaker is open.
 //
 //	Standby 0: A down, B up   B takes items, A gets probes
 //	Standby 1: C up           C takes nothing until B is down, too
@@ -58,7 +58,8 @@ func (ls *lanes) failover() {
 }
 
 // mayOpen reports whether the breaker of l may open for more than a moment. If no standby lane
-// could take over, at most half of the lanes with l's Standby number may have an open breaker.
+// could take over, at most half of the lanes with l's Standby number, but always one, may have an
+// open breaker.
 func (ls *lanes) mayOpen(l *lane) bool {
 	if !ls.standby.some {
 		return ls.opened < max(1, len(ls.up)/2)

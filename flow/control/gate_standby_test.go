@@ -121,7 +121,7 @@ func TestStandbyDown(t *testing.T) {
 }
 
 // TestStandbyLanesChange checks that a standby takes over when the last lane with a lower number is
-// removed, and stops when one is added.
+// removed, and stops when such a lane is added.
 func TestStandbyLanesChange(t *testing.T) {
 	w := newTiers(t, 0, 1)
 	w.serve(time.Second)

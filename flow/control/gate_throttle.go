@@ -4,7 +4,7 @@ package control
 
 import "time"
 
-// throttle is the gate of a worker that is alive but full. It is shut until the time until.
+// throttle is the gate of a worker that is alive but full. It is shut until a certain time (until).
 type throttle struct {
 	until  time.Duration
 	outage outage // times the waits if the worker names none

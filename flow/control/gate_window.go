@@ -108,7 +108,7 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
-// started gives a a place in the window, unless its item is set apart.
+// started gives attempt a its place in the window, unless its item is a suspect.
 func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	if !a.ofSuspect {
 		a.placed = true
@@ -118,7 +118,8 @@ func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	return false
 }
 
-// ended frees the place of a, if it still has one. a was answered, is overdue, or has taken long.
+// ended frees the place of attempt a, if the attempt still has one. It was answered, is overdue, or
+// has taken longer than nearly all others.
 func (g *windowGate) ended(a *attempt) {
 	if !a.placed {
 		return

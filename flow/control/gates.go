@@ -18,11 +18,12 @@ const (
 	withoutWin     = forLoad | forProbe | forGlobalProbe | forSuspect | forFirst
 )
 
-// gateKinds lists all gates, in the order in which they are checked. A gate of a lane, or one
-// shared by all lanes, has a constructor, lane or shared, which returns nil if the gate is not
-// needed. The others (binds) apply to the whole machine and keep it from requesting items. means
-// explains a shut gate to an operator. It is empty if the explanation needs figures of the lane;
-// package explain then provides it. If several entries have the same name, at most one has means.
+// gateKinds lists all gates, in the order in which they are checked. A gate of each lane has the
+// constructor lane. A gate that all lanes share has the constructor shared. A constructor returns
+// nil if the gate is not needed. The other gates have the function binds: they apply to the whole
+// machine and keep it from requesting items. The text in means explains a shut gate to an operator.
+// It is empty if the explanation needs figures of the lane; package explain then provides it. If
+// several entries have the same name, at most one has this text.
 var gateKinds = []struct {
 	name   string
 	means  string

@@ -86,7 +86,8 @@ const (
 
 	groupInterval    = 10 * time.Second // interval between experiments, doubled each time
 	maxGroupInterval = 10 * time.Minute // maximum of the interval
-	// minimum interval, as a multiple of the last experiment's duration: experiments take up to 1 %
+	// minimum interval, as a multiple of the last experiment's duration; so experiments, which
+	// pause half of the lanes, cost up to 1 %
 	groupCost   = 50
 	groupRetry  = time.Second
 	groupRounds = 20 // maximum duration of a phase, in round trips
@@ -157,9 +158,9 @@ func (g *group) bound(open int) {
 	g.full = (float64(g.limit) - 1 + 1e-6) * g.unit
 }
 
-// observe records a delivery in time, after rtt seconds. s is the sample for the lane's window;
-// observe changes it to the sample for the group's window. full reports whether no lane had room
-// before the delivery.
+// observe records a delivery that was not overdue and took rtt seconds. The parameter s is the
+// sample for the lane's window; observe changes it to the sample for the group's window. The
+// parameter full reports whether no lane had room before the delivery.
 func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	if g.mean == 0 {
 		g.mean = a.cost
@@ -209,8 +210,9 @@ func (g *group) meanRoundTrip() time.Duration {
 	return sum / max(n, 1)
 }
 
-// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, have
-// windows that measure and are past their start-up.
+// beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, are
+// ready. A ready lane is open, has no rate limit, and has a window that measures and is past its
+// start-up.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
@@ -305,7 +307,7 @@ func (g *group) pauseHalf(p phase) {
 	g.lanes.refreshAll()
 }
 
-// compare adds the change of each lane that stayed active to change. The weight is the inverse of
+// compare adds the change of each lane that stayed active to g.change. The weight is the inverse of
 // the variance of the difference of two means.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {

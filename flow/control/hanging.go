@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// hanging handles attempts of a lane that hang while later ones are delivered, because bad data
-// fails late or never. They do not wait in the worker's queue. So they do not count as load of the
-// worker, and their timeouts do not narrow the window.
+// hanging handles attempts of a lane that hang while later ones are delivered. The cause is bad
+// data that fails late or never, not the worker's queue. So such attempts do not count as load of
+// the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window long before they are
 // overdue: when they take longer than nearly all others and were overtaken. If the lane delivers
@@ -37,7 +37,7 @@ const (
 // isRecent reports whether attempts hung recently.
 func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
-// exclude records that a runs but does not count as load of the worker.
+// exclude records that attempt a runs but does not count as load of the worker.
 func (s *hanging) exclude(a *attempt) {
 	if !a.excluded {
 		a.excluded = true
@@ -46,7 +46,7 @@ func (s *hanging) exclude(a *attempt) {
 	}
 }
 
-// returned records that a has been answered.
+// returned records that attempt a has been answered.
 func (s *hanging) returned(a *attempt) {
 	if i := slices.Index(s.notOvertaken, a); i >= 0 {
 		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)
@@ -64,8 +64,8 @@ func (s *hanging) returned(a *attempt) {
 	}
 }
 
-// hangingAfter returns the time that a, which was just sent to a lane with these estimates, may
-// take before it gives up its place.
+// hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
+// was just sent to a lane with the estimates e.
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if e.rate > 0 && e.service > 0 {
@@ -74,7 +74,7 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 	return max(d, minHangingTime)
 }
 
-// overdue records that a is overdue, and whether later attempts have overtaken it.
+// overdue records that attempt a is overdue, and whether later attempts have overtaken it.
 func (s *hanging) overdue(a *attempt, overtaken bool) {
 	if a.excluded && !a.ofSuspect {
 		s.early--
@@ -87,9 +87,9 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 	}
 }
 
-// delivered records a delivery by the lane. Of all attempts that the lane has delivered, the latest
-// was sent at the time sent. Overdue attempts sent earlier have been overtaken, so they do not wait
-// in a queue. delivered reports whether there are new ones.
+// delivered records a delivery by the lane. The latest delivered attempt of the lane was sent at
+// the given time (sent). Overdue attempts sent earlier have been overtaken, so they do not wait in
+// a queue. The result reports whether there are new ones.
 func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	s.sinceDelivery = 0
 	if s.recent *= hangingMemory; late {
@@ -107,8 +107,8 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// giveUpPlace makes a, which takes longer than nearly all attempts, give up its place in the
-// window.
+// giveUpPlace makes attempt a, which takes longer than nearly all attempts, give up its place in
+// the window.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
 	if a.excluded || a.ofSuspect {

@@ -9,14 +9,15 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge configures hedges: second attempts (hedges) of the item that holds the watermark, the
-// oldest unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at
-// its worker, and longer than twice the expected time of another worker. That worker gets the hedge
+// Hedge configures hedges: second attempts of the item that holds the watermark, the oldest
+// unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at its
+// worker, and longer than twice the expected time of another worker. That worker gets the hedge
 // (Dean and Barroso, The Tail at Scale, 2013).
 //
 // Both attempts may deliver. So hedging suits only receivers that accept a second copy without
-// harm, and the zero value means no hedges. Items with keys, suspects, retried items and attempts
-// at Ordered lanes are not hedged. During the global backoff there are no hedges.
+// harm, and the zero value means no hedges. Items with keys, suspects, pieces of poison, retried
+// items and attempts at Ordered lanes are not hedged. There are no hedges during the global
+// backoff, or with a dispatch policy that assigns each item to one lane.
 //
 // A delivery by the hedge settles the item. The first attempt then continues, because its end is a
 // sample of its worker's time. A delivery by the first attempt cancels the hedge.
@@ -50,8 +51,8 @@ const (
 
 // tail tracks a quantile of the round trips at a lane, in seconds for an item of mean cost. It
 // rises by about a quarter for each longer round trip, and falls by about a hundredth of that for
-// every other one. So about one round trip in a hundred is longer (Robbins and Monro 1951, applied
-// to the logarithm).
+// each round trip that is not longer. So about one round trip in a hundred is longer (Robbins and
+// Monro 1951, applied to the logarithm).
 type tail struct {
 	at float64
 	n  int

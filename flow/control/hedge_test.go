@@ -42,8 +42,8 @@ func TestHedgeRefuses(t *testing.T) {
 	}
 }
 
-// warm returns a model of lanes that have all delivered often enough, in 20 to 40 ms, to be hedged.
-// Nothing is in flight.
+// warm returns a model with idle lanes. All lanes have delivered often enough, in 20 to 40 ms, for
+// their next attempts to be hedged.
 func warm(t *testing.T, cfg control.Config, lanes int) *model {
 	cfg.Retry = backoff.Fixed(10 * ms)
 	w := newLanes(t, cfg, 4, lanes)

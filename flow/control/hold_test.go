@@ -82,8 +82,8 @@ func (p *pair) at(lane int32) int {
 	return n
 }
 
-// next returns the attempt that is answered next, and when. All lanes except silent answer, and
-// each serves its attempts in parallel.
+// next returns the attempt that is answered next, and the time of its answer. All lanes answer
+// except the one given by silent. Each lane serves its attempts in parallel.
 func (p *pair) next(silent int32) (first try, at time.Duration) {
 	for _, a := range p.out {
 		due := a.sent + fastTrip

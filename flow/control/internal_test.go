@@ -70,8 +70,8 @@ func TestTimeoutDoubles(t *testing.T) {
 	}
 }
 
-// TestSizeNormalised uses round trips of 10 ms + 1 ms a unit. It checks that an item of 100 units
-// gets its own timeout, and that normalised round trips do not depend on the size.
+// TestSizeNormalised uses round trips of 10 ms + 1 ms per unit of cost. It checks that an item of
+// 100 units gets its own timeout, and that normalised round trips do not depend on the size.
 func TestSizeNormalised(t *testing.T) {
 	var e estimator
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -93,7 +93,8 @@ func TestSizeNormalised(t *testing.T) {
 
 func TestRateAndService(t *testing.T) {
 	var e estimator
-	// Ten in flight at a worker of 100/s behind 10 ms: 100 ms each, ten delivered meanwhile.
+	// The worker delivers 100 per second, and 10 are always in flight. So each takes 100 ms, and 10
+	// are delivered in that time.
 	now := time.Duration(0)
 	for range 200 {
 		now += 10 * time.Millisecond
@@ -206,8 +207,8 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
 }
 
-// againstSorting pushes and removes random elements, with at most most in the heap, and compares
-// the first with the minimum of a plain list.
+// againstSorting pushes and removes random elements, and compares the first with the minimum of a
+// plain list. The heap has at most as many elements as the parameter most allows.
 func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E,
 	push func(E), remove func(int),
 	first func() (E, int), at func(E) int, before func(E, E) bool) {

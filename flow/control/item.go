@@ -38,7 +38,7 @@ const (
 
 // item is one item from its Offer or Piece event until it has settled and none of its attempts
 // runs. The memory of items is reused. In comments of this package, "the item" is usually the
-// argument it.
+// argument named it.
 type item struct {
 	seq   uint64
 	rank  rank
@@ -81,8 +81,8 @@ type past struct {
 	retry backoff.State
 }
 
-// division describes how an item is replaced by pieces, or how a piece settles. byID and byLane are
-// the attempt with the Split, if there is one.
+// division describes how an item is replaced by pieces, or how a piece settles. If an attempt
+// returned a Split, byID and byLane identify this attempt.
 type division struct {
 	total, left uint32 // number of pieces, and of pieces still to come
 	byLane      int32

@@ -106,7 +106,7 @@ func (b *backlog) markHolding(it *item) {
 	}
 }
 
-// blockedByFailed returns the new items that are out of turn while failed items hold keys. They
+// blockedByFailed returns the new items that must wait because failed items hold their keys. They
 // count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
 // other keys.
 func (b *backlog) blockedByFailed() (a amount) {

@@ -81,8 +81,8 @@ func (c *laneStats) fill(s *LaneStatus) {
 	s.Delivered, s.Failed, s.TimedOut, s.ThrottledN, s.Late = c.delivered, c.failed, c.timedOut, c.throttled, c.late
 }
 
-// reorder applies a change of Limits.Ordered if l has no running attempts. Running attempts keep
-// their rules.
+// reorder applies a change of Limits.Ordered if l has no running attempts, because a running
+// attempt keeps the rules under which it started.
 func (l *lane) reorder() {
 	if l.inFlight == 0 && l.run.concluded() {
 		l.limits.Ordered = l.wantOrdered

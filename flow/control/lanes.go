@@ -77,7 +77,7 @@ type gateTimer struct {
 	dirty bool // a gate has changed: at must be computed again
 }
 
-// add records that a gate may open at the time at.
+// add records the time at which a gate may open.
 func (t *gateTimer) add(now, at time.Duration) {
 	if at > now && (!t.set || at < t.at) {
 		t.set, t.at = true, at
@@ -140,7 +140,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// clearFirst ends the wait of an Ordered lane for the item to begin its next run.
+// clearFirst ends the wait of an Ordered lane for the item with which its next run was to begin.
 func (ls *lanes) clearFirst(it *item) {
 	if l := it.firstOf; l != nil {
 		it.firstOf, l.run.first = nil, nil
@@ -283,8 +283,8 @@ func one(is bool) int {
 }
 
 // probe begins or ends a measurement of the drained round trip of l, if that is due. At most one
-// lane, or a tenth of the lanes, measures at a time. Only lanes that are used to their limit need
-// to: others get drained samples anyway.
+// lane, or a tenth of the lanes, measures at a time. Only a lane that is used to its limit
+// (limited) needs this: others get drained samples anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
 	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {

@@ -14,7 +14,7 @@ import (
 // Errors also come by chance, at any number in flight, and must not be taken for a level. So each
 // answer is kept with the number of attempts that were in flight when its attempt was sent. A level
 // is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
-// there on are refused, in contrast to the share below.
+// the level on are refused, and a smaller share below it.
 //
 // Now and then, one attempt beyond the level is sent as a trial. If it is refused, the next trial
 // waits twice as long. If it is delivered, the level rises, by steps that double, until the window
@@ -44,7 +44,7 @@ type outcomeAt struct {
 
 const (
 	levelRecent = 64
-	// minimum share refused beyond a level, of the attempts that chance would let pass
+	// minimum share of refusals beyond a level, among the attempts that chance would let pass
 	levelRefuses   = 0.5
 	levelSure      = 4.0 // logarithm of the odds from which a level is assumed
 	minLevelChance = 0.02
@@ -81,8 +81,8 @@ func (v *level) dropIfAbove(window float64) {
 	}
 }
 
-// refused records a refusal. known reports whether the refusal is explained by a level, and lower
-// whether that level is a new one.
+// refused records a refusal. The result known reports whether a level explains the refusal, and
+// lower reports whether that level is new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // chance before this answer
 	v.add(a, false)
@@ -149,8 +149,8 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
-// refusedBeyond returns the log-likelihood ratio of a refusal: that the worker refuses beyond a
-// level, against refusal by chance. The ratio of a delivery is logRefuses.
+// refusedBeyond returns the evidence that one refusal gives for a level and against chance, as a
+// log-likelihood ratio. For a delivery, the ratio is logRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
 // explained reports whether the current estimate of chance is enough to explain the refusals beyond
@@ -159,7 +159,7 @@ func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
 
-// logOdds returns the logarithm of the odds that refusals begin at the level from.
+// logOdds returns the logarithm of the odds that refusals begin at the given level.
 func (v *level) logOdds(from int) float64 {
 	var takenBelow, refusedBelow, taken, refused float64
 	for _, o := range v.recent[:min(v.n, levelRecent)] {
@@ -181,7 +181,8 @@ func (v *level) logOdds(from int) float64 {
 	return refused*refusedBeyond(p) + taken*logRefuses
 }
 
-// room returns the number of further attempts that the level allows when flying are in flight.
+// room returns the number of further attempts that the level allows. The parameter flying is the
+// number in flight.
 func (v *level) room(now time.Duration, flying int) int {
 	if v.from == 0 {
 		return math.MaxInt

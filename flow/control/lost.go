@@ -7,20 +7,20 @@ import "time"
 // onTimeAttempts is the list of the running attempts of a lane that are not overdue, in the order
 // in which they were sent.
 //
-// An attempt that has run longer than nearly all others, while attempts sent after it have been
-// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. The
-// item is not sent again for that reason. But a window does not grow while its lane has suspects,
-// and suspects do not count as load of the worker.
+// Such an attempt is presumed lost if it has run longer than nearly all others, and attempts sent
+// after it have been delivered (as in RACK, RFC 8985). Its item is still not sent again before the
+// timeout. But a window does not grow while its lane has attempts presumed lost, and these do not
+// count as load of the worker.
 type onTimeAttempts struct {
 	first, last  *attempt
-	firstNotLost *attempt      // first attempt that is no suspect; nil: there is none
+	firstNotLost *attempt      // first attempt not presumed lost; nil: there is none
 	delivered    time.Duration // latest send time of a delivered attempt
 	lost         int
-	lostCost     float64 // of the suspects
-	ofSuspects   int     // attempts of items set apart, which are not in the list
+	lostCost     float64 // of the attempts presumed lost
+	ofSuspects   int     // attempts of suspect items, which are not in the list
 }
 
-// minLostAge is the minimum age of a suspect, in smoothed round trips.
+// minLostAge is the minimum age of an attempt presumed lost, in smoothed round trips.
 const minLostAge = 1.5
 
 func (o *onTimeAttempts) add(a *attempt) {
@@ -36,7 +36,7 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
-// drop removes a, which was answered, is overdue or has given up its place.
+// drop removes attempt a, which was answered, is overdue or has given up its place.
 func (o *onTimeAttempts) drop(a *attempt) {
 	if !a.listed {
 		return
@@ -65,7 +65,7 @@ func (o *onTimeAttempts) drop(a *attempt) {
 	a.earlier, a.later = nil, nil
 }
 
-// markLost marks overtaken attempts that have run longer than limit as suspects.
+// markLost marks overtaken attempts that have run longer than limit as presumed lost.
 func (o *onTimeAttempts) markLost(now time.Duration, limit time.Duration) {
 	for a := o.firstNotLost; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {
 		a.presumedLost = true

@@ -375,8 +375,8 @@ func (w *model) check() {
 	}
 }
 
-// hasFewerLanes reports whether lanes have gone down. Then more than half of the remaining ones may
-// have an open breaker.
+// hasFewerLanes reports whether lanes have gone down. If so, more than half of the remaining ones
+// may have an open breaker.
 func (w *model) hasFewerLanes() bool {
 	for _, l := range w.lanes {
 		if !l.up {

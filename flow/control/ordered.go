@@ -6,7 +6,7 @@ package control
 // running, because an index has 32 bits.
 const maxIndex = 1 << 31
 
-// addToRun appends a to the lane's run.
+// addToRun appends attempt a to the lane's run.
 func (t *attempts) addToRun(l *lane, a *attempt) {
 	if l.run.num == 0 || l.run.oldest == nil && l.run.index >= maxIndex {
 		t.newRun(l)
@@ -23,8 +23,9 @@ func (t *attempts) addToRun(l *lane, a *attempt) {
 }
 
 // concludeRun concludes the attempts of the run that have been answered, up to the first unanswered
-// one. After a failed attempt, all later ones count as failed regardless of their answers: the
-// receiver must refuse them. Items that it accepted nevertheless are sent again, in order.
+// one. After a failed attempt, the receiver must refuse all later ones. So they count as failed
+// regardless of their answers, except for a Split. Items that the receiver accepted nevertheless
+// are sent again, in order.
 func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest
@@ -60,8 +61,9 @@ func (t *attempts) newRun(l *lane) {
 	l.run.num, l.run.index = t.runs, 0
 }
 
-// returnAfterFailure returns an item to the send buffer that failed only because an earlier one in
-// the run failed. It counts neither against the item nor against the lane.
+// returnAfterFailure returns the item of attempt a to the send buffer. The attempt failed only
+// because an earlier one of its run failed. So its failure counts neither against the item nor
+// against the lane.
 func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)

@@ -10,8 +10,8 @@ import "fmt"
 // An item that has killed Deaths workers is refused as if a worker had rejected it: it is cut
 // repeatedly, and only the part that kills is dead-lettered. A piece of it is cut at the first
 // death, because one of the pieces is expected to kill again. An item that cannot be cut is
-// dead-lettered only after it has killed Deaths workers by itself: it may be innocent of a death
-// together with other records.
+// dead-lettered only after it has killed Deaths workers by itself: other records may have caused
+// the earlier deaths.
 //
 // An item that fails although its workers deliver others is a suspect, see ADR 17. A suspect waits
 // as configured by Config.Retry before each further attempt, counts against no worker's window or
@@ -42,8 +42,8 @@ func (p Poison) withDefaults() (Poison, error) {
 	return p, nil
 }
 
-// countDeath counts a death if the worker died of the item of a, and reports whether the item must
-// be refused because of its deaths.
+// countDeath counts a death if the item of attempt a killed the worker, and reports whether the
+// item must be refused because of its deaths.
 func (s *settlement) countDeath(a *attempt) bool {
 	it, limit := a.item, s.cfg.Poison.Deaths
 	if !a.died || limit <= 0 || it.state == isDone || it.state == isPending || a.canceled {
@@ -62,9 +62,9 @@ func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 	return s.reject(it, out)
 }
 
-// retryPiece withdraws the refusal of a piece of poison that cannot be cut, unless the piece by
-// itself has failed or killed often enough. The piece is then sent again. retryPiece reports
-// whether it did so.
+// retryPiece withdraws the refusal of a piece of poison that cannot be cut, and sends the piece
+// again. It does nothing if the piece by itself has failed or killed often enough. It reports
+// whether it withdrew the refusal.
 func (s *settlement) retryPiece(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.indivisible || r.givenUp {

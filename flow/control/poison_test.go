@@ -102,8 +102,8 @@ func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *mod
 	return w
 }
 
-// TestSuspect checks that an item that every worker fails, while they deliver others, is set apart:
-// it opens no breaker, waits longer and longer, and is never given up.
+// TestSuspect checks that an item that every worker fails, while they deliver others, becomes a
+// suspect: it opens no breaker, waits longer and longer, and is never given up.
 func TestSuspect(t *testing.T) {
 	w := feud(t, control.Config{}, true, 200)
 	s := w.m.Status()

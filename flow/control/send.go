@@ -86,7 +86,7 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items that one drain passes over because they wait for a lane.
+// maxScan bounds the items that one call of drain passes over because they wait for a lane.
 const maxScan = 64
 
 // drain starts items of q in order. It passes over up to most items that must wait for a lane.
@@ -191,8 +191,9 @@ func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 	return l, false
 }
 
-// chooseOther is choose for the other policies. While another lane is open, it avoids the lanes
-// that failed the item. It always avoids the lanes where the item still runs.
+// chooseOther is choose for a dispatch policy that assigns no item to a certain lane. While another
+// lane is open, it avoids the lanes that failed the item. It always avoids the lanes where the item
+// still runs.
 func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	// Usually counting is enough: more lanes are open than have failed or run the item.
 	other := d.lanes.open > len(it.tried)+len(it.running)

@@ -177,7 +177,7 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	return out
 }
 
-// deliver settles the item as delivered by a, unless it is settled already.
+// deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	a.lane.throttle.outage = outage{}
 	if it.state == isDone {
@@ -201,9 +201,9 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	return out
 }
 
-// cancelOthers cancels the other running attempts of the item of a, because a has settled it.
-// Overdue attempts continue, since their late answers are samples of their workers' times. If a is
-// a hedge, the first attempt continues, too.
+// cancelOthers cancels the other running attempts of an item that attempt a has just settled.
+// Attempts at Ordered lanes continue. Overdue attempts continue, too, since their late answers are
+// samples of their workers' times. If a is a hedge, the first attempt continues as well.
 func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.isHedge && !o.overdue && !o.ordered && !o.canceled {

@@ -8,9 +8,10 @@ import "time"
 // configured by Config.Retry before each attempt, and its attempts take no place in a window.
 //
 // Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
-// more than a quick one. At least one may run if no other item needs the workers. Every other
-// attempt is for the suspect with the least evidence against it, so that a good item set apart by
-// mistake is delivered soon. The others go by due time.
+// more than a quick one. At least one may run if no other item needs the workers. Every second
+// attempt is for the suspect with the least evidence against it, so that a good item that became a
+// suspect by mistake is delivered soon. The other attempts are for the suspects in the order of
+// their due times.
 type suspects struct {
 	waiting       [suspectClasses]heap[*item] // by number of failures
 	n             int
@@ -19,7 +20,7 @@ type suspects struct {
 	running       int
 	leastEvidence bool // the next attempt is for the item with the least evidence
 	toGiveUp      []itemToGiveUp
-	unsettled     int // items set apart that have not settled
+	unsettled     int // suspects that have not settled
 }
 
 const (
@@ -70,7 +71,7 @@ func (q *suspects) pick(now time.Duration, fewest bool) (it *item) {
 }
 
 // affords reports whether the time allowed covers the running attempts of suspects, so that one
-// more may start. If idle, no other item is in flight, and one suspect may always run.
+// more may start. If idle is true, no other item is in flight, and one suspect may always run.
 func (q *suspects) affords(idle bool) bool {
 	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
 }

@@ -36,9 +36,9 @@ func (l *loop) stall(d, late time.Duration) {
 func (l *loop) timedOut() uint64 { return l.m.Status().Lanes[0].TimedOut }
 
 // TestLeastTimeout checks the minimum timeout of a worker that usually answers in 2 ms. While Ticks
-// come late, on a busy computer, an answer after 300 ms is not overdue, including the one during
-// the first late Tick. While Ticks are on time, and again a minute after the last late one, the
-// minimum is 200 ms.
+// come late, on a busy computer, an answer after 300 ms is not overdue. This also holds for the
+// answer during the first late Tick. While Ticks are on time, and again a minute after the last
+// late one, the minimum is 200 ms.
 func TestLeastTimeout(t *testing.T) {
 	for _, c := range []struct {
 		late  time.Duration

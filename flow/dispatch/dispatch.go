@@ -17,7 +17,7 @@ import (
 type Candidate struct {
 	Lane int32
 	Free bool // gate open, room in the window, not excluded for this item
-	// Full means that only its used-up window or limit keeps the lane from being free.
+	// Full means that the lane would be free if its window or limit were not used up.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up
 	InFlight int     // attempts that are not overdue
@@ -51,6 +51,7 @@ type Follower interface {
 // Chooser picks a lane.
 type Chooser interface {
 	// Choose returns the index in c of the lane for an item of this cost and key, or -1 if the item
-	// must wait. key is a hash of the item's first key, or of its sequence number if it has none.
+	// must wait. The parameter key is a hash of the item's first key, or of its sequence number if
+	// it has no key.
 	Choose(now time.Duration, cost float64, key uint64, c []Candidate) int
 }

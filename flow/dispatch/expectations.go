@@ -13,7 +13,8 @@ type expectations struct {
 	notified bool    // Changed is called for every change
 	cost     float64 // of the last item
 	filled   bool    // expect is for that cost
-	// seconds; +Inf if not usable; negative if it fails or is unknown and must be examined
+	// expected time of the item at each lane in seconds; +Inf if the lane is not usable; negative
+	// if the lane fails or is unknown, and must be examined
 	expect []float64
 	stale  time.Duration // no free lane is stale before this time
 }

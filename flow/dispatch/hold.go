@@ -10,9 +10,9 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold is like Choose, but also returns most. If at most that many items wait, a busy
-	// lane is expected to take the item sooner than lane i would finish it, and the item should be
-	// held. Below 1 means that it should be sent to lane i.
+	// ChooseOrHold is like Choose, but also returns a number of items (most). If at most that many
+	// wait, a busy lane is expected to take the item sooner than lane i would finish it, and the
+	// item should be held. If most is below 1, the item should be sent to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
@@ -23,8 +23,8 @@ const (
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has at least about minCover batches more in flight than it holds
 	// without a queue. Then it does not idle before an answer arrives and another batch is sent. A
-	// lane that holds many batches may serve in parallel, as in package window. It needs coverRoot
-	// times the square root of their number.
+	// lane that holds many batches may serve in parallel, as in package window. It must have
+	// coverRoot times the square root of their number more in flight.
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the number of drained round trips without an answer after which items do not
@@ -36,8 +36,9 @@ const (
 // is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
 // several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
 // sender goes to the first free worker. Therefore a covered lane gets no more while another one is
-// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in its
-// expected time, times idleFactor. If enough batches wait, every lane is filled up to its window.
+// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in
+// idleFactor times the expected time of the idle lane. If enough batches wait, every lane is filled
+// up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
@@ -64,7 +65,8 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// within a limit of time. The limit is worth times the expected time of lane i for one item.
+// within a limit of time. The limit is the expected time of lane i for one item, multiplied by the
+// factor worth.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0
@@ -83,8 +85,8 @@ func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candi
 
 // covered reports whether a lane has enough in flight not to idle for lack of a batch. It uses
 // Base, not Service: with few items in flight and no queue, Service cannot distinguish a slow
-// worker close by from a fast worker far away. A window that measures the drained round trip can.
-// Without Base, no lane is covered.
+// worker close by from a fast worker far away. Base is measured by the lane's window while the
+// worker is drained. Without Base, no lane is covered.
 func (k *Candidate) covered() bool {
 	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false

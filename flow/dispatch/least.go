@@ -80,8 +80,8 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	return l.tied(s.best, c)
 }
 
-// chooseUnmeasured chooses if a free lane has never answered: it is expected to take the median
-// time.
+// chooseUnmeasured chooses a lane if some free lane has never answered. Such a lane is expected to
+// take the median time.
 func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Candidate) {
 	l.computeAll(s, cost, c)
 	median := l.median(cost, c)
@@ -147,7 +147,8 @@ type scanResult struct {
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
-	// the free lane that has been unused the longest beyond its time; -1 if none
+	// of the free lanes that must be measured again, the one unused for longest; -1 if there is
+	// none
 	stale   int
 	longest time.Duration // unused time of lane stale, or staleAfter if there is none
 	unknown bool          // a free lane is unknown

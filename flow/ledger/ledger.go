@@ -70,7 +70,7 @@ type Ledger struct {
 
 // New returns a ledger that resumes from saved progress: everything up to watermark and the ranges
 // in settled is settled. The ranges may be unordered, adjacent and overlapping; empty ones are
-// ignored. A range that ends before it begins is an error. settled is not retained.
+// ignored. A range that ends before it begins is an error. New does not retain the slice of ranges.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
 	for _, r := range settled {
@@ -173,9 +173,9 @@ func (l *Ledger) advance() {
 
 // Settle marks r as settled and reports whether any of it was not settled before. Ranges may come
 // in any order and may be pieces of opened ranges or cover several of them. A range that is empty
-// or extends beyond the opened ones settles nothing. It takes O(log n + m) if r overlaps m of n
-// open ranges. If r covers only a part of an open range, it also takes O(k) for the k settled
-// pieces of that range.
+// or extends beyond the opened ones settles nothing. Settle takes O(log n + m) if n ranges are open
+// and r overlaps m of them. If r covers only a part of an open range, it also takes O(k) for the k
+// settled pieces of that range.
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false
@@ -249,7 +249,7 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 func (l *Ledger) Next() Position { return l.tail }
 
 // Limit returns the start of the next range that was settled before the restart, which the next
-// range must not exceed. ok is false if there is none.
+// range must not exceed. It returns false if there is none.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false
@@ -264,6 +264,6 @@ func (l *Ledger) Pending() int { return l.pending }
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
 // Span returns the distance in Num from the watermark to the end of the opened ranges, which is in
-// bytes if positions are byte offsets. A crash would repeat the part of it outside the ranges of
-// Progress.
+// bytes if positions are byte offsets. Of this distance, a crash would repeat the part outside the
+// ranges of Progress.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

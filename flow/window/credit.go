@@ -10,10 +10,11 @@ import (
 // Credit is the window for workers that report their capacity (Receiver of package flow, or any
 // program that sends the same header). The worker advertises an absolute, cumulative amount of
 // cost, so that a lost or repeated advertisement has no effect. It is valid for a lease of 2 s or
-// three round trips. After that, one batch at a time is sent until the worker responds again, so
-// that a lost last response cannot stop the flow. The window never exceeds twice the window of
-// [Queue], which runs in parallel, so a worker that promises too much is not flooded. A worker
-// without advertisements gets Queue's window. The zero value is usable.
+// three round trips, whichever is longer. After that, one batch at a time is sent until the worker
+// responds again, so that a lost last response cannot stop the flow. The window of [Queue] runs in
+// parallel. The window never exceeds twice that window, or 4 batches if that is more, so a worker
+// that promises too much is not flooded. A worker without advertisements gets Queue's window. The
+// zero value is usable.
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -65,7 +66,7 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap is the recent minimum of the difference between the worker's count and this one.
+// countGap is the recent minimum of the worker's count of taken cost, less this sender's own count.
 type countGap struct {
 	minimum float64
 	samples int

@@ -185,7 +185,7 @@ func (d *delay) endRound() *verdict {
 	v.mean = d.round.smooth()
 	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
-	// The batches in flight when the round's batches were sent caused their round trips. In the
+	// The round trips of a round depend on the batches in flight when its batches were sent. In the
 	// start-up, and if the window is not used up, their number is less than the window.
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
@@ -208,8 +208,8 @@ func (d *delay) endRound() *verdict {
 
 // grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
 // adds more each time, to catch up with a worker that has become much faster. If round trips hardly
-// vary, batches sent into the previous window are no evidence for the next step. grow undoes a step
-// that only lengthened the queue; the window then rests.
+// vary, answers to batches sent before the last step do not count for the next one. If a step only
+// lengthened the queue, undoUselessStep undoes it, and the window does not grow for some rounds.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.mayBeDropping() {
 		return
@@ -253,10 +253,12 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// narrow narrows the window after a failure. A timeout multiplies it by share at once. A nack takes
-// one batch off, and all nacks of a round together take off no more than a timeout. Example: with a
-// window of 10 and a share of 0.5, three nacks leave 7, and eight nacks leave 5. So if a receiver
-// refuses work beyond a limit, the window that remains after the nacks is that limit.
+// narrow narrows the window after a failure. A timeout multiplies it by share, at most once per
+// round. If the worker seems to drop batches, the timeout narrows the window to the part that does
+// not wait instead. A nack takes one batch off, and all nacks of a round together take off no more
+// than a timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight
+// nacks leave 5. So if a receiver refuses work beyond a limit, the window that remains after the
+// nacks is that limit.
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy

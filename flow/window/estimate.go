@@ -268,7 +268,8 @@ func (b *base) noise() float64 {
 }
 
 // zone returns the noise that widens the dead zone of the queue of a window of w batches. In a wide
-// window an error of one percent in the base is many batches, so its zone stays wide.
+// window, an error of one percent in the base is many batches. So the zone of a wide window stays
+// wide.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()
@@ -311,9 +312,9 @@ func (b *base) addReported(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes it
-// by Little's law from the number of deliveries in the time, because the first answers to come back
-// are the short ones.
+// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes
+// that mean by Little's law from the number of deliveries during the probe, because the first
+// answers to come back are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.isSteady && b.done > 0 && now > b.since {
@@ -338,8 +339,8 @@ func (b *base) finish(now time.Duration) {
 }
 
 // followMean lets the base follow a mean only if the mean is significantly below it. If the base
-// followed every low mean, it would become a minimum. jitter is the relative standard error of a
-// round's mean.
+// followed every low mean, it would become a minimum. The parameter jitter is the relative standard
+// error of a round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean

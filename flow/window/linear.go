@@ -20,8 +20,9 @@ const (
 
 // Linear is the window of the flow control that was built over Storm, system D in
 // docs/flow-control.md. An ack within the threshold is NORMAL and widens the window by one batch.
-// An ack above the threshold is SLOW and narrows the window by one. A timeout or a nack is BUSY and
-// narrows the window by one at once. The zero value is usable.
+// An ack above the threshold is SLOW and narrows the window by one. With PerRound, the mean of a
+// round counts instead of a single ack. A timeout or a nack is BUSY and narrows the window by one
+// at once. The zero value is usable.
 //
 // Without a Threshold the verdict depends on the queue that the window causes at its worker. By
 // Little's law a window W with mean round trip m, at a worker with drained round trip base, keeps q

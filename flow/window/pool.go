@@ -61,9 +61,10 @@ const (
 	maxPoolSenders = 1024
 )
 
-// Done records that a batch of the given cost was served for a sender, with waiting cost in the
-// queue, and returns the advertisement for that sender. network is the sender's measurement of its
-// round trip without the worker's share, or 0 if unknown.
+// Done records that a batch of the given cost was served for a sender, and returns the
+// advertisement for that sender. The parameter waiting is the cost in the worker's queue. The
+// parameter network is the sender's measurement of its round trip without the worker's share, or 0
+// if unknown.
 func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 	network time.Duration) Advert {
 	if p.senders == nil {
@@ -167,8 +168,8 @@ func (p *Pool) network(now time.Duration) float64 {
 	return sum / max(1, n)
 }
 
-// evict makes room for one more sender. It removes the sender that has been silent for longest. If
-// that sender comes back, it counts as new.
+// evict makes room for one more sender. If the table is full, it removes the sender that has been
+// silent for longest. If that sender comes back, it counts as new.
 func (p *Pool) evict() {
 	if len(p.senders) < maxPoolSenders {
 		return

@@ -100,9 +100,10 @@ func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.narrow(now, ti
 func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, nacked, queueCut) }
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
-// round while the worker is not full, and removes a fifth if the worker is full or a batch fails,
-// at most once per round. Only multiplicative decrease converges to a fair share (Chiu and Jain
-// 1989). A worker is full under the same condition as in [Queue]. The zero value is usable.
+// round while the worker is not full. It removes a fifth if the worker is full or a batch times
+// out, at most once per round. A nack removes one batch, and all nacks of a round at most a fifth.
+// Only multiplicative decrease converges to a fair share (Chiu and Jain 1989). A worker is full
+// under the same condition as in [Queue]. The zero value is usable.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

@@ -16,7 +16,8 @@ type Entry struct {
 	Experiment bool                      // it is only for simulators, not for configs
 }
 
-// Options are the settings that configs have for windows. An algorithm ignores settings of others.
+// Options are the settings that configs have for windows. An algorithm ignores the settings of
+// other algorithms.
 type Options struct {
 	Size         int // of a fixed window
 	Initial, Max int

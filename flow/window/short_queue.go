@@ -100,9 +100,9 @@ func (w *waits) endProbe() {
 //
 //	e^((f-g)(1-x) / (width (1-f)))
 //
-// The weighted mean of the round trips stands for x. From 2 ms of network and 20 ms of exponential
-// service to 80 ms, the drained weight grows by 18 percent. Without the correction, the window
-// would hold 0.4 of 8 calls too many.
+// The weighted mean of the round trips stands for x. Example: the network takes 2 ms, and
+// exponential service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent.
+// Without the correction, the window would hold 0.4 of 8 calls too many.
 func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -114,7 +114,7 @@ func (w *waits) rescale(from, to float64) {
 }
 
 // refine adapts the drained weight to a better estimate of the base: the round trips stay the same,
-// so x becomes x from/to.
+// so a relative round trip x becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -206,8 +206,9 @@ const (
 )
 
 // speedChange compares the mean round trip of a round with that of earlier rounds. A change of
-// speed must exceed the effects of random variation and of the change of the window. The waits must
-// agree, because a few very long calls change the mean but not the waits.
+// speed must exceed the effects of random variation and of the change of the window. The estimated
+// waits must show the change, too, because a few very long calls change the mean but not these
+// estimates.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
@@ -243,7 +244,7 @@ func (d *delay) applyWeights(v *verdict) {
 }
 
 // moveToTarget moves the window towards its target. A round trip of a wide window consists of
-// several rounds, so each moves it part of the way.
+// several rounds, so each round moves the window part of the way.
 func (d *delay) moveToTarget(v *verdict) {
 	w := &d.base.waits
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))

@@ -42,7 +42,7 @@ type startup struct {
 }
 
 const (
-	// factor by which a round must be faster than all before, or it counts as flat
+	// factor by which the rate of a round must exceed the earlier rates; other rounds count as flat
 	startFaster    = 1.15
 	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
 	startIdle      = 4    // unused rounds that end the start-up
@@ -56,9 +56,9 @@ const (
 	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// A window of 25 would otherwise wait a round trip for its tenth answer.
+	// With startEarly, a window of 25 would wait a round trip for its tenth answer.
 	startNarrow = 25.0
-	startFew    = 4.0 // a burst of up to this many needs no longer queue
+	startFew    = 4.0 // up to this many answers at once need no additional queue
 	// share of the base after the widening during which answers belong to the previous round
 	startSame       = 1.0 / 2
 	startChance     = 16      // at most one of this many samples is slow at random
@@ -135,7 +135,8 @@ func (u *startup) mayBeRandom(n int) bool {
 }
 
 // complete reports whether a round trip of the start-up is over: as many batches have come back as
-// the window holds. If the pace varies, the verdict needs more batches sent since its start.
+// the window holds. If the pace varies, only a certain share of them may have been sent before the
+// round began.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
 	if !d.base.steady() {

@@ -33,8 +33,7 @@ func newWorker(slots int, base time.Duration) *worker {
 		late: func(int) time.Duration { return 0 }}
 }
 
-// answer fills the window and processes the next answer. It returns the index of that batch in the
-// order of service.
+// answer fills the window and processes the next answer.
 func (k *worker) answer() {
 	for len(k.fly) < int(k.w.Limit()) {
 		place := 0

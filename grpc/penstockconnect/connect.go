@@ -35,7 +35,8 @@ import (
 // zero value does nothing. The order of the layers is retry, breaker, limit. A client's breaker and
 // limiter serve one target each.
 //
-// The fields must not change once in use. Then an Interceptor is safe for concurrent use.
+// The fields must not change once the Interceptor is in use. An Interceptor is safe for concurrent
+// use.
 type Interceptor struct {
 	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
 	// returns Undecided, the code decides. The code unavailable is retried, and resource_exhausted

@@ -55,8 +55,8 @@ func (k *Kernel[E]) Due() (time.Duration, bool) {
 	return k.heap[0].at, true
 }
 
-// Next removes the next event and advances the clock to it. If there is none up to and including
-// the time until, Next reports false and the clock stays.
+// Next removes the next event and advances the clock to it. If no event is due at or before the
+// given time, Next reports false and the clock stays.
 func (k *Kernel[E]) Next(until time.Duration) (e E, ok bool) {
 	if len(k.heap) == 0 || k.heap[0].at > until {
 		return e, false

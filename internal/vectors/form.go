@@ -57,7 +57,8 @@ type Point struct {
 	Error string `json:"error"`
 }
 
-// Step is the distribution of one step's delays, or of kind support its equally likely values.
+// Step is the distribution of one step's delays. For the kind support, its delays are all equally
+// likely: Values, or the multiples of Unit from 0 to Last.
 type Step struct {
 	N         int              `json:"n"`
 	Error     string           `json:"error"`

@@ -66,7 +66,7 @@ func (o Object) Duration(t testing.TB, key string) time.Duration {
 	return Get[Nanos](t, o, key).Duration()
 }
 
-// Durations is a list of such.
+// Durations is a list of integers of nanoseconds, saturated.
 func (o Object) Durations(t testing.TB, key string) []time.Duration {
 	t.Helper()
 	var list []time.Duration

@@ -15,15 +15,15 @@ import (
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie outside the library's extremes. Take two
-// samples of sizes S and N from one distribution. The probability that k of our N draws are beyond
-// all S of theirs is (N/(N+S))^k, here at most 1e-9.
+// samples of sizes S (the library's) and N (ours) from one distribution. The probability that k of
+// our N draws are beyond all S draws of the library is (N/(N+S))^k, here at most 1e-9.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution in the library, with our own draws of the same step. Both must
-// have the same support, mean, deviation, quantiles and atoms, and the same correlation with the
-// step before.
+// Sample is a step's distribution in the library, with our own draws of the same step. The draws
+// must have the support, mean, deviation, quantiles and atoms of that distribution, and the same
+// correlation with the step before.
 type Sample struct {
 	samples int
 	step    Step
@@ -63,7 +63,7 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 	// At an end where the library's draws lie close together, even one of our draws far outside is
 	// an error. At other ends the tail has few draws, for example below a cap that takes nearly all
-	// of them. There, the library's own extreme is chance.
+	// of them. There, the library's own extreme is accidental.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -151,8 +151,8 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports whether a, a share of n draws, and b, a share of m, can come from one
-// probability. It allows for a few counts in addition to the deviations.
+// sameShare reports whether two shares can come from one probability: a is a share of n draws, and
+// b a share of m draws. It allows for a few counts in addition to the deviations.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
@@ -180,8 +180,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// different values beyond an int64, which are one value only here; the quantiles
-			// compare their share
+			// the library has different values beyond an int64, which are one value here; the
+			// comparison of quantiles covers their share
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {

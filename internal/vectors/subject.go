@@ -15,8 +15,8 @@ type Subject struct {
 	// At returns the wait at step n without the steps before it. ok is false if the policy gives up
 	// or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
-	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait.
-	// nil: At is enough.
+	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. Nil
+	// means that the waits do not depend on earlier ones: At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
 	// Bounds is checked to hold every draw and the library's extremes; nil: not known.
 	Bounds func(n int) (lowest, mean, highest time.Duration)

@@ -154,7 +154,8 @@ func (c Call) End(err error, code uint32) {
 // errPanicked is the error of a call that panicked.
 var errPanicked = errors.New("the call panicked")
 
-// Run makes a call of f through the guard. A panic of f counts as a failure for the breaker.
+// Run calls f if the breaker and the limiter of g permit it. A panic of f counts as a failure for
+// the breaker.
 func (g Guard) Run(ctx context.Context, f func(context.Context) error,
 	codeOf func(error) uint32) error {
 	c, err := g.Begin(ctx)
