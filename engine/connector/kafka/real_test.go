@@ -64,7 +64,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// manyHoles leaves hundreds of unsettled gaps and checks that the metadata of one commit holds
+// manyHoles leaves 200 unsettled gaps and checks that the metadata of one commit describes all of
 // them.
 func manyHoles(t *testing.T, c *cluster) {
 	const n, every = 4000, 20

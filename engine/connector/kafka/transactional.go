@@ -138,8 +138,9 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 	return nil, err
 }
 
-// fence initializes the transactional ids of partitions. Then no transaction of an earlier owner
-// can commit any more. Entries of partitions that could not be fenced are nil.
+// fence initializes the transactional ids of partitions. After that, no transaction of an earlier
+// owner can be committed. The result has a nil entry for a partition whose client could not be
+// made. The caller closes the other entries, also after an error.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
@@ -166,8 +167,8 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 	return made, nil
 }
 
-// begin reads the offsets of fenced partitions, stores positions that the group does not have, and
-// starts their transactions.
+// begin reads the offsets of fenced partitions. For partitions without an offset, it stores their
+// start, unless the offset must exist. It then starts the goroutines that run their transactions.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))
@@ -251,7 +252,7 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	return stream.Report{}, err
 }
 
-// messages makes messages of the kept records. A record that cannot be made into a message has an
+// messages returns the kept records as messages. A record that cannot be made into a message has an
 // error in fates.
 func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
 	fates []error) {

@@ -133,7 +133,7 @@ func (c *cluster) exactly(topic string, texts []string) {
 	}
 }
 
-// copied waits until the group has committed each records in every partition.
+// copied waits until the group has committed an offset of at least each in every partition.
 func (c *cluster) copied(partitions, each int) {
 	c.t.Helper()
 	until(c.t, "all commits", func() bool { return c.hasCommitted(partitions, each) })
