@@ -126,7 +126,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// client is a connection with the permissions that the server has denied.
+// client is a connection, together with the permissions that the server has denied to its user.
 type client struct {
 	conn    *natsgo.Conn
 	js      jetstream.JetStream
@@ -205,8 +205,8 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// refused returns an error if the servers refuse the login of a client that is not connected. The
-// library tries to log in again.
+// refused returns an error if the client is not connected because the servers refuse its login. The
+// library keeps trying to log in.
 func (c *client) refused() error {
 	if c.conn.IsConnected() {
 		return nil
