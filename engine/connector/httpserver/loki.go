@@ -23,8 +23,8 @@ var lokiFields = slices.Concat(
 	schemaOf(stream.TextType, "timestamp", "message"), schemaOf(stream.JSONType, "labels", "metadata"),
 )
 
-// decodeLoki reads a request of Loki's push API. A body in protobuf has already been decompressed
-// from snappy. Other bodies are JSON.
+// decodeLoki reads a request of Loki's push API. The content type decides whether the body is JSON
+// or protobuf. A protobuf body has already been decompressed from snappy.
 func decodeLoki(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
 	l := lokiDecoder{most: maxRecord, room: room}
 	var err error

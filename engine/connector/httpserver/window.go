@@ -13,7 +13,7 @@ import (
 // declare the cost of a request.
 const unitRecords = "records"
 
-// priceBytes is a number of bytes: a body or records of n times this size count as at least n
+// priceBytes is the size that counts as at least one record: a body of 10 KiB costs at least 10
 // records.
 const priceBytes = 1 << 10
 
