@@ -94,8 +94,8 @@ func TestFaultyWorkerAt60Percent(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionBeatsRoundRobin checks, at 60 % load, the article's proposal to choose the
-// idlest worker first.
+// TestLeastCompletionBeatsRoundRobin checks the article's proposal to choose the idlest worker
+// first. The load is 60 %.
 func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	p99 := map[string][]float64{}
 	for _, algorithm := range []string{"linear", "linear+round_robin"} {
@@ -116,9 +116,9 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job takes five times as
-// long if its items are bound to workers by hash and windows do not adapt, because it waits for the
-// slowest worker.
+// TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. If its items are
+// bound to workers by hash and windows do not adapt, the job waits for the slowest worker. It takes
+// at least five times as long as with linear windows and least completion.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
@@ -135,8 +135,8 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load.
-// With one step per round, 500 batches take 31 rounds.
+// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load. If
+// the window grows by one per round trip, 500 batches take 31 round trips.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
 		"[ { rate: 2000, slots: 200 } ]\n")

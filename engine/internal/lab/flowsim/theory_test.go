@@ -52,7 +52,7 @@ func TestClosedNetwork(t *testing.T) {
 	}
 }
 
-// erlangC is the chance that a batch waits at c servers under a load of a.
+// erlangC is the probability that a batch must wait at c servers if the load is a servers' work.
 func erlangC(c int, a float64) float64 {
 	sum, term := 0.0, 1.0
 	for k := range c {

@@ -21,7 +21,8 @@ type unequalFamily struct {
 	text      func(r *rand.Rand) string
 }
 
-// rates returns n workers with the given number of speeds, each a third to a half of the last.
+// rates returns n workers with the given number of speeds. Each speed is a third to a half of the
+// previous one.
 func rates(r *rand.Rand, n, speeds int) string {
 	var b strings.Builder
 	for i, rate := 0, 100.0; i < speeds; i++ {
