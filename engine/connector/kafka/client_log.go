@@ -47,8 +47,8 @@ func (l *clientLog) Level() kgo.LogLevel {
 	return kgo.LogLevelWarn
 }
 
-// Log implements kgo.Logger. The library's errors are warnings here: the source and the sink report
-// those that matter themselves.
+// Log implements kgo.Logger. It logs the library's errors as warnings, because the source and the
+// sink report the errors that matter.
 func (l *clientLog) Log(level kgo.LogLevel, message string, pairs ...any) {
 	at := slog.LevelDebug
 	if level == kgo.LogLevelWarn || level == kgo.LogLevelError {

@@ -19,8 +19,8 @@ import (
 // implements stream.PartitionLedger: the ledger is the group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
-// initializes it. The brokers then abort an open transaction of the earlier owner and refuse all
-// its later requests, even if it was suspended for hours.
+// initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
+// They also refuse all later requests of that owner, even if it was suspended for hours.
 type transactionalSink struct {
 	*TopicSink
 	source  *GroupSource
@@ -320,7 +320,8 @@ func (o storedOffsets) of(p *transactions) (found bool) {
 }
 
 // transactionTimeout is the time after which brokers abort a transaction. Consumers with
-// read_committed wait for open transactions, so it also bounds their wait after a process dies.
+// read_committed wait for open transactions. So the timeout also bounds their wait after a process
+// has died.
 const transactionTimeout = 10 * time.Second
 
 // newTransactions returns the transactions of a partition, with a producer that is not connected.

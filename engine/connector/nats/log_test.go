@@ -75,8 +75,8 @@ func TestLogHole(t *testing.T) {
 	}
 }
 
-// TestLogLostRequest checks that the source requests messages again if a request for messages is
-// lost, for example because it reached a server that did not know the new consumer yet.
+// TestLogLostRequest checks that the source requests messages again if a request is lost. For
+// example, it may reach a server that does not know the new consumer yet.
 func TestLogLostRequest(t *testing.T) {
 	t.Parallel()
 	for name, once := range map[string]bool{"endless": false, "finite": true} {

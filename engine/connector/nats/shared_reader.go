@@ -21,8 +21,8 @@ import (
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
 //	fetch   pulls messages into deliveries, and pauses while they hold enough
-//	signal  sends acknowledgements, and tells the server what is in work
-//	watch   asks for the consumer every few seconds
+//	signal  sends acknowledgements and in-progress signals
+//	watch   requests the state of the consumer every few seconds
 //
 // Every delivered message stays in deliveries until it is settled. Meanwhile, signal keeps the
 // server from redelivering it to another process.

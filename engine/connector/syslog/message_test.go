@@ -179,8 +179,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestSpace checks that the space grows while reads fill it, and that it keeps its size when all
-// messages are complete, unless a long message has enlarged it.
+// TestSpace checks that the space grows while reads fill it. When all messages are complete, it
+// keeps its size, unless a long message has enlarged it.
 func TestSpace(t *testing.T) {
 	var got []string
 	f := newFrames(&got, 100<<10)

@@ -76,8 +76,8 @@ func (p *parser) setStamp(m *message, text []byte) int {
 	return len(stampLayout)
 }
 
-// cutSpaces cuts the leading spaces off text, except that the last byte always remains. ok reports
-// whether text begins with a space and has more bytes.
+// cutSpaces cuts the leading spaces off text, but always leaves the last byte. ok reports whether
+// text begins with a space and has more than this byte.
 func cutSpaces(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || text[0] != ' ' {
 		return nil, false

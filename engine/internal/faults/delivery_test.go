@@ -41,9 +41,9 @@ var (
 	sources = []source{spoolSource, tailSource, tableSource}
 )
 
-// delivery is the scenario of most cases. It runs the program once under a fault, then removes the
-// fault and runs it again until the source is empty, and compares the records of the source with
-// those of the receiver.
+// delivery is the scenario of most cases. It runs the program once under a fault. It then removes
+// the fault, and runs the program again until the source is empty. It compares the records of the
+// source with those of the receiver.
 type delivery struct {
 	source     source // zero: spoolSource
 	count      int    // records; 0: 2000

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// script is a faulty worker as a shell script. In its text, STORE is replaced by a command that
-// stores standard input, GOOD by a correct worker, and ECHO by a correct filter.
+// script is a shell script that is a faulty worker. In its text, STORE is replaced by a command
+// that stores standard input, GOOD by a correct worker, and ECHO by a correct filter.
 type script struct {
 	name   string
 	text   string

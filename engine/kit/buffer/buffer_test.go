@@ -352,8 +352,8 @@ func TestHeadIsLost(t *testing.T) {
 	}
 }
 
-// TestFull checks that a buffer that is full by size or age accepts no data until routes have
-// settled some, and that no data is lost.
+// TestFull checks a buffer that is full by size or age. It accepts no data until routes have
+// settled some, and loses none.
 func TestFull(t *testing.T) {
 	for name, o := range map[string]Options{
 		"bytes": {Bytes: minBytes, Sync: SyncAlways},

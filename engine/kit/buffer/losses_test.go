@@ -127,7 +127,8 @@ func TestLossByInterest(t *testing.T) {
 }
 
 // TestLossByConsumer checks that positions do not depend on consumers. JetStream deletes a consumer
-// with a corrupt state, and with it the position; the buffer stores positions in the checkpoint.
+// with a corrupt state, and the consumer's position with it. The buffer stores positions in the
+// checkpoint.
 func TestLossByConsumer(t *testing.T) {
 	dir := t.TempDir()
 	r := startReal(t, dir, "", DefaultOptions())

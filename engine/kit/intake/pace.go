@@ -39,9 +39,10 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter estimates the time until there is room again. It is the time in which the held bytes
-// are settled at the measured rate, between 1s and 50s, plus or minus up to one fifth (jitter).
-// Without any measurement, it is about 15s. The result is in whole seconds and at least one.
+// RetryAfter estimates the time until there is room again: the time in which the held bytes are
+// settled at the measured rate. It is limited to between 1s and 50s, and then varied by up to one
+// fifth (jitter). Without any measurement, it is about 15s. The result is in whole seconds and at
+// least one.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -3,9 +3,9 @@
 // Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and
 // the truncated binary exponential backoff of IEEE 802.3, implemented by backoff.Slotted.
 //
-// [Formula] is the efficiency computed by Metcalfe and Boggs, [Ideal] a simulation of their model,
-// and [Run] the actual protocol: stations that always have a frame to send, start as soon as the
-// medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
+// [Formula] is the efficiency computed by Metcalfe and Boggs. [Ideal] is a simulation of their
+// model. [Run] is the actual protocol: stations always have a frame to send. They start as soon as
+// the medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
 // package is pure: it uses virtual time, and random numbers from a seed.
 package csma
 

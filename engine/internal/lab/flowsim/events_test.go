@@ -156,8 +156,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestThrottleTakesItsRate checks a throttled worker. It never refuses a sender that is slower than
-// its rate, and gives a faster one no more than this rate.
+// TestThrottleTakesItsRate checks a throttled worker. It never refuses a sender that is not faster
+// than its rate, and gives a faster one no more than this rate.
 func TestThrottleTakesItsRate(t *testing.T) {
 	text := "duration: 20s\nworkers: [ { rate: 1000 } ]\nservice: deterministic\ntimeout: 1h\n" +
 		"events: [ { at: 0s, workers: all, throttle: { rate: 100, retry_after: 1ms } } ]\nload: "
@@ -171,8 +171,8 @@ func TestThrottleTakesItsRate(t *testing.T) {
 	}
 }
 
-// TestPauses checks that each worker pauses for its share of the time, and then serves the batches
-// that arrived meanwhile.
+// TestPauses checks that each worker pauses for the configured share of the time, and then serves
+// the batches that arrived meanwhile.
 func TestPauses(t *testing.T) {
 	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
 		"pauses: { every: 10s, for: 2s, phase: random }\n"+twelve)

@@ -187,8 +187,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBrownOut checks that there is no storm of redeliveries and no second collapse when all
-// workers are five times slower for a minute under 60 % load.
+// TestBrownOut checks a minute in which all workers are five times slower under 60 % load. There
+// must be no storm of redeliveries and no second collapse.
 func TestBrownOut(t *testing.T) {
 	s := parse(t, "duration: 240s\nwarmup: 10s\nload: { poisson: 0.6 }\n"+
 		"events: [ { at: 30s, for: 60s, workers: all, rate: x0.2 } ]\n"+twelve)
@@ -202,8 +202,8 @@ func TestBrownOut(t *testing.T) {
 }
 
 // TestHedgeShortensTheTail checks that hedges for at most 2 % of the attempts remove most of the
-// delay of the slowest thousandth of the batches. One worker of twelve stops for half a second
-// every few seconds.
+// delay of the slowest thousandth of the batches. Every three seconds, another of the twelve
+// workers is slowed down to a hundredth for half a second.
 func TestHedgeShortensTheTail(t *testing.T) {
 	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: "+
 		"{ rtt: 10ms }\n"+

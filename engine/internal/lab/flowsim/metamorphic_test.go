@@ -14,7 +14,7 @@ import (
 )
 
 // These tests change the environment of the flow machine in a known way, and check that its
-// decisions change as expected, for each kind of window and each dispatch policy. They find
+// decisions change as expected. They cover each kind of window and each dispatch policy. They find
 // inverted formulas, which tables of expected values do not find (elasticsearch #70283).
 
 const ms = time.Millisecond
@@ -142,8 +142,8 @@ func TestWorseCandidate(t *testing.T) {
 	}
 }
 
-// TestWorseRank checks that a receiver that becomes worse does not rise in the ranking, and that
-// the others keep their order. Peak EWMA is omitted for failing receivers.
+// TestWorseRank checks that a receiver that becomes worse does not rise in the ranking of least
+// completion, and that the other receivers keep their order.
 func TestWorseRank(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 25 * ms },

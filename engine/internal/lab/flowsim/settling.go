@@ -90,8 +90,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time in seconds from bin `from` until all windows of span bins that begin
-// later and end before bin `to` have the required share of the optimum.
+// settled returns the time in seconds from bin `from` until all later windows have the required
+// share of the optimum. A window has span bins, and ends before bin `to`.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

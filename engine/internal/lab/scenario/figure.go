@@ -107,8 +107,8 @@ func Worst(runs []Figures) Figures {
 	})
 }
 
-// Extreme returns the value of a figure in the run that is closest to violating the bound: the
-// minimum for a lower bound, the maximum for an upper one.
+// Extreme returns the value of a figure in the run that is closest to violating the bound. This is
+// the minimum for a lower bound, and the maximum for an upper one.
 func Extreme(runs []Figures, b *Bound) float64 {
 	v := sorted(runs, b.Field)
 	if b.Op == ">=" || b.Op == ">" {

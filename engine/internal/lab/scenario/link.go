@@ -16,8 +16,8 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether a level is refused.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels bounds the search for a link's best level, because a link without a limit may have
-// none. The authors of the link fixtures stop at 200, too.
+// linkLevels bounds the search for a link's best level, because a link without a limit may become
+// faster at every level. The authors of the link fixtures stop at 200, too.
 const linkLevels = 200
 
 // Best returns the maximum delivery rate of a link, and the number of batches in flight (level) at

@@ -36,8 +36,8 @@ func Throughput(window, slots int, rate, think float64) float64 {
 const enough = 0.99
 
 // WStar returns the smallest total window, in cost, whose throughput by mean-value analysis is at
-// least 0.99 of the workers' nominal rate. Throughput is concave in each window, so each step
-// widens the window that helps most.
+// least 0.99 of the workers' nominal rate. It widens the window that helps most, one batch at a
+// time. This finds the smallest total, because throughput is concave in each window.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {

@@ -88,9 +88,9 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal returns the maximum cost that can be delivered from one time to another: the capacity of
-// the workers, or the offered load if that is less. A backlog that builds up is delivered as soon
-// as the capacity allows.
+// Ideal returns the maximum cost that can be delivered between two times. At each moment, this is
+// the capacity of the workers, or the offered load if that is less. A backlog that builds up is
+// delivered as soon as the capacity allows.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
