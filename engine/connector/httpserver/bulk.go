@@ -138,8 +138,8 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 	return item, nil
 }
 
-// appendDocument appends a document. The _index and _id of its action come before its own members,
-// which replace them if they have the same name.
+// appendDocument appends a document, with the _index and _id of its action as the first members. It
+// omits them if the document itself has members with these names.
 func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte) []byte {
 	dst = append(dst, '{')
 	for _, m := range []struct {

@@ -53,7 +53,7 @@ type prepared struct {
 }
 
 // prepare returns the commits for marks, without those of ended assignments. If not all ranges of a
-// mark fit into the metadata, it omits and counts the others.
+// mark fit into the metadata, it omits the ranges that do not fit, and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -105,8 +105,8 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff paces the retries of offersSoon. It retries by itself, because an error of assign
-// would end the session and cancel the deliveries of all partitions.
+// offersBackoff paces the retries of offersSoon. If it returned an error instead, the session would
+// end, and the deliveries of all partitions would be canceled.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
 // offersSoon calls offers until the brokers answer.

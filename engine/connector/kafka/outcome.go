@@ -79,8 +79,8 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 }
 
 // bisectRefused moves refused records to split.Rest, in halves. Two kinds of records stay refused.
-// Some are certainly bad, such as those that cannot be made into messages. The others are from a
-// single origin, which cannot be split.
+// One kind is certainly bad, such as records that cannot be made into messages. The other kind is
+// records of a single origin, which cannot be split.
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch
 	var certain, doubtful []int

@@ -139,8 +139,8 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 }
 
 // fence initializes the transactional ids of partitions. After that, no transaction of an earlier
-// owner can be committed. The result has a nil entry for a partition whose client could not be
-// made. The caller closes the other entries, also after an error.
+// owner can be committed. After an error, the caller closes the entries of the result. The entry of
+// a partition is nil if its client could not be made.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
@@ -167,8 +167,9 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 	return made, nil
 }
 
-// begin reads the offsets of fenced partitions. For partitions without an offset, it stores their
-// start, unless the offset must exist. It then starts the goroutines that run their transactions.
+// begin reads the offsets of fenced partitions, and starts the goroutines that run their
+// transactions. For a partition without an offset, it first stores the start. If the offset must
+// exist, it closes the partition's producer instead.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))

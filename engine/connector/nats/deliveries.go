@@ -251,8 +251,9 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the reply subjects of unsettled messages whose last delivery or in-progress signal
-// was at least the duration every ago. It sets the time of their last signal to now.
+// due appends the reply subjects of unsettled messages that need an in-progress signal, because
+// their last delivery or signal was `every` ago or earlier. It sets the time of their last signal
+// to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {
@@ -276,10 +277,10 @@ func (d *deliveries) release() (replies []string) {
 func (d *deliveries) empty() bool { return d.bytes == 0 }
 
 // deletedUnread compares two states of a consumer. It returns the minimum number of messages that
-// were deleted between the two before the consumer delivered them. A state has the last delivered
-// sequence of the stream and the number of deliveries. If the sequence grew by 90 and the number of
-// deliveries by 40, then 50 sequences were not delivered. Of these, only sequences below first, the
-// stream's first one now, count as deleted.
+// were deleted between the two states before the consumer delivered them. A state has the last
+// delivered sequence of the stream and the number of deliveries. If the sequence grew by 90 and the
+// number of deliveries by 40, then 50 sequences were not delivered. Of these, only sequences below
+// first count as deleted. first is the current first sequence of the stream.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0

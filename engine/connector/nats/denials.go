@@ -47,7 +47,7 @@ func (d *denials) add(err error) {
 }
 
 // of returns the denial of publishing to a subject since the last forget of that subject, or nil.
-// It also returns a channel that is closed when the server denies any permission again.
+// It also returns a channel that is closed when the server next denies any permission.
 func (d *denials) of(subject string) (next <-chan struct{}, denied error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -329,8 +329,9 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	}, nil
 }
 
-// gapEvery is the minimum time between two checks of gaps if the option subject is set. Such gaps
-// are usually not losses, because the stream also has messages of other subjects.
+// gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
+// is set. These gaps are usually not losses, because the stream also has messages of other
+// subjects.
 const gapEvery = time.Second
 
 // passGap is called if sequences before c are missing. It returns or reports an error if they were

@@ -241,8 +241,8 @@ func (d *delivery) await(ctx context.Context) error {
 	return d.lookUp(ctx)
 }
 
-// lookUp looks up the subjects of messages for which nothing responded. There are two causes: no
-// stream accepts the subject, or the stream has no leader at present. Only the first cause is
+// lookUp looks up the subjects of messages that no server has responded to. There are two causes:
+// no stream accepts the subject, or the stream has no leader at present. Only the first cause is
 // permanent.
 func (d *delivery) lookUp(ctx context.Context) error {
 	known := make(map[string]error)

@@ -77,7 +77,7 @@ func (p *parser) setStamp(m *message, text []byte) int {
 }
 
 // cutSpaces cuts the leading spaces off text, but always leaves the last byte. ok reports whether
-// text begins with a space and has more than this byte.
+// text begins with a space that is not its last byte.
 func cutSpaces(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || text[0] != ' ' {
 		return nil, false

@@ -28,8 +28,8 @@ type param struct {
 
 func (s *structured) reset() { s.params = s.params[:0] }
 
-// cut cuts structured data off text. ok reports whether the data is valid. It is not if two
-// elements have the same id.
+// cut cuts structured data off text. ok reports whether the data is valid. Data with two elements
+// of the same id is not valid.
 func (s *structured) cut(text []byte) (rest []byte, ok bool) {
 	if len(text) > 0 && text[0] == '-' {
 		return text[1:], true

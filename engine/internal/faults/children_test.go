@@ -206,8 +206,8 @@ func store(b batchLine) {
 	}
 }
 
-// childCases returns the cases of each fault of children. In two cases, a worker and a filter have
-// the fault at the first batch. In a third, one of them always has it.
+// childCases returns the cases of each fault of children. A child has its fault at the first batch
+// or at all batches. Most faults are tried with a worker and with a filter.
 func childCases() (table []faultCase) {
 	for i, f := range childFaults {
 		table = append(table, childCase(f, f.worker, "worker", firstOne),

@@ -189,7 +189,7 @@ func (d delivery) run(r *rig) {
 }
 
 // judge compares the receiver with the source after a run. No record may be missing after the last
-// run, or after a run that has ended with 0 and had all records to read.
+// run. The same holds for a run with exit code 0 if all records were in the source from the start.
 func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, last bool) {
 	got := d.received(r, server)
 	dead := r.deadLetters()

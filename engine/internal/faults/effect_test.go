@@ -31,7 +31,7 @@ const (
 )
 
 // as makes a case of d with the given name and schedule. e is the effect of the fault if it is
-// always present. Both determine the expected exit code and counts.
+// always present. Effect and schedule determine the expected exit code and counts.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {

@@ -176,8 +176,8 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Only the first three connections fail, so that later ones deliver everything. This does
-		// not hold if they hang, because the server may still hold their locks.
+		// Only the first three connections fail, so that later ones deliver everything. Connections
+		// that hang are excluded, because the server may still hold their locks.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

@@ -54,7 +54,7 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 }
 
 // TestEveryFieldIsWritten checks that all fields of events and commands can be read back from a
-// trace. It fails if a new field of either is missing in the format.
+// trace. It fails if a new field of an event or command is missing in the format.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte

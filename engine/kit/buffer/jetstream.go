@@ -21,8 +21,8 @@ const (
 	streamName = "buffer"
 	// syncEvery is how often SyncInterval syncs.
 	syncEvery = time.Second
-	// startTime bounds the start of the embedded server, which recovers its index, and then the
-	// opening of the stream.
+	// startTime bounds the start of the embedded server, which recovers its index. It also bounds
+	// the opening of the stream, which follows.
 	startTime = time.Minute
 	// callTime bounds one operation of the store.
 	callTime = 30 * time.Second

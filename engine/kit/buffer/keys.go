@@ -41,8 +41,9 @@ const (
 	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
 	// limit of servers.
 	copiesEach = 4 << 10
-	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies. A quarter
-	// of the buffer's size is always enough.
+	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies. But if the
+	// envelopes since the last copies have a quarter of the buffer's size, keys are copied in any
+	// case.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes stored before keys are copied.
 	leastCopied = 64 << 10

@@ -43,8 +43,8 @@ func (w *watched) Append(ctx context.Context, number uint64, text []byte) error 
 	return err
 }
 
-// startReal starts a buffer in a directory. If state is not empty, the buffer begins with a copy of
-// that state directory of an earlier buffer.
+// startReal starts a buffer in a directory. If state is not empty, it is the state directory of an
+// earlier buffer, and the new one begins with a copy of it.
 func startReal(t *testing.T, dir, state string, o Options) *real {
 	t.Helper()
 	r := &real{&process{host: streamtest.NewHost(t)}, make(chan error, 100)}

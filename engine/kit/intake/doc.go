@@ -16,8 +16,8 @@
 //
 // An intake is one partition with a random id. Data gets its position when the first route reads
 // it, so that unread data can be withdrawn without leaving a gap. If a route has read data and not
-// sent it yet, the route can withdraw it, and passes over its positions. Each route reads
-// everything at its own pace. A route that restarts after a failure reads its unsettled data again,
-// cut into the same batches. After the end of the process, the partition cannot be read any more,
-// and its progress is deleted.
+// sent it yet, the route can withdraw this data. The route then passes over the positions of the
+// data. Each route reads everything at its own pace. A route that restarts after a failure reads
+// its unsettled data again, cut into the same batches. After the end of the process, the partition
+// cannot be read any more, and its progress is deleted.
 package intake

@@ -75,8 +75,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
 const expandStep = 256 << 10
 
-// maxExpansion is a multiple of the body. Decoded records may take this much memory even if it
-// exceeds the limit of the intake. Log records of OTLP take about ten times their body.
+// maxExpansion is a multiple of the size of a body. Decoded records may take this much memory even
+// if it exceeds the limit of the intake. Log records of OTLP take about ten times their body.
 const maxExpansion = 16
 
 // Expand grows the reservation to at least the size of a body plus the memory that its records take

@@ -23,7 +23,8 @@ const (
 	unknownRetry = 15 * time.Second
 )
 
-// decay reduces bytes to its share after the time since the last call. The caller holds p.mu.
+// decay reduces p.bytes according to the time since the last call: linearly, to zero after
+// paceMemory. The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))

@@ -149,8 +149,8 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 	}
 }
 
-// split returns the first records, which cost at most most, and the others. If a single record
-// costs more, split returns it alone.
+// split returns the first records, which cost no more than most, and the others. If the first
+// record alone costs more, split returns it as the first records.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}
