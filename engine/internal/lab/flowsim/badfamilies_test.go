@@ -18,8 +18,8 @@ import (
 )
 
 // family is one scenario with bad data. Its goodput is compared with that of an omniscient sender,
-// which knows the bad batches and gives each one attempt. Bad data costs its worker nothing. So the
-// omniscient sender delivers as much as if there were no bad data and no errors. With keys, it
+// which knows the bad batches and attempts each of them once. Bad data costs its worker nothing. So
+// the omniscient sender delivers as much as if there were no bad data and no errors. With keys, it
 // delivers the good batches that do not follow a bad batch of their key.
 type family struct {
 	workers int
@@ -250,9 +250,9 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 }
 
 // families returns the families to run. If whole is set, these are all families. Otherwise these
-// are simple families, such as those without trouble, errors and order, and a sample of the others.
-// Of all these, go test runs a fifth. If the variable PENSTOCK_FAMILY is set, it selects families
-// by words of their names instead.
+// are the families with at most half bad data and without trouble, errors and order, and a sample
+// of the others. Of all these, go test runs a fifth. If the variable PENSTOCK_FAMILY is set, it
+// selects families by words of their names instead.
 func families(whole bool) (all []family) {
 	for _, workers := range []int{1, 2, 12} {
 		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {

@@ -239,8 +239,8 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 }
 
 // TestPermutedReceivers checks that permuting the receivers' lanes changes nothing else. If the
-// policy is deterministic, the attempts must be equal, otherwise only the receivers' shares. Hash
-// is omitted, because it binds items to lane numbers.
+// policy is deterministic, the attempts must be equal. Otherwise, the receivers' shares must be
+// equal. Hash is omitted, because it binds items to lane numbers.
 func TestPermutedReceivers(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		exact := false

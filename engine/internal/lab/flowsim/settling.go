@@ -39,13 +39,13 @@ const (
 
 // settling returns two times in seconds: converge from the start, and recovery from the end of the
 // last event. Each is the time until all later windows reach 0.95 of the optimum, or until the end
-// if that never happens. A window has max(1 s, 10 round trips without a queue). The measurement of
-// converge ends at the first event.
+// if that never happens. A window is an interval of 1 s, or of 10 round trips without a queue if
+// that is longer. The measurement of converge ends at the first event.
 //
 // Under a backlog, it measures the work that led to a delivery: the time that slots were busy,
-// times their rate. The expected value of this work is the delivered cost, but it lacks the
-// variation of the service times. That variation alone would put one window in ten below 0.95.
-// Under an open load, it measures the delivered cost relative to the actual arrivals.
+// times the rate of a slot. On average, this work equals the delivered cost. But the delivered cost
+// varies with the service times, which alone would put one window in ten below 0.95. Under an open
+// load, settling measures the delivered cost relative to the actual arrivals.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)

@@ -69,8 +69,8 @@ type Options struct {
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // filled with the run's series, if not nil
 	Adjust func(*control.Config) // changes the machines' configuration, if not nil
-	// Omit reports whether a batch is omitted, like by a sender that knows the bad data. Nil means
-	// that no batch is omitted. After maxOmitted omitted batches, the sender reads nothing more.
+	// Omit reports whether the sender omits a batch, for example because it knows the bad data. Nil
+	// means that it omits none. After maxOmitted omitted batches, the sender reads nothing more.
 	Omit func(seq uint64, key uint32) bool
 }
 

@@ -4,9 +4,10 @@
 // comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
-// They implement window.Algorithm or dispatch.Policy, and run in the production machine. It adds
-// the features that surround them in their own programs: timeouts, redelivery, the breaker. Their
-// constants are the defaults of their programs. The product does not import this package.
+// Each implements window.Algorithm or dispatch.Policy, and runs in the production machine. The
+// machine adds the features that surround the algorithm in its own program: timeouts, redelivery,
+// the breaker. The constants are the defaults of those programs. The product does not import this
+// package.
 package peers
 
 import (
