@@ -199,7 +199,7 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 	return parts, offers, nil
 }
 
-// choose returns the partitions of keys and their offers. It omits and reports partitions whose
+// choose returns the partitions of keys and their offers. It omits and reports a partition if its
 // position does not fit the log.
 func (r *reader) choose(cluster string, keys []topicPartition,
 	logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {

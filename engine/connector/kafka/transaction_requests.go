@@ -52,8 +52,8 @@ func (e *fencingError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *fencingError) Unwrap() error { return e.err }
 
-// isFencing reports whether err means that the engine must take the partition again, for example
-// because another process owns the transactional id, or because the id does not exist any more.
+// isFencing reports whether err means that the engine must take the partition again. For example,
+// another process owns the transactional id, or the id does not exist any more.
 func isFencing(err error) bool {
 	if _, ok := errors.AsType[*fencingError](err); ok {
 		return true

@@ -85,8 +85,8 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in a run whose last sequence is below that of the message. Of several such
-// runs, it takes the one with the highest last sequence.
+// take queues a message in a run with a last sequence below that of the message. If there are
+// several, it chooses the run with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -251,9 +251,8 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the reply subjects of unsettled messages that need an in-progress signal, because
-// their last delivery or signal was `every` ago or earlier. It sets the time of their last signal
-// to now.
+// due appends the reply subjects of unsettled messages that need an in-progress signal, because the
+// last delivery or signal was `every` ago or earlier. It sets the time of their last signal to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {

@@ -157,8 +157,8 @@ func TestSinkOutcomes(t *testing.T) {
 	})
 }
 
-// TestSinkPossibleDuplicates checks the counter of possible duplicates. It counts a batch whose
-// first attempt got no response, and which is repeated after the stream has forgotten its ids.
+// TestSinkPossibleDuplicates checks the counter of possible duplicates. A batch counts if its first
+// attempt got no response, and it is repeated after the stream has forgotten its ids.
 func TestSinkPossibleDuplicates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -82,8 +82,8 @@ func collectTypes(f *file, types map[string]*typeDecl) {
 	}
 }
 
-// countFields counts the fields of d; see [TestTypesAreSmall]. outer contains the types whose
-// fields are already being counted, so that a recursive type is counted once.
+// countFields counts the fields of d; see [TestTypesAreSmall]. outer contains the types that are
+// already being counted, so that a recursive type is counted once.
 func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
 	if d.fields == nil || slices.Contains(outer, d) {
 		return 0

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// dying is a store whose process dies during an append. The envelope may be stored or not, and the
-// sender gets no response.
+// dying is a store of a process that dies during an append. The envelope may be stored or not, and
+// the sender gets no response.
 type dying struct {
 	*kept
 	left   int  // number of successful appends

@@ -442,7 +442,7 @@ func (r *reader) Drain() {
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
 // Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and
-// those of requests whose outcomes need not be kept any longer.
+// those of requests with outcomes that need not be kept any longer.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
