@@ -34,11 +34,12 @@ func failure(status int, format string, args ...any) error {
 }
 
 const (
-	// firstRead is the number of bytes reserved for a body of unknown length.
+	// firstRead is the number of bytes that are first reserved for a body if its decompressed
+	// length is unknown.
 	firstRead = 64 << 10
 	// freeRatio is the number of decompressed bytes up to which max_ratio is not checked.
 	freeRatio = 1 << 20
-	// leastRate is the minimum rate of a body after graceRead, in bytes per second.
+	// leastRate is the minimum rate of a body in bytes per second. It applies after graceRead.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
 	// The bounds of the window of a zstd decoder, which counts against the memory of the source.
@@ -124,7 +125,8 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// grow reserves more bytes. The time that it waits for room does not count as the client's.
+// grow reserves more bytes. The time that it waits for room does not count as time that the client
+// takes for the body.
 func (b *bodyReader) grow(ctx context.Context, bytes int64) error {
 	before := time.Now()
 	err := b.room.Grow(ctx, bytes)
@@ -215,9 +217,9 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 	}
 }
 
-// reserveWindow reserves memory for the window of a zstd decoder, before the decoder allocates it
-// at the first block. The size is in the header of the first frame. If a later frame has a larger
-// window, the difference is not reserved.
+// reserveWindow reserves memory for the window of a zstd decoder, which the decoder allocates at
+// the first block. The size of the window is in the header of the first frame. If a later frame has
+// a larger window, the difference is not reserved.
 func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {

@@ -18,14 +18,14 @@ type bulkItem struct {
 	problem           string // "": the document was accepted
 }
 
-// itemBytes is about the memory of an action: its bulkItem and its part of the response.
+// itemBytes is the approximate memory of an action: its bulkItem and its part of the response.
 const itemBytes = 384
 
 // maxIndex bounds the index in a path, in bytes. It is the limit of Elasticsearch.
 const maxIndex = 255
 
-// bulkInto returns a decoder of _bulk requests. Actions without _index have the given index; "" for
-// none.
+// bulkInto returns a decoder of _bulk requests. Actions without _index get the given index, unless
+// it is empty.
 func bulkInto(index string) decoder {
 	var text []byte // as in JSON, without quotes
 	if index != "" {
@@ -37,9 +37,9 @@ func bulkInto(index string) decoder {
 	}
 }
 
-// decodeBulk reads the documents of a _bulk request, and adds their _index and _id as members. An
-// unsupported action fails alone. If actions cannot be distinguished from documents, the whole body
-// fails.
+// decodeBulk reads the documents of a _bulk request, and adds the _index and _id of their actions
+// as members. If an action is not supported, only that action fails. If actions cannot be
+// distinguished from documents, the whole body fails.
 func decodeBulk(body, index []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
@@ -138,7 +138,8 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 	return item, nil
 }
 
-// appendDocument appends a document. The _index and _id of its action come before its own members.
+// appendDocument appends a document, with the _index and _id of its action as the first members. It
+// omits them if the document itself has members with these names.
 func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte) []byte {
 	dst = append(dst, '{')
 	for _, m := range []struct {

@@ -29,7 +29,7 @@ type decoded struct {
 	reply   reply
 }
 
-// decoder makes records of a body. It may keep body. An error is the client's fault, unless room
+// decoder converts a body to records. It may keep body. An error is the client's fault, unless room
 // has returned it.
 type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
 
@@ -38,7 +38,7 @@ type decoder func(contentType string, body []byte, maxRecord int, room room) (de
 // record repeats.
 type room func(bytes int64) error
 
-// add adds a record. other is the number of further bytes in use.
+// add adds a record. other is the number of bytes in use besides the body and the records.
 func (d *decoded) add(record []byte, other int64, room room) error {
 	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
 	if err := room(other + size); err != nil {
@@ -76,8 +76,8 @@ func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, nil
 }
 
-// checkLines returns an error if a line is too long. It searches for the last line end within each
-// window of the maximum length, so that short lines cost nothing.
+// checkLines returns an error if a line is too long. It skips to the last line end within the
+// maximum length of a line, so that it need not look at each short line.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')
@@ -152,7 +152,7 @@ func decodeArray(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, err
 }
 
-// eachElement calls f with each element of an array. It only distinguishes brackets and strings,
+// eachElement calls f with each element of an array. It looks only at brackets, commas and strings,
 // and does not check the elements.
 func eachElement(array []byte, f func([]byte) error) error {
 	depth, start, quoted := 0, 1, false

@@ -41,13 +41,13 @@ func (s *Server) handler() nethttp.Handler {
 			w.Header().Set("X-Elastic-Product", "Elasticsearch") // clients demand it
 		}
 		mux.ServeHTTP(w, r)
-		// net/http reads a part of a body that the handler did not read
+		// After the handler, net/http reads a part of the body that the handler did not read.
 		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(discardTime))
 	})
 }
 
-// discardTime bounds the time for reading the rest of a refused body. After it, the connection is
-// closed.
+// discardTime bounds the time for reading the rest of a refused body. When it has passed, the
+// connection is closed.
 const discardTime = 2 * time.Second
 
 // exact makes a pattern match exactly one path.
@@ -176,7 +176,8 @@ func hashOf(index string, body []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// expand returns a function that reserves bytes in addition to those of a body.
+// expand returns a function that reserves bytes for the records of a body, in addition to the bytes
+// of the body itself.
 func (s *Server) expand(ctx context.Context, r *intake.Reservation, body int64) room {
 	return func(bytes int64) error {
 		err := r.Expand(ctx, body, bytes)
@@ -271,8 +272,8 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 	return d.reply, err
 }
 
-// settled waits until a submission is settled. At the end of ctx, it withdraws the submission if no
-// worker has got any of it.
+// settled waits until a submission is settled. If ctx ends earlier and no worker has got any of the
+// submission, settled withdraws it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	unknown, err := s.Await(ctx, sub, size)
 	switch {

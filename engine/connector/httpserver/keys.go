@@ -29,8 +29,9 @@ type keyed struct {
 	reply reply              // valid when sub is settled
 }
 
-// request returns the id of the request's partition. It includes the hash of the body. So after a
-// restart, another body with the same key is never mistaken for a delivered one.
+// request returns the id of the request's partition. The id includes the hash of the body. So after
+// a restart, a request with the same key and another body is never mistaken for one that was
+// delivered.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
@@ -92,7 +93,8 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire removes responses that are too old, and the oldest ones if there are too many.
+// expire removes requests that are too old. It also removes the oldest requests while there are too
+// many, or while their responses are too large.
 func (k *keys) expire(now time.Time) {
 	for {
 		oldest := k.order.Front()

@@ -23,7 +23,8 @@ var lokiFields = slices.Concat(
 	schemaOf(stream.TextType, "timestamp", "message"), schemaOf(stream.JSONType, "labels", "metadata"),
 )
 
-// decodeLoki reads Loki's push API: JSON, or protobuf after the snappy decompression.
+// decodeLoki reads a request of Loki's push API. The content type decides whether the body is JSON
+// or protobuf. A protobuf body has already been decompressed from snappy.
 func decodeLoki(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
 	l := lokiDecoder{most: maxRecord, room: room}
 	var err error
@@ -106,7 +107,8 @@ func wrongProtobuf(at, code int) error {
 		protowire.ParseError(code), at+1)
 }
 
-// stream reads a StreamAdapter: labels as text, and entries. The labels may follow the entries.
+// stream reads the message StreamAdapter, which contains labels as text, and entries. It reads the
+// labels first, because they may follow the entries.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
 	err := fields(message, func(n protowire.Number, v value) (err error) {
@@ -162,7 +164,8 @@ func parseTimestamp(message []byte) (time.Time, error) {
 	return time.Unix(seconds, nanos), err
 }
 
-// appendPair appends a name and its value to a JSON object without its closing brace.
+// appendPair appends the name and value in a protobuf message to a JSON object without its closing
+// brace.
 func appendPair(dst, message []byte) ([]byte, error) {
 	var name, text []byte
 	err := fields(message, func(n protowire.Number, v value) error {

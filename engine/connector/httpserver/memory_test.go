@@ -10,8 +10,8 @@ import (
 )
 
 // TestRecordsBeyondMemory checks that a body is refused if its records take more memory than the
-// source may use. In some cases, each record repeats the labels of its stream. In the others, there
-// is a record for every few bytes.
+// source may use. In some cases, each record repeats the labels of its stream. In the others, the
+// body has a record or an action for every few bytes.
 func TestRecordsBeyondMemory(t *testing.T) {
 	const most = "max_record: 1MiB, max_body: 4MiB, memory: 16MiB"
 	label := strings.Repeat("x", 100<<10)

@@ -286,8 +286,8 @@ func TestDuplicatesJoin(t *testing.T) {
 	}
 }
 
-// TestDuplicatesCount checks that a repeated request that waits for the first one counts against
-// the memory of the source.
+// TestDuplicatesCount checks that a repeated request counts against the memory of the source while
+// it waits for the response to the first request.
 func TestDuplicatesCount(t *testing.T) {
 	s := run(t, "format: lines", "flow: {timeout: 60s, abandon: 120s}")
 	reached, gate := make(chan struct{}), make(chan struct{})
@@ -367,8 +367,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDeadLetterCounts checks that a request is complete if the receiver refuses a record, which
-// becomes a dead letter.
+// TestDeadLetterCounts checks that a request is answered as complete if the receiver refuses one of
+// its records. That record becomes a dead letter.
 func TestDeadLetterCounts(t *testing.T) {
 	s := run(t, "format: lines")
 	s.setDeliver(func(_ context.Context, b *stream.Batch) error {

@@ -1,11 +1,12 @@
 // Package httpserver implements the source http_server. Clients push records to it.
 //
 // A request is answered when every route has settled its records: delivered, dead-lettered or
-// dropped. No disk is involved, and a slow receiver makes clients wait. The source reserves room in
-// memory before it reads a body. If no worker has got a request at its deadline, the request is
-// withdrawn. Otherwise the response tells the client that the outcome is unknown.
+// dropped them. Data is not written to disk, so a slow receiver makes clients wait. The source
+// reserves room in memory before it reads a body. If no worker has got a request at its deadline,
+// the request is withdrawn. Otherwise the response tells the client that the outcome is unknown.
 //
-// The source owns its listener, which lives as long as the source. The intake owns the data.
+// The source owns its listener, which lives as long as the source. The records belong to the intake
+// (package intake).
 package httpserver
 
 import (
@@ -149,7 +150,8 @@ func (s *Server) stop(ctx context.Context) error {
 	return nil
 }
 
-// setIdle marks a connection of the listener, which may be wrapped by TLS.
+// setIdle records whether a connection of the listener is idle. The connection may be wrapped by
+// TLS.
 func setIdle(c net.Conn, idle bool) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

@@ -9,14 +9,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// unitRecords is the unit in which the source counts, and in which penstock's sinks declare costs.
+// unitRecords is the unit in which the source grants its window, and in which Penstock's sinks
+// declare the cost of a request.
 const unitRecords = "records"
 
-// priceBytes is the number of bytes that count as one record at least.
+// priceBytes is the size that counts as at least one record: a body of 10 KiB costs at least 10
+// records.
 const priceBytes = 1 << 10
 
 // service decides which requests count as being served. If slots is 0, these are all requests that
-// a route has read. Otherwise they are the oldest of these requests, at most slots at once.
+// a route has read. Otherwise, at most slots requests count at a time, in the order in which a
+// route read them.
 type service struct {
 	slots int // 0: no limit
 
@@ -54,9 +57,10 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request as the advertised window counts it. The request waits from its header until a
-// route reads it, and is served until every route has settled it. Requests of all clients count.
-// Only clients that send [stream.SenderHeader] get the window.
+// visit is a request from the viewpoint of the advertised window. A request waits from the arrival
+// of its header until service counts it as being served. It is then served until the source
+// responds. Requests of all clients count, but only clients that send [stream.SenderHeader] get the
+// window.
 type visit struct {
 	s       *Server
 	asked   bool
@@ -64,8 +68,9 @@ type visit struct {
 	price   float64
 }
 
-// arrive begins a visit. A client declares the cost of its records before it sends them. Names of
-// senders are scoped to the token or certificate, so that no client uses the window of another one.
+// arrive begins a visit. Its cost is the one that the client has declared, until the records are
+// known. A sender's name is unique only within its token or certificate, so that no client can use
+// the window of another one.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {

@@ -66,7 +66,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowOfRepeated checks that a repeated batch gets the stored response and a grant, and is
+// TestWindowOfRepeated checks that a repeated batch gets the stored response and a window, and is
 // not delivered again.
 func TestWindowOfRepeated(t *testing.T) {
 	s := run(t, "")

@@ -10,10 +10,10 @@ import (
 )
 
 // clientLog logs the messages of the client library. While brokers are down, the library repeats
-// some warnings hundreds of times a second. clientLog logs each message as a warning at most once
-// per logInterval, with the number of repetitions since the last one. Repetitions are logged at
-// debug level. All clients of a component share one clientLog, because a transactional sink has a
-// client for each partition.
+// some warnings hundreds of times a second. Within logInterval, clientLog logs only the first
+// occurrence of a message as a warning. It logs repetitions at debug level, and adds their number
+// to the next warning. All clients of a component share one clientLog, because a transactional sink
+// has a client for each partition.
 type clientLog struct {
 	log *slog.Logger
 
@@ -30,8 +30,8 @@ type repetitions struct {
 const (
 	logInterval = 10 * time.Second
 
-	// maxMessages bounds the number of distinct messages. The library has fewer, since its messages
-	// are constants. All messages beyond the bound count as one.
+	// maxMessages bounds the number of distinct messages that are counted. The library has fewer,
+	// since its messages are constants. Further messages are counted together.
 	maxMessages = 256
 )
 
@@ -47,8 +47,8 @@ func (l *clientLog) Level() kgo.LogLevel {
 	return kgo.LogLevelWarn
 }
 
-// Log implements kgo.Logger. The library's errors are warnings here: the source and the sink report
-// those that matter themselves.
+// Log implements kgo.Logger. It logs the library's errors as warnings, because the source and the
+// sink report the errors that matter.
 func (l *clientLog) Log(level kgo.LogLevel, message string, pairs ...any) {
 	at := slog.LevelDebug
 	if level == kgo.LogLevelWarn || level == kgo.LogLevelError {

@@ -52,8 +52,8 @@ type prepared struct {
 	metadata string
 }
 
-// prepare makes commits of marks. It cuts the ranges of each mark to those that fit into the
-// metadata.
+// prepare returns the commits for marks, without those of ended assignments. If not all ranges of a
+// mark fit into the metadata, it omits the ranges that do not fit, and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,8 +101,8 @@ func (r *reader) commit(ctx context.Context, list map[topicPartition]prepared) (
 
 var errNothingLeft = errors.New("no partition of the commit is assigned any more")
 
-// complete adds the metadata to a commit, and removes partitions whose assignment has ended since
-// it was prepared.
+// complete adds the metadata to a commit request. It removes partitions from the request if their
+// assignment has ended since prepare.
 func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +128,8 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 	return nil
 }
 
-// committed records the offsets that the broker has stored, and returns the first refusal. If any
-// partition was refused with OffsetMetadataTooLarge, it returns that error instead.
+// committed records the offsets that the broker has stored. If the broker refused partitions, it
+// returns the error of one of them, if possible OffsetMetadataTooLarge.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,7 +33,8 @@ func (s *transactionalSink) StoreDead(ctx context.Context, b *stream.Batch) erro
 	return err
 }
 
-// deadLetters makes messages of the dead records of b. If omit is set, the messages have no values.
+// deadLetters returns the dead-lettered records of b as messages. If omit is set, the messages have
+// no values.
 func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.Record) {
 	if !s.StoresDeadLetters() || b.Untouched() {
 		return nil
@@ -69,8 +70,9 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 }
 
 // store delivers messages, the dead letters of b, and the spans of b in one transaction. If the
-// brokers refuse some of the messages, the returned job has failed. If they refuse the content of
-// dead letters, store sends them again without values; the dead-letter files keep the values.
+// brokers refuse the content of dead letters, store tries again without the values of the dead
+// letters. These values are still in the dead-letter files. If the brokers refuse some of messages,
+// the returned job is marked as failed.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {

@@ -98,8 +98,8 @@ func isUnknownTopic(err error) bool {
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether only an operator can remove the cause. The library calls some of these
-// errors retryable.
+// isFatal reports whether only an operator can remove the cause of err. The client library calls
+// some of these errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,

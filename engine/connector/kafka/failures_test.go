@@ -18,7 +18,7 @@ import (
 
 var errRefused = errors.New("the receiver does not take this batch")
 
-// stuck returns a function that refuses records with one of the texts.
+// stuck returns a function that refuses a record if its text is one of texts.
 func stuck(texts ...string) func(string) error {
 	return func(text string) error {
 		for _, t := range texts {
@@ -38,8 +38,8 @@ func delivered(n *node) int64 {
 	return s.Routes[0].Delivered
 }
 
-// TestHoleAfterRestart checks that a restart repeats only a stuck batch after 100,000 later ones
-// were acknowledged.
+// TestHoleAfterRestart checks that a restart repeats only the batch that was refused, although
+// 100,000 later batches were acknowledged.
 func TestHoleAfterRestart(t *testing.T) {
 	t.Parallel()
 	holeAfterRestart(t, newCluster(t, kfake.SeedTopics(1, "orders")))
@@ -71,8 +71,8 @@ func holeAfterRestart(t *testing.T, c *cluster) {
 	}
 }
 
-// TestHoleAfterRebalance checks that a new owner repeats only the stuck batch of a partition after
-// 50,000 later ones were acknowledged.
+// TestHoleAfterRebalance checks that the new owner of a partition repeats only the batch that was
+// refused, although 50,000 later batches were acknowledged.
 func TestHoleAfterRebalance(t *testing.T) {
 	t.Parallel()
 	holeAfterRebalance(t, newCluster(t, kfake.SeedTopics(2, "orders")))

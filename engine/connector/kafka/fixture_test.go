@@ -322,8 +322,8 @@ func (n *node) wait() error {
 	return n.err
 }
 
-// counted waits until a number of records are delivered or dead-lettered. Their counters follow
-// the commit.
+// counted waits until the route's counters show the given number of delivered and dead-lettered
+// records. The counters increase a little later than the records are committed.
 func (n *node) counted(records int64) {
 	n.t.Helper()
 	until(n.t, "the counters", func() bool {

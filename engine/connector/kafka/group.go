@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// joined records that the group has a new session. If the group gave this member no partitions,
-// there is nothing to read; otherwise the library calls assign next.
+// joined is called when the group has a new session. If the group gave this member no partitions,
+// there is nothing to read. Otherwise the library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -105,8 +105,8 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff paces the retries of offersSoon. An error would end the session and cancel the
-// deliveries of all partitions.
+// offersBackoff paces the retries of offersSoon. If it returned an error instead, the session would
+// end, and the deliveries of all partitions would be canceled.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
 // offersSoon calls offers until the brokers answer.
@@ -199,8 +199,8 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 	return parts, offers, nil
 }
 
-// choose makes offers of partitions and their logs. It reports and leaves out partitions with
-// a position that does not fit the log.
+// choose returns the partitions of keys and their offers. It omits and reports a partition if its
+// position does not fit the log.
 func (r *reader) choose(cluster string, keys []topicPartition,
 	logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
 	for i, key := range keys {
@@ -220,7 +220,7 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 			r.s.host.Fault(fmt.Errorf("partition %q: %d offsets from %d on were deleted before "+
 				"they were read", part.Name, lost, c.offset))
 		}
-		// commits never lower the offset, unless it was beyond the log's end
+		// commits do not lower the group's offset unless it was beyond the log's end
 		stored := min(c.offset, offer.Watermark.Num)
 		parts = append(parts, &partition{key: key, part: &part, end: logs[i].end, stored: stored})
 		offers = append(offers, offer)
@@ -228,8 +228,9 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// keepStart commits the positions of partitions that begin at the end of their logs. Without it, a
-// restart before the first commit would begin at a later end and skip the records between.
+// keepStart commits the positions of partitions that begin at the end of their logs. Otherwise, a
+// restart before the first commit would begin at a later end, and skip the records that were
+// written meanwhile.
 func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
 	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
@@ -276,9 +277,9 @@ func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32
 	}
 }
 
-// withdraw ends the reading of partitions. It first cancels a running assignment and waits for its
-// end. It returns the ids of the partitions that the engine knows, or nil if the reader is being
-// closed.
+// withdraw ends the reading of partitions. If the engine is assigning partitions, withdraw first
+// cancels the assignment and waits for its end. It returns the ids of the partitions that the
+// engine knows, or nil if the reader is being closed.
 func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	r.mu.Lock()
 	t := r.taking
@@ -305,7 +306,7 @@ func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	return ids
 }
 
-// of returns the partitions that the reader has. The caller holds mu.
+// of returns the given partitions that the reader has. The caller holds mu.
 func (r *reader) of(given map[string][]int32) (out []*partition) {
 	for topic, nums := range given {
 		for _, num := range nums {

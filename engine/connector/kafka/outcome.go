@@ -39,9 +39,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle derives the outcome of a batch from the errors of its kept records. For one bad record, a
-// broker refuses all records of a partition's batch. So refused records are split in half and sent
-// again, until a single one is refused.
+// settle derives the outcome of a batch from the errors of its kept records. One bad record makes a
+// broker refuse all records that it received in the same request for the partition. So settle
+// splits refused records in half to be sent again, until only the bad ones are refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)
@@ -78,8 +78,9 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 	return settle(b, kept, errs, byRecord)
 }
 
-// bisectRefused moves refused records to split.Rest, in halves. Two kinds stay refused: records that
-// cannot be made into messages, and records of a single origin, which must be to blame.
+// bisectRefused moves refused records to split.Rest, in halves. Two kinds of records stay refused.
+// One kind is certainly bad, such as records that cannot be made into messages. The other kind is
+// records of a single origin, which cannot be split.
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch
 	var certain, doubtful []int

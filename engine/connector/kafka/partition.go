@@ -44,7 +44,7 @@ type partition struct {
 	epochs  []epochStart  // ascending
 }
 
-// epochStart records that the records after a position have a leader epoch.
+// epochStart is the leader epoch of the records from position after on.
 type epochStart struct {
 	after int64
 	epoch int32
@@ -92,9 +92,10 @@ func (p *partition) discard() (bytes int64) {
 }
 
 // fill appends records to b, up to its limits or the next settled range, and adds the span that
-// covers them. Offsets without a record (compacted, aborted, or control records) belong to the span
-// of the next record, or end the span. If b already has a span, fill extends it to p.next. used are
-// the appended records. bytes is the memory of all records taken from fetched.
+// covers them. Some offsets have no record to deliver (compacted, aborted, or control records).
+// They belong to the span of the next record, or end the span. If b already has a span, fill
+// extends it to p.next. used are the appended records. bytes is the memory of all records taken
+// from p.fetched.
 func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	from, taken := p.next, 0
 	for taken < len(p.fetched) && !b.Full() {
@@ -154,8 +155,8 @@ func (p *partition) noteEpoch(r *kgo.Record) {
 	}
 }
 
-// epochAt returns the leader epoch of the record before a position, for the commit of that
-// position, or -1 if it is not known. It drops older epochs.
+// epochAt returns the leader epoch of the record before a position, which a commit of that position
+// must contain. It returns -1 if the epoch is not known, and drops older epochs.
 func (p *partition) epochAt(position int64) int32 {
 	i := 0
 	for i < len(p.epochs) && p.epochs[i].after < position {

@@ -134,8 +134,8 @@ func (c *cluster) commitAs(topic string, offset int64, metadata string) {
 	}
 }
 
-// TestStoredPositions checks that a position that does not fit the log stops its partition with a
-// remedy, and never resets it silently.
+// TestStoredPositions checks positions that do not fit the log. Such a position stops its partition
+// with a remedy, and is never reset silently.
 func TestStoredPositions(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -53,8 +53,8 @@ const (
 	covered
 )
 
-// coverageOf returns how much of the ranges p contains. Empty ranges are ignored. If all are empty,
-// the result is uncovered.
+// coverageOf reports whether p contains all, some or none of the offsets of ranges. Empty ranges
+// are ignored. If all ranges are empty, the result is uncovered.
 func (p progress) coverageOf(ranges []stream.Range) coverage {
 	ranges = slices.DeleteFunc(slices.Clone(ranges),
 		func(r stream.Range) bool { return r.From.Num >= r.To.Num })

@@ -19,11 +19,11 @@ import (
 
 // reader is one membership in the group. It implements stream.AssignedReader.
 //
-// The client library calls assign, revoked and lost. It calls them one after the other, except that
-// a revocation may begin while assign runs; the library ends the ctx of assign first. One goroutine
-// fetches records into the partitions, and pauses while they hold enough. From the return of a
-// poll, the library blocks rebalances until the polled records are in the partitions. So records of
-// an earlier assignment never reach a later one.
+// The client library calls assign, revoked and lost one after the other, with one exception: a
+// revocation may begin while assign runs. The library ends the context of assign first. One
+// goroutine fetches records into the partitions, and pauses while they hold enough. From the return
+// of a poll, the library blocks rebalances until the polled records are in the partitions. So
+// records that were fetched for an earlier assignment never reach a later one.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
@@ -113,8 +113,8 @@ func (r *reader) fetch(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits while the partitions hold half of Memory or more. The client's buffers use the
-// other half.
+// awaitRoom waits while the partitions hold half of the option Memory or more. The other half is
+// for the client's buffers.
 func (r *reader) awaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -215,8 +215,8 @@ func (r *reader) wake() {
 	r.changed = make(chan struct{})
 }
 
-// Read implements stream.Reader. All records of a batch are of one partition. They may wait for
-// more records of that partition, but never for those of other partitions.
+// Read implements stream.Reader. All records of a batch are of one partition. A batch may wait for
+// more records of its partition, but never for records of other partitions.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		r.mu.Lock()
@@ -255,8 +255,8 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duratio
 }
 
 // fill appends records of the next partition that is ready, in round-robin order after the
-// partition of the last batch. If none is ready, wait is the time until one will be, or 0 if that
-// is unknown. The error io.EOF means that everything was read. The caller holds mu.
+// partition of the last batch. If no partition is ready, wait is the time until one will be, or 0
+// if that is unknown. The error io.EOF means that everything was read. The caller holds mu.
 func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, wait time.Duration,
 	err error) {
 	keys := slices.SortedFunc(maps.Keys(r.parts), compareKeys)

@@ -64,7 +64,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// manyHoles leaves hundreds of unsettled gaps and checks that the metadata of one commit holds
+// manyHoles leaves 200 unsettled gaps and checks that the metadata of one commit describes all of
 // them.
 func manyHoles(t *testing.T, c *cluster) {
 	const n, every = 4000, 20
@@ -177,11 +177,11 @@ func (c *cluster) copyThroughCrashes(server *connectortest.Server) bool {
 	return !lost
 }
 
-// hasDroppedMarkers reports whether the broker has dropped markers that end a transaction of the
-// group since it was started. A starting broker that does not know the leader of a partition yet
-// assumes that the partition was deleted. Usually the broker still writes the markers once the
-// leader is elected. But if it has already stored that the transaction is complete, no client can
-// end the transaction any more.
+// hasDroppedMarkers reports whether the broker, since its start, has dropped markers that end a
+// transaction of the group. A starting broker that does not know the leader of a partition yet
+// assumes that the partition was deleted. Usually it still writes the markers once the leader is
+// elected. But if it has already stored that the transaction is complete, no client can end the
+// transaction any more.
 func (c *cluster) hasDroppedMarkers(server *connectortest.Server) bool {
 	dropped := regexp.MustCompile("markers for penstock/" + c.group +
 		"/[^ ]+, these partitions are likely deleted already and hence can be skipped")

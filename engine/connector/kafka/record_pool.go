@@ -7,8 +7,9 @@ import (
 )
 
 // recordPool keeps the memory of fetched records for later fetches. The client library takes memory
-// from it, and returns the memory of a batch when all records of the batch were recycled. The memory
-// of other batches is garbage. It is safe for concurrent use.
+// for a batch of records from the pool. It returns the memory when all records of the batch were
+// recycled. If some are never recycled, the garbage collector frees the memory. A recordPool is
+// safe for concurrent use.
 //
 // A record has many pointers. Without the pool, most of the processor time of a fast reader goes
 // into their collection.

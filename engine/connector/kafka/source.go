@@ -107,20 +107,22 @@ func (s *GroupSource) groupOf(route string) (string, error) {
 	return strings.ReplaceAll(s.o.Group, routeMark, strings.ReplaceAll(route, "/", ".")), nil
 }
 
-// heartbeatsPerSession is the number of heartbeats in a session timeout. With more heartbeats, a
-// member may pause for a larger part of the session, and the others notice earlier that a member
-// has died. With the default of 7 s, members may pause for 6 s.
+// heartbeatsPerSession is the number of heartbeats in a session timeout. A member learns of a
+// rebalance by a heartbeat, so more heartbeats make rebalances faster. They also allow a member to
+// pause for longer: for a session timeout less one interval. With the default timeout of 7 s,
+// members may pause for 6 s.
 const heartbeatsPerSession = 7
 
 // rebalanceSlack is the part of the rebalance timeout that a revocation does not use.
 const rebalanceSlack = 15 * time.Second
 
-// fetchesInMemory is the number of fetch responses that fit into Memory, as compressed by the
-// producer. The client library sends the next fetch when the records of the last response were
-// taken. Small responses overlap with deliveries and use less memory.
+// fetchesInMemory is the number of fetch responses of the largest size that fit into Memory. Their
+// size is measured as compressed by the producer. The client library sends the next fetch when the
+// records of the last response were taken. With smaller responses, it fetches more often while
+// earlier records are delivered, and uses less memory.
 const fetchesInMemory = 16
 
-// bindTransactions records that the sink of a route commits its offsets in transactions.
+// bindTransactions records that the sink of a route commits the group's offsets in transactions.
 func (s *GroupSource) bindTransactions(route string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +130,9 @@ func (s *GroupSource) bindTransactions(route string) {
 }
 
 // unstableOffsets limits offset fetches to the last version that does not wait for open
-// transactions. Only the sink's Take can end the transaction of an earlier owner at once, and Take
-// is called after this request. Take reads the offset again, and its result counts.
+// transactions. The wait would last until the timeout of an earlier owner's transaction. Only the
+// sink's Take can end that transaction at once, and the engine calls Take after this request. The
+// engine uses the offset that Take reads again.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)

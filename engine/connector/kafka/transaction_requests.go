@@ -28,10 +28,10 @@ func transactionalID(group string, key topicPartition) string {
 // cutCluster splits a partition's id into the cluster and the rest.
 func cutCluster(id string) (cluster, rest string, found bool) { return strings.Cut(id, "/") }
 
-// oldTransactions limits requests to the versions before KIP-890, part 2. In later versions, the
+// oldTransactions limits requests to the versions before part 2 of KIP-890. In later versions, the
 // end of a transaction changes the producer's epoch. The client library learns the new epoch only
-// if the transaction has records, but this package ends transactions of offsets alone without the
-// library.
+// if it ends the transaction itself, which it does only for transactions with records. This package
+// ends transactions without records, which contain only offsets.
 func oldTransactions() kgo.Opt {
 	v := kversion.Stable()
 	for _, key := range []struct {
@@ -52,8 +52,8 @@ func (e *fencingError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *fencingError) Unwrap() error { return e.err }
 
-// isFencing reports whether err means that another process owns the transactional id, that the id
-// does not exist any more, or that the partition must be taken again.
+// isFencing reports whether err means that the engine must take the partition again. For example,
+// another process owns the transactional id, or the id does not exist any more.
 func isFencing(err error) bool {
 	if _, ok := errors.AsType[*fencingError](err); ok {
 		return true
@@ -95,9 +95,9 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 	})
 }
 
-// storedOffsets returns the group's offsets of partitions. It waits until no transaction of these
-// partitions can change them any more. It does not wait for transactions of other partitions: under
-// load, one is always open.
+// storedOffsets returns the group's offsets of partitions. It waits until no open transaction of
+// these partitions can change them any more. It does not wait for transactions of other partitions,
+// because under load one of them is always open.
 func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
 	storedOffsets, error) {
 	out := make(storedOffsets)

@@ -19,8 +19,8 @@ import (
 // implements stream.PartitionLedger: the ledger is the group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
-// initializes it. The brokers then abort an open transaction of the earlier owner and refuse all
-// its later requests, even if it was suspended for hours.
+// initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
+// They also refuse all later requests of that owner, even if it was suspended for hours.
 type transactionalSink struct {
 	*TopicSink
 	source  *GroupSource
@@ -138,8 +138,9 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 	return nil, err
 }
 
-// fence initializes the transactional ids of partitions. Then no transaction of an earlier owner
-// can commit any more. Entries of partitions that could not be fenced are nil.
+// fence initializes the transactional ids of partitions. After that, no transaction of an earlier
+// owner can be committed. After an error, the caller closes the entries of the result. The entry of
+// a partition is nil if its client could not be made.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
@@ -166,8 +167,9 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 	return made, nil
 }
 
-// begin reads the offsets of fenced partitions, stores positions that the group does not have, and
-// starts their transactions.
+// begin reads the offsets of fenced partitions, and starts the goroutines that run their
+// transactions. For a partition without an offset, it first stores the start. If the offset must
+// exist, it closes the partition's producer instead.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))
@@ -251,7 +253,7 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	return stream.Report{}, err
 }
 
-// messages makes messages of the kept records. A record that cannot be made into a message has an
+// messages returns the kept records as messages. A record that cannot be made into a message has an
 // error in fates.
 func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
 	fates []error) {
@@ -319,7 +321,8 @@ func (o storedOffsets) of(p *transactions) (found bool) {
 }
 
 // transactionTimeout is the time after which brokers abort a transaction. Consumers with
-// read_committed wait for open transactions, so it also bounds their wait after a process dies.
+// read_committed wait for open transactions. So the timeout also bounds their wait after a process
+// has died.
 const transactionTimeout = 10 * time.Second
 
 // newTransactions returns the transactions of a partition, with a producer that is not connected.

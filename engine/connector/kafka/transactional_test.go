@@ -133,7 +133,7 @@ func (c *cluster) exactly(topic string, texts []string) {
 	}
 }
 
-// copied waits until the group has committed each records in every partition.
+// copied waits until the group has committed an offset of at least each in every partition.
 func (c *cluster) copied(partitions, each int) {
 	c.t.Helper()
 	until(c.t, "all commits", func() bool { return c.hasCommitted(partitions, each) })
@@ -253,9 +253,9 @@ func TestTransactionInDoubt(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionOfDeadOwner checks that the next owner of a partition ends a transaction that
-// its dead owner left open, instead of waiting for the timeout of 10 minutes. The transaction has
-// the offsets of the group.
+// TestOpenTransactionOfDeadOwner checks a transaction that the dead owner of a partition has left
+// open. The next owner must end it, instead of waiting for its timeout of 10 minutes. The
+// transaction contains an offset of the group.
 func TestOpenTransactionOfDeadOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))

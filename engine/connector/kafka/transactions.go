@@ -213,8 +213,10 @@ func (p *transactions) closeProducer() {
 	})
 }
 
-// fitting finishes jobs that were delivered before, and jobs with ranges that do not fit into
-// the metadata of a commit. It requeues copies of other jobs and returns the rest.
+// fitting returns the jobs that can be delivered in one transaction. It finishes jobs that were
+// delivered before, and jobs with ranges that do not fit into the metadata of a commit. If several
+// jobs have the same offsets, it returns the first and requeues the others, which wait for its
+// outcome.
 func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	after := p.progress
 	for _, j := range jobs {
@@ -293,9 +295,9 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 	return nil
 }
 
-// produceAll delivers the records of jobs, and next as the group's progress. If failed is set, some
-// records were not accepted and the transaction was aborted. The jobs of these records have the
-// reasons in fates.
+// produceAll delivers the records of jobs, and stores next as the group's progress, in one
+// transaction. If some records are not accepted, it aborts the transaction and returns true. The
+// fates of these records then hold the reasons.
 func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err error) {
 	if err := p.producer.BeginTransaction(); err != nil {
 		return false, &fencingError{err}

@@ -99,7 +99,8 @@ func (c *Connection) validateLogin() error {
 	return nil
 }
 
-// withoutSecrets returns the path error in err, or an error that does not quote the file's content.
+// withoutSecrets returns an error without the content of a file that err may quote. If err contains
+// a path error, this is the path error.
 func withoutSecrets(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path
@@ -126,7 +127,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// client is a connection with the permissions that the server has denied.
+// client is a connection, together with the permissions that the server has denied to its user.
 type client struct {
 	conn    *natsgo.Conn
 	js      jetstream.JetStream
@@ -205,8 +206,8 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// refused returns an error if the servers refuse the login of a client that is not connected. The
-// library tries to log in again.
+// refused returns an error if the client is not connected because the servers refuse its login. The
+// library keeps trying to log in.
 func (c *client) refused() error {
 	if c.conn.IsConnected() {
 		return nil

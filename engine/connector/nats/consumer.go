@@ -91,8 +91,9 @@ func consumerConfig(o *SourceOptions, durable string) jetstream.ConsumerConfig {
 	return out
 }
 
-// checkConsumer refuses a consumer that would lose messages. It logs settings that differ from the
-// options, because the options only apply to new consumers.
+// checkConsumer refuses a consumer with settings that would lose messages or do not fit the
+// options. It only logs a difference in ack_wait or max_ack_pending, since these options apply only
+// to consumers that the source creates.
 func checkConsumer(
 	o *SourceOptions,
 	durable string,
@@ -142,8 +143,9 @@ func checkConsumer(
 	return nil
 }
 
-// checkShared returns the state of the consumer and the first sequence of its stream. final means
-// that the route has to restart, because the stream or the consumer was deleted or recreated.
+// checkShared returns the state of the consumer and the first sequence of its stream. If final is
+// set, the route must end, because the stream or the consumer was deleted or recreated, or an
+// operator must change something.
 func (r *sharedReader) checkShared(
 	ctx context.Context,
 ) (info *jetstream.ConsumerInfo, first uint64, final bool, err error) {

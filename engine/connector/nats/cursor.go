@@ -28,8 +28,8 @@ const (
 // begin begins a batch.
 func (c *cursor) begin() { c.from = c.last }
 
-// advance moves the cursor to a message. hasSpan tells advance whether the batch has a span. Such a
-// span must not continue beyond a settled range.
+// advance moves the cursor to a message, or to a settled range before it. hasSpan tells advance
+// whether the batch already has a span. A span must not continue beyond a settled range.
 func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {

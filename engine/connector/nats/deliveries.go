@@ -85,7 +85,8 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in the run with the highest last sequence below it.
+// take queues a message in a run with a last sequence below that of the message. If there are
+// several, it chooses the run with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -194,9 +195,9 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle marks the messages that m covers as settled, and appends their replies to replies. It
-// skips messages that were acknowledged before. Unless above is set, it ignores ranges above the
-// watermark.
+// settle marks the messages that m covers as settled, and appends their reply subjects to replies.
+// It skips messages that are already settled. Unless above is set, it ignores the ranges of m above
+// the watermark.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {
@@ -250,8 +251,8 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the replies of messages for which the duration every has passed since their delivery
-// or their last in-progress signal. It sets the time of their last signal to now.
+// due appends the reply subjects of unsettled messages that need an in-progress signal, because the
+// last delivery or signal was `every` ago or earlier. It sets the time of their last signal to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {
@@ -262,7 +263,7 @@ func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	return replies
 }
 
-// release drops all messages that are not settled and returns their replies.
+// release drops all messages that are not settled and returns their reply subjects.
 func (d *deliveries) release() (replies []string) {
 	for _, m := range d.open {
 		replies = append(replies, m.reply)
@@ -275,9 +276,10 @@ func (d *deliveries) release() (replies []string) {
 func (d *deliveries) empty() bool { return d.bytes == 0 }
 
 // deletedUnread compares two states of a consumer. It returns the minimum number of messages that
-// the consumer skipped in between because they were deleted. A state has the last sequence and the
-// number of deliveries. If the sequence grew by 90 and the number of deliveries by 40, then 50
-// messages were skipped. first is the current first sequence of the stream.
+// were deleted between the two states before the consumer delivered them. A state has the last
+// delivered sequence of the stream and the number of deliveries. If the sequence grew by 90 and the
+// number of deliveries by 40, then 50 sequences were not delivered. Of these, only sequences below
+// first count as deleted. first is the current first sequence of the stream.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0
@@ -290,8 +292,8 @@ func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 }
 
 // keptAcked is the number of acknowledged sequences that a session remembers. If an acknowledgement
-// is lost with a connection, the server delivers the message again. The session then repeats the
-// acknowledgement and does not deliver the message again.
+// is lost with a connection, the server redelivers the message. The session then repeats the
+// acknowledgement, and does not pass the message to the engine again.
 const keptAcked = 1 << 16
 
 // recent is a set of the most recently added numbers.

@@ -9,8 +9,9 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// denials records the permissions that the server has denied. The server reports a denial
-// separately from the request, which gets no response. It is safe for concurrent use.
+// denials records the permissions that the server has denied. The server reports a denial as an
+// error of the connection. The denied request itself gets no response. A denials is safe for
+// concurrent use.
 type denials struct {
 	mu      sync.Mutex // guards the fields below
 	last    error
@@ -45,15 +46,16 @@ func (d *denials) add(err error) {
 	d.changed = make(chan struct{})
 }
 
-// of returns the denial of a subject since the last forget, or nil. It also returns a channel that
-// is closed at the next denial of any subject.
+// of returns the denial of publishing to a subject since the last forget of that subject, or nil.
+// It also returns a channel that is closed when the server next denies any permission.
 func (d *denials) of(subject string) (next <-chan struct{}, denied error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed, d.subject[subject]
 }
 
-// forget drops the denial of a subject, because the permission may have been granted since.
+// forget drops the denial of a subject before the next attempt, because the permission may have
+// been granted meanwhile.
 func (d *denials) forget(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,8 +37,8 @@ func TestSharedDelivers(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks processes that share a consumer. A process that stops gives its messages
-// back at once.
+// TestSharedNodes checks processes that share a consumer. When one of them stops, it gives its
+// unsettled messages back to the server at once.
 func TestSharedNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -136,8 +136,8 @@ func TestSharedSlowSink(t *testing.T) {
 	}
 }
 
-// TestSharedMemory checks that the source bounds the bytes fetched ahead of a slow sink. A message
-// larger than the remaining room is read, too.
+// TestSharedMemory checks that the source bounds the bytes that it fetches ahead of a slow sink. It
+// also reads a message that is larger than the remaining memory.
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

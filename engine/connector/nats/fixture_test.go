@@ -85,11 +85,12 @@ func (c *cluster) restartServer() {
 	c.startServer()
 }
 
-// waitForJetStream publishes a text once, as soon as the server stores it.
+// waitForJetStream publishes a text until the server has stored it. The text is stored once.
 func (c *cluster) waitForJetStream(text string) {
 	c.t.Helper()
 	until(c.t, "JetStream is up", func() bool {
-		// an attempt without an answer may have been stored: the server drops repetitions by the id
+		// an attempt without a response may be stored; the server drops repetitions with the same
+		// id
 		_, err := c.js.Publish(c.t.Context(), "orders.new", []byte(text), jetstream.WithMsgID(text))
 		return err == nil
 	})
@@ -138,7 +139,8 @@ func (c *cluster) publish(prefix string, n int) (texts []string) {
 	return texts
 }
 
-// consumer returns the state of a consumer. If it does not exist, the state has a pending message.
+// consumer returns the state of a consumer. For a missing consumer, it returns a state with one
+// pending message, so that isDone is false.
 func (c *cluster) consumer(name string) *jetstream.ConsumerInfo {
 	c.t.Helper()
 	consumer, err := c.js.Consumer(c.t.Context(), "ORDERS", name)

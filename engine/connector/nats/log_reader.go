@@ -18,9 +18,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// logReader reads a stream by sequence. The engine keeps the position, as for files. The server
-// keeps no durable state: the consumer is ephemeral, and the library recreates it when a connection
-// is lost. logReader implements stream.Reader, stream.PartitionTracker and stream.RangeReader.
+// logReader reads a stream by sequence. The engine keeps the position, as it does for files. The
+// server keeps no durable state: the consumer is ephemeral, and the library recreates it when a
+// connection is lost. logReader implements stream.Reader, stream.PartitionTracker and
+// stream.RangeReader.
 type logReader struct {
 	s      *StreamSource
 	o      stream.OpenOptions
@@ -155,12 +156,12 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the library's attempts to recreate its consumer. After them, the reader
-// checks the stream.
+// resetAttempts bounds the library's attempts to recreate its consumer. When they have failed, the
+// reader checks the stream.
 const resetAttempts = 3
 
-// Times of a read. The library notices a lost request after two missing heartbeats within one wait,
-// so checkEvery is longer.
+// Times of a read. The library notices a lost request only if a single wait is longer than two
+// heartbeat intervals, so checkEvery is longer than that.
 const (
 	checkEvery = 5 * time.Second        // between checks of the stream without messages
 	onceWait   = 100 * time.Millisecond // until a finite run checks whether it has read all
@@ -183,7 +184,7 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// fill appends messages until b is full, a settled range follows, or the linger ends.
+// fill appends messages until b is full, a settled range follows, or the linger time has passed.
 func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content, err error) {
 	waiting := ctx
 	for !b.Full() {
@@ -219,8 +220,8 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 	return used, nil
 }
 
-// next returns the next message. It waits at most until the context waiting ends. At the end of a
-// finite run, it returns io.EOF.
+// next returns the next message. It returns at the latest when the context waiting ends. At the end
+// of a finite run, it returns io.EOF.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
@@ -256,7 +257,8 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. If the batch is empty, it waits at most for wait.
+// fetch returns the next message of the consumer. waiting equals ctx while the batch is empty. In
+// that case, fetch waits for at most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
@@ -327,12 +329,14 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	}, nil
 }
 
-// gapEvery is the minimum time between two checks of gaps if a subject is set. Gaps are normal in
-// that case, because the stream has messages of other subjects.
+// gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
+// is set. These gaps are usually not losses, because the stream also has messages of other
+// subjects.
 const gapEvery = time.Second
 
-// passGap checks missing sequences before c. It ignores messages that were deleted one by one or
-// have other subjects. Sequences before the stream's first one were deleted by a purge or a limit.
+// passGap is called if sequences before c are missing. It returns or reports an error if they were
+// deleted by a purge or a limit, which raises the first sequence of the stream. It ignores messages
+// that were deleted one by one or have other subjects.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery {
 		return nil

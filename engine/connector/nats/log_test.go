@@ -75,8 +75,8 @@ func TestLogHole(t *testing.T) {
 	}
 }
 
-// TestLogLostRequest checks that the source requests messages again if a request for messages is
-// lost, for example because it reached a server that did not know the new consumer yet.
+// TestLogLostRequest checks that the source requests messages again if a request is lost. For
+// example, it may reach a server that does not know the new consumer yet.
 func TestLogLostRequest(t *testing.T) {
 	t.Parallel()
 	for name, once := range map[string]bool{"endless": false, "finite": true} {
@@ -133,7 +133,7 @@ func losesFirstPull(t *testing.T, server int) (port int) {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// forwardCommands forwards the commands of a client, but for the first request for messages.
+// forwardCommands forwards the commands of a client, except the first request for messages.
 func forwardCommands(to io.Writer, from *bufio.Reader, lost *atomic.Bool) error {
 	for {
 		line, err := from.ReadString('\n')
@@ -247,7 +247,8 @@ func TestLogStart(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestLogDeleted checks that messages deleted before they are read stop the route, or are counted.
+// TestLogDeleted checks messages that are deleted before they are read. Depending on the option
+// truncated, they stop the route or are counted.
 func TestLogDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -356,7 +357,7 @@ func TestLogServerRestarts(t *testing.T) {
 	}
 }
 
-// TestLogWaits checks that batches waiting for a retry are read again by their sequences.
+// TestLogWaits checks that batches that wait for a retry are read again by their sequences.
 func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -25,8 +25,9 @@ const (
 // pullBackoff paces pulls after errors.
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
-// refusedAfter is the time after which a refused login ends the route, so that its status shows the
-// error. A restart repeats the messages that are being delivered, so short refusals are ignored.
+// refusedAfter is the time after which a refused login ends the route, so that the route's status
+// shows the error. Shorter refusals are ignored, because a restart of the route repeats the
+// messages in flight.
 const refusedAfter = 5 * time.Second
 
 // fetch pulls messages until ctx is done, Close begins, the consumer or stream is gone, or the
@@ -48,7 +49,7 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// A message larger than the room ends a pull at once, without an error.
+		// A pull ends at once without an error if the next message is larger than the room.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2
 		if err == nil {
 			state, answered = backoff.State{}, r.now()
@@ -76,8 +77,8 @@ func (r *sharedReader) fetch(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits while the queues are full according to the option memory. It returns the number
-// of bytes that they can take.
+// awaitRoom waits until the queued messages leave at least half of the option Memory free. It
+// returns the number of free bytes.
 func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
 	for {
 		r.mu.Lock()
@@ -102,8 +103,8 @@ func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
 	}
 }
 
-// pull sends one request and takes its messages. If large is set, it requests a single message of
-// any size.
+// pull sends one request for messages and passes them to arrive. If large is set, it requests a
+// single message of any size.
 func (r *sharedReader) pull(ctx context.Context, room int64, large bool) (n int, err error) {
 	wait := pullTime
 	if most := r.config.MaxRequestExpires; most > 0 {
@@ -185,7 +186,7 @@ func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	}
 }
 
-// queue queues messages up to the first one that needs a new run. It returns this message, and the
+// queue queues the messages of group until one needs a new run. It returns this message, and the
 // number of messages up to and including it. If no message needs a new run, it returns nil and 0.
 func (r *sharedReader) queue(group []*message) (*message, int) {
 	r.mu.Lock()
@@ -243,8 +244,8 @@ func (r *sharedReader) place(ctx context.Context, m *message) {
 	}
 }
 
-// beginRun assigns a partition that begins before seq. If m is not nil, it queues m there. It
-// reports whether the partition is assigned.
+// beginRun lets the engine assign a new partition that begins before sequence seq. If m is not nil,
+// it queues m there. It reports whether the engine has assigned the partition.
 func (r *sharedReader) beginRun(ctx context.Context, seq uint64, m *message) bool {
 	r.parts++
 	part := &stream.Partition{
@@ -316,7 +317,7 @@ func (r *sharedReader) sendAcks() {
 }
 
 // signal sends acknowledgements. It also sends in-progress signals, so that the server does not
-// redeliver the messages to another process.
+// redeliver unsettled messages.
 func (r *sharedReader) signal(ctx context.Context) {
 	every := signEvery(r.config.AckWait)
 	tick := time.NewTicker(every / 2)
@@ -400,7 +401,7 @@ func (r *sharedReader) lose(n, from, to uint64) {
 	)
 }
 
-// observeConsumer warns if max_ack_pending is reached, and records whether the server has no
+// observeConsumer warns if max_ack_pending is reached. It also sets caughtUp if the server has no
 // messages beyond those of this session.
 func (r *sharedReader) observeConsumer(info *jetstream.ConsumerInfo, warned *uint64) {
 	if most := r.config.MaxAckPending; most > 0 && info.NumAckPending >= most &&

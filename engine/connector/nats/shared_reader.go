@@ -21,8 +21,8 @@ import (
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
 //	fetch   pulls messages into deliveries, and pauses while they hold enough
-//	signal  sends acknowledgements, and tells the server what is in work
-//	watch   asks for the consumer every few seconds
+//	signal  sends acknowledgements and in-progress signals
+//	watch   requests the state of the consumer every few seconds
 //
 // Every delivered message stays in deliveries until it is settled. Meanwhile, signal keeps the
 // server from redelivering it to another process.
@@ -175,12 +175,12 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 	return used, err
 }
 
-// aboveEvery is the minimum time between two acknowledgements of ranges above a watermark by
-// Settled. Each of them visits all messages that are handed out.
+// aboveEvery is the minimum time between two calls of Settled that acknowledge ranges above the
+// watermarks. Each of these calls visits all messages that are handed out.
 const aboveEvery = 50 * time.Millisecond
 
-// Settled implements stream.SettledReader. Early acknowledgements reduce the messages that a kill
-// repeats, and make room below max_ack_pending.
+// Settled implements stream.SettledReader. It acknowledges messages before their commit. So a kill
+// repeats fewer messages, and max_ack_pending is reached later.
 func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,9 +204,9 @@ func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	}
 }
 
-// Commit implements stream.Reader. It returns when the server has received the acknowledgements.
-// The server does not confirm them. If the server loses one, it redelivers the message and the
-// acknowledgement is sent again.
+// Commit implements stream.Reader. It returns when the server has received the acknowledgements,
+// which the server does not confirm one by one. If the server loses one, it redelivers the message,
+// and the session repeats the acknowledgement.
 func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	r.settle(marks, true)
@@ -221,8 +221,8 @@ func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Owns implements stream.AssignedReader. The partitions belong to this session alone, which owns
-// them as long as the consumer exists.
+// Owns implements stream.AssignedReader. No other session can get the partitions of this one. The
+// session owns them as long as the consumer exists.
 func (r *sharedReader) Owns(ctx context.Context, partitionID string) (bool, error) {
 	r.mu.Lock()
 	held := r.owned[partitionID]

@@ -55,8 +55,8 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 	return s, nil
 }
 
-// Limits for published messages that are not acknowledged. A server refuses more than 10,000
-// messages or 128 MiB for one stream.
+// Limits for messages that were published and not acknowledged yet. A server refuses more than
+// 10,000 messages or 128 MiB for one stream.
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000
@@ -241,8 +241,9 @@ func (d *delivery) await(ctx context.Context) error {
 	return d.lookUp(ctx)
 }
 
-// lookUp determines why a message got no response. Either no stream accepts its subject, or the
-// stream has no leader at present. Only the first cause is permanent.
+// lookUp looks up the subjects of messages that no server has responded to. There are two causes:
+// no stream accepts the subject, or the stream has no leader at present. Only the first cause is
+// permanent.
 func (d *delivery) lookUp(ctx context.Context) error {
 	known := make(map[string]error)
 	for k, err := range d.fates {

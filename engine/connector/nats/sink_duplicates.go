@@ -17,7 +17,7 @@ import (
 const defaultWindow = 2 * time.Minute
 
 // observeStream refuses a stream that never acknowledges messages. It warns if the stream may
-// forget the ids of messages, and keeps the time for which it remembers them.
+// forget the ids of messages too early. It also keeps the time for which the stream remembers them.
 func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 	if o.NoAck {
 		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be "+
@@ -38,8 +38,8 @@ func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 // no response.
 const settingsTimeout = 2 * time.Second
 
-// observe requests the settings of a stream and passes them to observeStream. A user may lack the
-// permission, so a missing response is no error.
+// observe requests the settings of a stream and passes them to observeStream. If there is no
+// response, it returns no error, because the user may lack only this permission.
 func (s *StreamSink) observe(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
@@ -55,8 +55,9 @@ func (s *StreamSink) observe(ctx context.Context, name string) error {
 // maxDoubts bounds the batches in doubts.
 const maxDoubts = 4096
 
-// doubts remembers batches that were published without a response, to count those that are repeated
-// after the stream has forgotten their ids. It is safe for concurrent use.
+// doubts remembers batches that may be stored although there was no response. If such a batch is
+// repeated after the stream has forgotten its ids, the sink counts possible duplicates. A doubts is
+// safe for concurrent use.
 type doubts struct {
 	window time.Duration // of the stream; constant after Open
 
@@ -68,8 +69,8 @@ func newDoubts() doubts {
 	return doubts{window: defaultWindow, since: make(map[string]time.Time)}
 }
 
-// begin returns the time of the first attempt of the batch that begins with a record. It is now
-// unless an attempt is in doubt.
+// begin returns the time of the first attempt of a batch. id is that of its first record. The time
+// is now unless an earlier attempt is in doubt.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,8 +82,8 @@ func (d *doubts) begin(id string, now time.Time) time.Time {
 	return first
 }
 
-// add records that the batch that begins with a record may be stored since its first attempt. If
-// there are too many batches, it forgets any one of them.
+// add records that a batch may be stored since its first attempt. id is that of its first record.
+// If there are too many batches, add forgets any one of them.
 func (d *doubts) add(id string, first time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -157,8 +157,8 @@ func TestSinkOutcomes(t *testing.T) {
 	})
 }
 
-// TestSinkPossibleDuplicates checks that a batch is counted if it is repeated after the stream has
-// forgotten its ids, and its first attempt got no response.
+// TestSinkPossibleDuplicates checks the counter of possible duplicates. A batch counts if its first
+// attempt got no response, and it is repeated after the stream has forgotten its ids.
 func TestSinkPossibleDuplicates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

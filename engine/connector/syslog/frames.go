@@ -14,8 +14,8 @@ const (
 	maxSpace = 16 << 10
 )
 
-// frames cuts a connection into messages (RFC 6587). A message has its length in digits before it,
-// or a line end after it. Both forms may occur on one connection.
+// frames cuts the data of a connection into messages (RFC 6587). A message has its length in digits
+// before it, or a line end after it. Both forms may occur on one connection.
 type frames struct {
 	max     int
 	message func(out *intake.Records, message []byte)
@@ -100,8 +100,8 @@ func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	return nil, 0, nil
 }
 
-// Rest implements listen.Framer. It returns a last message without its line end. If a message with
-// a length is incomplete, it returns the part that was received.
+// Rest implements listen.Framer. It returns the last message if only its line end is missing. If
+// the connection has ended within a message with a length, it returns the part that was received.
 func (f *frames) Rest() (out intake.Records) {
 	rest := f.buf
 	f.buf = nil

@@ -67,8 +67,8 @@ func newParser(zone *time.Location, now func() time.Time) *parser {
 }
 
 // parse returns the record of a message, which is valid until the next call. ok reports whether the
-// message has one of the two formats. Otherwise the whole text is the message, and the record has
-// the fields before the first mistake.
+// message has one of the two formats. If it has neither, the record has the whole text as its
+// message, and the fields before the first mistake.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	m := message{codes: noCodes}
 	p.structured.reset()
@@ -87,7 +87,8 @@ func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	return p.out, ok
 }
 
-// cutPriority cuts a priority, such as <34>, off a message. It has no leading zeros.
+// cutPriority cuts a priority, such as <34>, off a message. A priority has no leading zeros and is
+// at most maxPriority.
 func cutPriority(text []byte) (code int, rest []byte, ok bool) {
 	if len(text) < 3 || text[0] != '<' {
 		return 0, nil, false
@@ -104,7 +105,8 @@ func cutPriority(text []byte) (code int, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// cutVersion cuts the version of RFC 5424, from 1 to 99, and a space off the text after a priority.
+// cutVersion cuts the version of RFC 5424 (1 to 99) and the space after it off text. text begins
+// after the priority.
 func cutVersion(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || !isDigit(text[0]) || text[0] == '0' {
 		return nil, false
@@ -145,7 +147,8 @@ func (p *parser) append(dst []byte, m *message, peer string, parsed bool) []byte
 	return append(dst, '}')
 }
 
-// appendField appends a field of a header as JSON. A missing one and the NILVALUE "-" become null.
+// appendField appends a field of a header as JSON. If the field is missing or has the NILVALUE "-",
+// it appends null.
 func appendField(dst, text []byte) []byte {
 	if len(text) == 0 || len(text) == 1 && text[0] == '-' {
 		return append(dst, "null"...)

@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		},
 		{"no syslog at all", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> no syslog at all map[]"},
 		{"<999>x", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <999>x map[]"},
-		// Mistakes: the record has the whole text, and the fields before the mistake.
+		// Messages with mistakes: the record has the whole text, and the fields before the mistake.
 		{
 			"<034>1 - h a p m - x", false,
 			"<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <034>1 - h a p m - x map[]",
@@ -179,8 +179,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestSpace checks that the space grows while reads fill it, and that it keeps its size when all
-// messages are complete, unless a long message has enlarged it.
+// TestSpace checks that the space grows while reads fill it. When all messages are complete, it
+// keeps its size, unless a long message has enlarged it.
 func TestSpace(t *testing.T) {
 	var got []string
 	f := newFrames(&got, 100<<10)

@@ -41,11 +41,12 @@ const stampLayout = "Jan _2 15:04:05"
 
 const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
-// setStamp sets m.timestamp from the timestamp at the start of text and returns its length; 0 if
-// there is none. A space follows it. The day may begin with a zero.
+// setStamp sets m.timestamp from the timestamp at the start of text and returns its length. It
+// returns 0 if text does not begin with a timestamp and a space. The day may have a leading zero.
 //
-// The year is the current one, or the previous one if the time would be more than a day in the
-// future. An example is a message of December that arrives in January.
+// A timestamp has no year. The year is the current one, or the previous one if the time would
+// otherwise be more than a day in the future. An example is a message of December that arrives in
+// January.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {
@@ -75,8 +76,8 @@ func (p *parser) setStamp(m *message, text []byte) int {
 	return len(stampLayout)
 }
 
-// cutSpaces cuts spaces off text. At least one byte remains. ok reports whether text begins with a
-// space and is longer than that.
+// cutSpaces cuts the leading spaces off text, but always leaves the last byte. ok reports whether
+// text begins with a space that is not its last byte.
 func cutSpaces(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || text[0] != ' ' {
 		return nil, false
@@ -87,8 +88,8 @@ func cutSpaces(text []byte) (rest []byte, ok bool) {
 	return text, true
 }
 
-// hostnameLength returns the length of the hostname at the start of text; 0 if there is none. A
-// hostname has no colon, and a space follows it.
+// hostnameLength returns the length of the hostname at the start of text, or 0 if there is none. A
+// hostname has no colon, and is followed by a space.
 func hostnameLength(text []byte) int {
 	for i, c := range text[:min(len(text), maxHostname+1)] {
 		switch {
@@ -101,8 +102,9 @@ func hostnameLength(text []byte) int {
 	return 0
 }
 
-// cutTag sets app_name and proc_id from a tag at the start of text, such as su[77], if a colon or
-// bracket ends it. It returns the text without the tag if a colon and a space follow.
+// cutTag sets app_name and proc_id from a tag at the start of text, such as su[77]. Without
+// brackets, a colon must end the tag. If a colon and a space follow the tag, cutTag returns the
+// text after them; otherwise it returns the whole text.
 func (m *message) cutTag(text []byte) []byte {
 	n := 0
 	for n < len(text) && n < maxAppName && isGraphic(text[n]) && text[n] != ':' && text[n] != '[' {

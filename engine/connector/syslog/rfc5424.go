@@ -75,9 +75,9 @@ const (
 	offsetLength = len("+00:00")
 )
 
-// setTimestamp sets m.timestamp from the timestamp at the start of text and returns its length; 0
-// if there is none. The record has the fraction without zeros at its end, and Z for an offset of
-// zero.
+// setTimestamp sets m.timestamp from the timestamp at the start of text and returns its length, or
+// 0 if there is none. It removes trailing zeros of the fraction, and replaces an offset of zero
+// with Z.
 func (p *parser) setTimestamp(m *message, text []byte) int {
 	if len(text) <= len(timeLayout) || !hasLayout(text, timeLayout) {
 		return 0
@@ -124,8 +124,8 @@ func isOffset(text []byte) bool {
 		hasLayout(text[1:], "00:00") && twoDigits(text[1:]) < 24 && twoDigits(text[4:]) < 60
 }
 
-// hasLayout reports whether text, which is not shorter, begins like layout, in which 0 is any
-// digit.
+// hasLayout reports whether text begins like layout, in which 0 stands for any digit. text must be
+// at least as long as layout.
 func hasLayout(text []byte, layout string) bool {
 	for i := range len(layout) {
 		if c := text[i]; c != layout[i] && (layout[i] != '0' || !isDigit(c)) {
@@ -137,8 +137,8 @@ func hasLayout(text []byte, layout string) bool {
 
 func twoDigits(text []byte) int { return 10*int(text[0]-'0') + int(text[1]-'0') }
 
-// isTime reports whether text, which has the layout 00:00:00, is a time of a day. It has no leap
-// seconds.
+// isTime reports whether text, which begins with the layout 00:00:00, is a time of day. Leap
+// seconds are not valid.
 func isTime(text []byte) bool {
 	return twoDigits(text) < 24 && twoDigits(text[3:]) < 60 && twoDigits(text[6:]) < 60
 }

@@ -28,8 +28,8 @@ type param struct {
 
 func (s *structured) reset() { s.params = s.params[:0] }
 
-// cut cuts structured data off text. It reports whether the data is valid. Two elements with the
-// same id are a mistake.
+// cut cuts structured data off text. ok reports whether the data is valid. Data with two elements
+// of the same id is not valid.
 func (s *structured) cut(text []byte) (rest []byte, ok bool) {
 	if len(text) > 0 && text[0] == '-' {
 		return text[1:], true
@@ -120,8 +120,8 @@ func (s *structured) sort() (twice bool) {
 	return false
 }
 
-// append appends the data as a JSON object of its elements, sorted by id and name. Of parameters
-// with the same name, the last one counts.
+// append appends the data as a JSON object of its elements, sorted by id and name. If an element
+// has several parameters of the same name, it appends only the last one.
 func (s *structured) append(dst []byte) []byte {
 	dst = append(dst, '{')
 	for i := range s.params {
@@ -148,7 +148,8 @@ func (s *structured) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// decode returns the value of a parameter without its escapes, until the next call.
+// decode returns the value of a parameter without its escapes. The result is valid until the next
+// call.
 func (s *structured) decode(p *param) []byte {
 	if !p.escaped {
 		return p.value

@@ -1,8 +1,8 @@
 // Package syslog implements the source that receives syslog messages over UDP, TCP, TLS or a Unix
 // socket: RFC 5424 and RFC 3164, with octet counting or line ends.
 //
-// A message that has neither format is kept whole. The protocol has no acknowledgements, so the
-// limits of package socket apply.
+// A message that has neither format is kept whole. The protocol has no acknowledgements; package
+// socket describes the consequences.
 package syslog
 
 import (

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// pages returns the texts of all Markdown files. Keys are paths from the project's folder, with
-// slashes.
+// pages returns the texts of all Markdown files. The keys are paths relative to the project's
+// folder, with slashes.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -54,8 +54,8 @@ var (
 	indented = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// TestLinksResolve checks that every link of a page leads to a file, and to a heading where it
-// names one.
+// TestLinksResolve checks that every link of a page leads to a file. If the link contains a
+// heading, the file must have it.
 func TestLinksResolve(t *testing.T) {
 	all, links := pages(t), 0
 	for page, text := range all {
@@ -177,7 +177,7 @@ func checkPackages(t *testing.T, page string, words []string) {
 	}
 }
 
-// inFolder returns the files of a package, or of a pattern that ends in /...
+// inFolder returns the files of a package, or of all packages that match a pattern ending in /...
 func inFolder(t *testing.T, dir string) (files []*file) {
 	t.Helper()
 	tree, whole := strings.CutSuffix(dir, "/...")

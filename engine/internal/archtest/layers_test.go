@@ -13,13 +13,13 @@ type layer struct {
 	imports []string
 }
 
-// alone reports whether the row applies only to the top package of a module, not to the packages
-// below it.
+// alone reports whether the row applies only to the top package of a module. Other rows also apply
+// to packages below their folder, unless these have a row.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
-// layers lists the project packages that each package may import: its own row, longest prefix
-// first. "std" rows import none. The engine's packages may import the packages in their row, and
-// everything that those may.
+// layers lists the project packages that each package may import. The row of a package is the one
+// with the longest prefix of its folder. A package of the engine in a row stands also for the
+// packages below it, except those in named.
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
@@ -63,7 +63,8 @@ var layers = []layer{
 		"stream", "stream/streamtest", "engine", "engine/connector/connectortest", "vfs/vfstest",
 	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
-	// It imports these sinks because its options for bodies of stores are their former names.
+	// The sink http imports these sinks, because values of its option body, such as loki, are
+	// former names of them.
 	{"engine/connector/http", append([]string{
 		"stream", "engine/kit", "engine/connector/elasticsearch", "engine/connector/loki",
 		"engine/connector/clickhouse",
@@ -79,8 +80,8 @@ var layers = []layer{
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
 	{"engine/web", []string{}},
-	// It must not import connectors, processors, cli or web: an embedder's program contains only
-	// the components that it lists.
+	// Package engine must not import connectors, processors, cli or web: an embedder's program
+	// contains only the components that it lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
 	{"engine/inbox", []string{"inbox"}},
 	{"engine/internal/prose", nil},
@@ -136,8 +137,8 @@ var testSupport = []string{
 	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }
 
-// named are packages that a row must allow by their own name or a longer one. A row that allows a
-// folder above them does not allow them.
+// named are packages that a row allows only by their own name or the name of a package below them.
+// A row that names a folder above them does not allow them.
 var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {

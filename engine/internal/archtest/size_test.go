@@ -83,7 +83,8 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// tableLines counts the lines of a test function's tables: its outermost composite literals.
+// tableLines counts the lines of a test function's tables, which are its outermost composite
+// literals.
 func (f *file) tableLines(fn *ast.FuncDecl) (n int) {
 	ast.Inspect(fn.Body, func(node ast.Node) bool {
 		if lit, ok := node.(*ast.CompositeLit); ok {

@@ -28,9 +28,9 @@ type typeDecl struct {
 }
 
 // TestTypesAreSmall bounds the fields and methods of each type. Fields of embedded structs count.
-// The fields of a member also count if its type is an unexported struct of the same package without
-// methods, because such a struct would only hide fields. A struct without methods is plain data and
-// may have any number of fields.
+// If the type of a field is an unexported struct of the same package without methods, its fields
+// count, too, because such a struct would only hide fields. A struct without methods is plain data
+// and may have any number of fields.
 func TestTypesAreSmall(t *testing.T) {
 	packages := map[string]map[string]*typeDecl{}
 	for _, f := range all(t) {
@@ -82,8 +82,8 @@ func collectTypes(f *file, types map[string]*typeDecl) {
 	}
 }
 
-// countFields counts the fields of d; see [TestTypesAreSmall]. outer has the types that are being
-// counted. A recursive type is therefore counted once.
+// countFields counts the fields of d; see [TestTypesAreSmall]. outer contains the types that are
+// already being counted, so that a recursive type is counted once.
 func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
 	if d.fields == nil || slices.Contains(outer, d) {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes lists the changes that would let w receive more data, or that affect its share. The most
-// immediate change comes first.
+// Changes lists the changes that would let w receive more data, or that affect its share of the
+// data. The most immediate change comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -82,8 +82,8 @@ func (r *Route) Changes(w *Worker) []string {
 	return otherChanges(w.Gate)
 }
 
-// otherChanges lists the changes for the gates that Changes does not handle itself, and for the
-// case that no gate limits the worker.
+// otherChanges lists the changes for the gates that Changes does not handle itself. If no gate
+// limits the worker, only the source can change its amount of data.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this condition ends: " + means}

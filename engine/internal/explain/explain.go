@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package explain describes in words why a worker receives its present amount of data. It describes
-// the worker's state, the gate that limits it, and the changes that would affect it.
+// Package explain describes in words why a worker currently receives its amount of data: the
+// worker's state, the gate that limits it, and the changes that would affect it.
 //
 // It works on a [Route] with its [Worker]s at one moment. These come from a trace ([FromTrace]) or
 // from a running process ([FromStatus]). The command `penstock explain` obtains and shows them. All
@@ -29,7 +29,7 @@ type Route struct {
 	Workers   []Worker
 }
 
-// Worker is the flow's state of a worker at one moment. Counts are numbers of attempts.
+// Worker is a worker's state in the flow machine at one moment. Counts are numbers of attempts.
 type Worker struct {
 	Name          string
 	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN

@@ -63,8 +63,8 @@ func TestGatesAreTheMachines(t *testing.T) {
 	}
 }
 
-// sampleTrace returns a trace of two workers. Worker a answers all requests. Worker b fails from 2
-// s on and is removed at 4 s.
+// sampleTrace returns a trace of two workers. Worker a delivers everything. Worker b fails from 2 s
+// on and is removed at 4 s.
 func sampleTrace(t *testing.T) []byte {
 	t.Helper()
 	c := control.Config{Seed: 1, Window: window.Linear{Max: 4}, Replay: 1 << 20}

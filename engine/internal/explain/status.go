@@ -39,7 +39,7 @@ func span(seconds float64) time.Duration { return time.Duration(seconds * float6
 // severity ranks the states of workers by their need for attention.
 var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}
 
-// Severity ranks a worker by its need for attention; 0 means none.
+// Severity ranks a worker by its need for attention. It returns 0 if the worker needs none.
 func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	switch {
 	case misconfigured:
@@ -56,9 +56,9 @@ func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }
 
-// Worst returns the index of the worker that needs attention first: a misconfigured worker,
-// otherwise the worker in the worst state, otherwise an active worker with a round trip of at least
-// twice the shortest. It returns -1 if there is none.
+// Worst returns the index of the worker that needs attention first. This is a misconfigured worker,
+// or else the worker in the worst state. If all states are good, it is an active worker with a
+// round trip of at least twice the shortest. Worst returns -1 if there is none.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1

@@ -38,11 +38,11 @@ type Step struct {
 // MaxSteps bounds the steps that a Summary keeps.
 const MaxSteps = 12
 
-// Forever is a moment for FromTrace. It means the end of the trace.
+// Forever is a value of FromTrace's parameter at. It means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace plays a trace up to a moment. worker is the worker whose steps are kept, by its name in
-// the trace; "" means none.
+// FromTrace plays a trace up to the moment at. The summary has the steps of the worker with the
+// given name in the trace; "" means no worker.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,

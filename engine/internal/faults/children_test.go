@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// In some cases this test binary is a child process of the program. Its first argument is then
-// "child", and it runs in the folder of its case. The second argument is worker or filter, the
-// third names the fault, and the fourth is "always" or "once". It uses the protocol ndjson.
+// In some cases, the penstock program starts this test binary as its child process. The first
+// argument is then "child". The second is worker or filter, the third names the fault, and the
+// fourth is "always" or "once". The child runs in the folder of its case and uses the protocol
+// ndjson.
 
 // batchLine is the line that the program writes to a child.
 type batchLine struct {
@@ -22,7 +23,7 @@ type batchLine struct {
 	Records []map[string]any `json:"records"`
 }
 
-// childFault is a fault of a child. answer writes the child's answer to a batch; it may end the
+// childFault is a fault of a child. answer writes the child's faulty answer to a batch, or ends the
 // process.
 type childFault struct {
 	name   string
@@ -205,7 +206,8 @@ func store(b batchLine) {
 	}
 }
 
-// childCases combines each fault of children with both kinds of child and two schedules.
+// childCases returns the cases of each fault of children. A child has its fault at the first batch
+// or at all batches. Most faults are tried with a worker and with a filter.
 func childCases() (table []faultCase) {
 	for i, f := range childFaults {
 		table = append(table, childCase(f, f.worker, "worker", firstOne),

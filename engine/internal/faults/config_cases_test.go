@@ -74,7 +74,8 @@ func configCases() (table []faultCase) {
 
 var place = regexp.MustCompile(`penstock\.yaml(:\d+:\d+)?: `)
 
-// refuses runs and validates a config. Both must report an error with its place in the file.
+// refuses runs and validates a config. Both commands must report an error with its place in the
+// file.
 func (r *rig) refuses(config string) {
 	r.write("penstock.yaml", config)
 	r.write("in/a.log", record(0, 5)+"\n")

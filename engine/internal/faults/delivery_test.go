@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// source is one kind of input: its YAML, and how the records get there.
+// source is one kind of input: its YAML, and a function that fills it with records.
 type source struct {
 	name string
 	yaml string
@@ -41,9 +41,9 @@ var (
 	sources = []source{spoolSource, tailSource, tableSource}
 )
 
-// delivery is the scenario of most cases. It runs the program once under a fault, then removes the
-// fault and runs it again until the source is empty, and compares the records of the source with
-// those of the receiver.
+// delivery is the scenario of most cases. It runs the program once under a fault. It then removes
+// the fault, and runs the program again until the source is empty. It compares the records of the
+// source with those of the receiver.
 type delivery struct {
 	source     source // zero: spoolSource
 	count      int    // records; 0: 2000
@@ -79,7 +79,8 @@ type delivery struct {
 	healedExits  []int    // of the run without the fault; nil: 0
 	keepsFailing bool     // the fault is permanent: there is no second run
 	batchRecords int      // records per batch, to bound repetitions; 0: 100
-	// The run was killed, so that its summary does not count redelivered batches.
+	// The number of repetitions is not checked, because the summary does not count them: the run
+	// was killed, for example.
 	anyRedelivery bool
 }
 
@@ -187,8 +188,8 @@ func (d delivery) run(r *rig) {
 	}
 }
 
-// judge compares the receiver with the source after a run. After a run with exit code 0, and after
-// the last run, no record may be missing.
+// judge compares the receiver with the source after a run. No record may be missing after the last
+// run. The same holds for a run with exit code 0 if all records were in the source from the start.
 func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, last bool) {
 	got := d.received(r, server)
 	dead := r.deadLetters()
@@ -217,7 +218,7 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 	}
 	has := len(got.copies)
 	if d.lostAtSource || d.anyRedelivery {
-		// A truncated file is read again, and without its state the program reads everything again.
+		// A truncated file is read again. Without its state, the program reads everything again.
 		has += got.repeated()
 	}
 	if claimed := int(delivered); claimed > has {
@@ -270,8 +271,8 @@ func storedIn(pattern string) func(r *rig) tally {
 	}
 }
 
-// deadLetters asks the program for the dead-lettered records. It returns none if the state cannot
-// be read, so that such records count as lost.
+// deadLetters asks the program for the dead-lettered records. If the state cannot be read, it
+// returns none. The records then count as lost.
 func (r *rig) deadLetters() map[int]bool {
 	bin, err := program()
 	r.check(err)

@@ -16,21 +16,22 @@ var (
 	everyThird = schedule{"every third", func(n int) bool { return n%3 == 2 }}
 )
 
-// effect is the outcome of a run if the receiver behaves in the same way every time.
+// effect is the outcome of a run under a fault that is always present.
 type effect int
 
 const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either outcome, if it is reported truthfully
-	// pauses is like blocks, but a single such reply pauses the worker for seconds.
+	// pauses is like blocks, but the fault also pauses the worker for seconds, even if it occurs
+	// once.
 	pauses
 	poisons // workers die: records become dead letters one by one
 	rejects // every record is a dead letter: exit code 1
 )
 
-// as makes a case of d with the given name, effect and schedule. Effect and schedule determine the
-// expected exit code and counts.
+// as makes a case of d with the given name and schedule. e is the effect of the fault if it is
+// always present. Effect and schedule determine the expected exit code and counts.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {

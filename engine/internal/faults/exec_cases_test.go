@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// script is a faulty worker as a shell script. In its text, STORE is replaced by a command that
-// stores standard input, GOOD by a correct worker, and ECHO by a correct filter.
+// script is a shell script that is a faulty worker. In its text, STORE is replaced by a command
+// that stores standard input, GOOD by a correct worker, and ECHO by a correct filter.
 type script struct {
 	name   string
 	text   string
@@ -141,7 +141,7 @@ func filterCase(f script, when schedule, from source) faultCase {
 	return d.as(fmt.Sprintf("exec-filter/%s/%s/%s", f.name, when.name, from.name), f.effect, when)
 }
 
-// expand replaces the words in capitals in the scripts of the tables.
+// expand replaces the words in capitals (STORE, GOOD and ECHO) in a script.
 func expand(text string) string {
 	return strings.NewReplacer("STORE", storeInput, "GOOD", storeInput+"; exit 0", "ECHO",
 		echoLines).Replace(text) +

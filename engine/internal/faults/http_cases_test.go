@@ -17,14 +17,15 @@ func answers(status string, header ...string) string {
 	return text + "Content-Length: 2\r\n\r\nno"
 }
 
-// badReply is a reply of a receiver, and its effect if the receiver sends no other.
+// badReply is a faulty reply of a receiver. effect is the outcome of a run if the receiver always
+// replies in this way.
 type badReply struct {
 	reply
 	effect effect
 }
 
 // badReplies are the faults of receivers. Unless discard is set, the receiver stores the records,
-// even if the client does not learn of it.
+// even if its reply does not reach the client.
 var badReplies = []badReply{
 	{reply{name: "closes at once", atOnce: true, end: closeConn}, blocks},
 	{reply{name: "resets at once", atOnce: true, end: resetConn}, blocks},
@@ -134,8 +135,8 @@ var badReplies = []badReply{
 		blocks},
 }
 
-// httpCases combines each bad reply with three schedules, over HTTP or TLS, and alternates between
-// the sources.
+// httpCases combines each bad reply with two or three schedules, alternately over HTTP and TLS, and
+// takes the sources in turn.
 func httpCases() (table []faultCase) {
 	for i, bad := range badReplies {
 		for j, when := range []schedule{firstThree, everyThird, always} {

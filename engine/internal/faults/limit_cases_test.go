@@ -102,8 +102,8 @@ func fileSizeCase(kilobytes int, sink string) faultCase {
 	}
 }
 
-// fullDiskCase puts a folder on a disk that is full after some kilobytes. It needs the rights to
-// mount one.
+// fullDiskCase puts a folder on a disk that is full after some kilobytes. If it cannot mount such a
+// disk, it limits the size of files instead.
 func fullDiskCase(kilobytes int, folder string) faultCase {
 	sink := map[string]string{"state": "http", "out": "file", "sqlite": "sqlite",
 		"dead": "dead letters"}[folder]
@@ -143,7 +143,8 @@ func stderrCases() (table []faultCase) {
 	for _, x := range []struct {
 		name   string
 		limits string
-		// "": captured; "stuck": a full pipe; "gone": a pipe without a reader; else a device
+		// "": captured; "stuck": a full pipe; "gone": a pipe without a reader; otherwise the name
+		// of a device
 		stdout, stderr string
 		exits          []int
 	}{
@@ -210,7 +211,8 @@ func (r *rig) output(kind string) *os.File {
 	return f
 }
 
-// stopIfStuck gives a run 20 seconds, and then two signals, the second of which must always end it.
+// stopIfStuck gives a run 20 seconds. If it is still running, stopIfStuck sends it two signals, the
+// second of which must always end it.
 func (r *rig) stopIfStuck(p *process) {
 	if until(20*time.Second, func() bool { return !p.running() }) {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// postgres is the server that the cases share; each case has a database of its own. It is nil if
-// the machine has none.
+// postgres is the server that the cases share. Each case has its own database. It is nil if this
+// machine has no server.
 var postgres *connectortest.Server
 
 var databases atomic.Int64
@@ -54,8 +54,8 @@ var badWires = []struct {
 		passes},
 }
 
-// badServers are SQL statements as an administrator or a failover would run them while rows are
-// written; %s is the case's database.
+// badServers are SQL statements that run while rows are written, like those of an administrator or
+// a failover. %s is the case's database.
 var badServers = []struct {
 	name   string
 	every  time.Duration // 0 means once, after the first rows were written
@@ -134,8 +134,8 @@ func serverAddress() string {
 	return address
 }
 
-// storedInTable counts the records in a PostgreSQL table by the column message, or line where the
-// source is a table.
+// storedInTable counts the records in a PostgreSQL table. They are in the column message, or in the
+// column line if the source is a table.
 func storedInTable(db **sql.DB, column string) func(r *rig) tally {
 	return func(r *rig) (got tally) {
 		if err := rows(*db, "SELECT "+column+" FROM lines", &got); err != nil && !strings.Contains(err.Error(),
@@ -176,7 +176,8 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Later connections succeed, unless the server still holds the locks of a hanging one.
+		// Only the first three connections fail, so that later ones deliver everything. Connections
+		// that hang are excluded, because the server may still hold their locks.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

@@ -21,7 +21,7 @@ type wireFault struct {
 	halfOnly bool          // close only the direction with the counted bytes
 }
 
-// proxy forwards TCP connections to a server, and breaks those that the schedule names.
+// proxy forwards TCP connections to a server, and breaks the connections that the schedule selects.
 type proxy struct {
 	listener net.Listener
 	server   string
@@ -112,7 +112,7 @@ func (p *proxy) forward(client net.Conn, faulty bool) {
 	both.Wait()
 }
 
-// copy forwards one direction. In the faulty one, the fault occurs after the given number of bytes.
+// copy forwards one direction. If faulty is set, the fault occurs after the given number of bytes.
 func (p *proxy) copy(to, from, client, server net.Conn, faulty bool) {
 	if !faulty {
 		_, err := io.Copy(to, from)

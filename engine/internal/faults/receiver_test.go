@@ -42,8 +42,8 @@ type reply struct {
 
 var accepts = reply{name: "accepts", answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
 
-// receiver is an HTTP server on raw connections, which lets it violate the protocol. It counts the
-// stored records.
+// receiver is an HTTP server on raw connections, so that it can violate the protocol. It keeps the
+// bodies that it has stored.
 type receiver struct {
 	listener net.Listener
 	secure   *tls.Config // nil for plain HTTP
@@ -234,8 +234,8 @@ func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	return false
 }
 
-// waits pauses without reading from the connection. It reports whether the receiver was healed or
-// stopped in the meantime.
+// waits waits for a time without reading from the connection. It reports whether the receiver was
+// healed or stopped meanwhile.
 func (s *receiver) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// record returns the line of record n. It contains the number and a checksum. A receiver can
-// therefore detect damaged and invented records in any format.
+// record returns the line of record n. It contains the number and a checksum, so that a receiver
+// can detect damaged and invented records in any format.
 func record(n, size int) string {
 	body := fmt.Sprintf("r%06d:%s", n, strings.Repeat(string(rune('a'+n%26)), size))
 	return fmt.Sprintf("%s:%08x", body, crc32.ChecksumIEEE([]byte(body)))
@@ -48,8 +48,8 @@ func (t *tally) add(text string) {
 	}
 }
 
-// recordIn returns the number of the only record in a line. It reports false if there is none, a
-// damaged one, or two.
+// recordIn returns the number of the record in a line. ok is false if the line has no record,
+// several records, or a damaged one.
 func recordIn(line string) (n int, ok bool) {
 	for i := 0; i+8 <= len(line); i++ {
 		if line[i] != 'r' || line[i+7] != ':' {
@@ -82,8 +82,8 @@ func (t *tally) lost(n int) (missing []int) {
 	return missing
 }
 
-// invented returns the numbers at or above n, which no source contained, and the number of invalid
-// lines.
+// invented returns the number of records from n on, which no source contained, plus the number of
+// invalid lines.
 func (t *tally) invented(n int) (count int) {
 	for i := range t.copies {
 		if i >= n {

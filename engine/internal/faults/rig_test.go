@@ -45,8 +45,8 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 // rig is the fixture of one case: a folder, receivers, processes, and the findings so far.
-// Goroutines of the case may call its methods, too. The exceptions are check and fatalf, which end
-// the calling goroutine.
+// Goroutines of the case may call its methods, except check and fatalf, which end the calling
+// goroutine.
 type rig struct {
 	t   *testing.T
 	dir string
@@ -105,7 +105,7 @@ func (r *rig) read(name string) string {
 	return string(text)
 }
 
-// until waits until the condition holds and reports whether it did within the limit.
+// until waits until the condition holds. It reports whether this happened within the limit.
 func until(limit time.Duration, condition func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -199,7 +199,7 @@ func (p *process) running() bool {
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
 // wait returns the exit code, or minus the number of the signal that ended the process. If the
-// process runs longer than the limit, wait reports a finding with its stacks.
+// process runs longer than the limit, wait ends it, reports its stacks and ends the case.
 func (p *process) wait(limit time.Duration) int {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

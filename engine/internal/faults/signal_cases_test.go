@@ -70,8 +70,8 @@ type interrupted struct {
 	make func() delivery
 }
 
-// interruptedSinks returns sinks in each state that affects a stop. A batch is 4 KiB, and a kill
-// may repeat 64 KiB.
+// interruptedSinks are sinks in each state that affects a stop. A batch is 4 KiB, and a kill may
+// repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
 		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),

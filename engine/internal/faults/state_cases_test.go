@@ -86,7 +86,8 @@ func stateCases() (table []faultCase) {
 				when:     always, anyRedelivery: x.again, count: 4000,
 				options: "checkpoint: { sync: 100ms }",
 			}
-			// 80 batches, two at a time, take 2 s. The fault therefore occurs long before the end.
+			// With at most two batches in flight, 80 batches take 2 s, so that the fault occurs
+			// long before the end.
 			if x.during != nil {
 				d.count = 8000
 				d.options += "\n    flow: { window: fixed, size: 2, abandon: 1s }"

@@ -25,7 +25,8 @@ type faultCase struct {
 	knownFailing string // the known defect; empty if the case passes
 }
 
-// shortShare selects the cases of the short form: one of shortShare cases that are not slow.
+// shortShare selects the cases of the short form: every shortShare-th case. Cases that are slow are
+// not part of it.
 const shortShare = 4
 
 // cases returns the table: every case of every family. PENSTOCK_FAULTS=list prints it.

@@ -22,7 +22,7 @@ type agent struct {
 }
 
 // agents groups properties by agent. As in Flume, AGENT.sources = NAMES declares sources, and
-// AGENT.sources.NAME.KEY sets a property of one.
+// AGENT.sources.NAME.KEY sets a property of the source NAME.
 func agents(all []property) map[string]*agent {
 	out := make(map[string]*agent)
 	for _, p := range all {
@@ -117,7 +117,7 @@ func (p *part) unused() []string {
 	return keys
 }
 
-// choose returns the agent with the given name, or the only one.
+// choose returns the agent with the given name. If name is "", it returns the only agent.
 func choose(all map[string]*agent, name string) (*agent, error) {
 	names := make([]string, 0, len(all))
 	for n := range all {

@@ -66,6 +66,6 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 // avroReader reads Avro's binary encoding.
 type avroReader struct{ wire.Reader }
 
-// text reads a string. If its length is negative, the conversion to unsigned makes it too large,
-// which is an error.
+// text reads a string. A negative length becomes too large by the conversion to unsigned, which is
+// an error.
 func (r *avroReader) text() string { return string(r.Take(uint64(r.Varint()))) }

@@ -29,8 +29,8 @@ type progress struct {
 	spool   string // spooldir: the directory
 	tracker string // its trackerDir
 	suffix  string // suffix of finished files, and of the markers in tracker
-	// kept means trackingPolicy tracker_dir: finished files keep their names and have an empty
-	// marker file in tracker.
+	// kept means that trackingPolicy is tracker_dir: a finished file keeps its name and has an
+	// empty marker file in the folder tracker.
 	kept bool
 }
 
@@ -158,8 +158,8 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers converts the finished files of trackingPolicy tracker_dir: each has an empty marker file
-// with its name and the suffix.
+// markers converts the finished files under trackingPolicy tracker_dir. For each, the folder
+// tracker has an empty marker file with the same name and the suffix.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {

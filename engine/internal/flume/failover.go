@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// failoverGroup returns the failover group of exactly these sinks if sink failover can replace it,
-// or nil.
+// failoverGroup returns the sink group with processor failover that consists of exactly these
+// sinks. It returns nil if there is none, or if penstock's sink failover cannot replace it.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {

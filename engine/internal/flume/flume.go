@@ -12,7 +12,7 @@ package flume
 
 import "github.com/penstock-io/penstock/engine/internal/migrate"
 
-// Convert converts the agent with the given name, or the only one if name is "".
+// Convert converts the agent with the given name. If name is "", it converts the only agent.
 func Convert(text, name string) (migrate.Result, error) {
 	all, err := readProperties(text)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // maxGlobs bounds the number of globs for one pattern.
 const maxGlobs = 64
 
-// globs converts a regular expression over whole file names to globs. wider means that they also
-// match other names; ok is false if there is no close equivalent.
+// globs converts a regular expression over whole file names to globs. wider means that the globs
+// also match other names. ok is false if there is no close equivalent.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -91,8 +91,9 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	return nil, false
 }
 
-// repeated converts a repetition. The result is exact for .* and .+. Repetitions of other
-// expressions are approximated by their first instances.
+// repeated converts a repetition. The result is exact for .* and .+, for a fixed number of
+// repetitions, and for an optional expression. Otherwise the result is wider: the required
+// repetitions and a star.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

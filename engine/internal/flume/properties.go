@@ -89,8 +89,8 @@ func cutProperty(line string) (key, value string) {
 	return key, value
 }
 
-// unescape replaces the escapes of a properties file; a backslash before any other character is
-// removed.
+// unescape replaces the escapes of a properties file, such as \t and \u0041. A backslash before any
+// other character is removed.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil

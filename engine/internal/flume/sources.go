@@ -155,7 +155,7 @@ func (c *converter) deserializer(s *part) {
 	c.charset(s)
 }
 
-// charsets maps encodings to their names in penstock; UTF-8 is the default of both.
+// charsets maps encodings to their names in penstock. UTF-8 is the default of both programs.
 var charsets = map[string]string{
 	"UTF-16": "utf-16", "UTF-16LE": "utf-16le", "UTF-16BE": "utf-16be", "ISO-8859-1": "latin-1",
 	"LATIN1":       "latin-1",

@@ -32,7 +32,7 @@ type Generator struct {
 	visit      visit
 }
 
-// New returns a generator of lines in a format of Formats; the same seed gives the same lines.
+// New returns a generator of lines in one of the Formats. The same seed gives the same lines.
 func New(format string, seed uint64) (*Generator, error) {
 	g := &Generator{
 		random: rand.NewPCG(seed, stream), second: -1,
@@ -56,8 +56,7 @@ func New(format string, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// stream selects a PCG sequence of its own, which differs from other users' sequences with the same
-// seed.
+// stream selects a PCG sequence that differs from those of other users of the same seed.
 const stream = 0x70656e73746f636b // "penstock"
 
 // Append adds one line, with its line end, to dst.
@@ -84,8 +83,8 @@ type picks [1 << picksBits]uint16
 
 const picksBits = 12
 
-// zipf returns picks in which index i of n has a probability proportional to 1/(i+1), with at least
-// one entry each.
+// zipf returns picks in which index i of n has a probability proportional to 1/(i+1). Each index
+// has at least one entry.
 func zipf(n int) (p picks) {
 	sum := 0
 	for i := range n {

@@ -98,7 +98,8 @@ func (c *Carrier) Resume(s StoredPosition) error {
 	return c.Mark(dir, base, label, s.Offset, false)
 }
 
-// find returns the name in dir of the file of a position, preferably its old name, or "".
+// find returns the name in dir of the file to which a position belongs, or "". It prefers the
+// file's old name.
 func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	if ok, err := isFile(dir, name, s); ok || err != nil {
 		return name, err
@@ -136,8 +137,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark adds a mark for a file that was delivered up to offset at. If at is not the end of a record,
-// the mark is moved back to the end of the previous record.
+// Mark adds a mark for a file that was delivered up to the offset at. If the file is not finished
+// and at is not the end of a record, the mark is at the end of the previous record.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-// Package migrate contains the parts that every `penstock import` command uses: notes about
+// Package migrate contains the common parts of the `penstock import` commands. It has notes about
 // settings that were not carried over, and a tree of the other program's settings, which records
 // the settings that were read. It also writes the new config, and converts stored read positions
 // into a first checkpoint. Each of its subpackages converts the config of one program.

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Value is one setting of another program's configuration, or a group of them. It records which
+// Value is one setting of another program's configuration, or a group of settings. It records which
 // parts were read, so that the others can be reported. A nil *Value is a missing setting.
 type Value struct {
 	Line int    // 0 if it is not known
@@ -129,7 +129,8 @@ func (v *Value) ignoreAll() {
 	}
 }
 
-// Unread returns the settings that were not read. Of an unread group it returns the group only.
+// Unread returns the settings that were not read. If a whole group was not read, it returns the
+// group and not its members.
 func (v *Value) Unread() []*Value {
 	if v == nil {
 		return nil
@@ -153,8 +154,8 @@ const (
 	maxValues = 100_000
 )
 
-// ParseYAML reads a YAML document. With dots, a name such as output.file stands for nested groups,
-// as in the Elastic Beats.
+// ParseYAML reads a YAML document. If dots is set, a name such as output.file stands for nested
+// groups, as in the Elastic Beats.
 func ParseYAML(text string, dots bool) (*Value, error) {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while calls use it. It is then closed at the
-// end of the last call, so that the system does not reuse its number during a call.
+// descriptor is a file descriptor that may be closed while calls use it. In that case, it is closed
+// at the end of the last call, so that the system does not reuse its number during a call.
 type descriptor struct {
 	fd    int
 	state atomic.Int64 // flag closing, plus the number of calls in progress

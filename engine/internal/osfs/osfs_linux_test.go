@@ -81,8 +81,8 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
-// TestOpenRegular checks that OpenRegular refuses a symlink, directory or FIFO under the name of a
-// listed file, and that it neither follows the symlink nor blocks on the FIFO.
+// TestOpenRegular checks that OpenRegular refuses a symlink, directory or FIFO that has replaced a
+// listed file. It must neither follow the symlink nor block on the FIFO.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
@@ -116,7 +116,8 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestBirth compares birth times with the clock, where the file system keeps them.
+// TestBirth compares birth times with the clock. It applies only to file systems that store birth
+// times.
 func TestBirth(t *testing.T) {
 	d, _ := open(t)
 	f := create(t, d, "f", "")
@@ -183,8 +184,8 @@ func TestCloseDuringReads(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreClosed counts the descriptors of this process after operations on names of
-// several parts, failing ones included.
+// TestDescriptorsAreClosed checks that operations on names of several parts leave no descriptors
+// open, even if they fail.
 func TestDescriptorsAreClosed(t *testing.T) {
 	d, root := open(t)
 	count := func() int {

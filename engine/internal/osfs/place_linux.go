@@ -69,16 +69,16 @@ func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	return 0, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// swaps bounds the retries of openRegular while another process replaces the file by one of another
-// kind.
+// swaps bounds the attempts of openRegular. An attempt fails if another process replaces the file
+// while it is opened.
 const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")
 
 // openRegular opens the regular file with the given name at p. It checks the kind of the file
-// before opening it, because opening a device can have effects, and again afterwards. O_NONBLOCK
-// prevents blocking if a FIFO replaces the file between check and open. got describes the opened
-// file; it is zero for a created file.
+// before opening it, because opening a device can have effects, and again afterwards. If a FIFO
+// replaces the file between check and open, O_NONBLOCK prevents blocking. got describes the opened
+// file. It is zero if openRegular has created the file.
 func (p place) openRegular(name string, flag int,
 	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -128,7 +128,7 @@ func (p place) openRegular(name string, flag int,
 
 // makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir in any
 // case, because the process that created the directory may have been killed before its sync. If the
-// directory exists, only an I/O error of the sync is returned.
+// directory exists, makeDir ignores all errors of the sync except I/O errors.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

@@ -64,7 +64,7 @@ func rename(from, into place, flags uint) error {
 }
 
 // linkAndRemove makes the new name a hard link and removes the old one, for file systems without
-// RENAME_NOREPLACE. A crash in between leaves both names. A directory, which cannot be linked, is
+// RENAME_NOREPLACE. A crash in between leaves both names. A directory cannot be linked. It is
 // renamed after checking that the new name is free.
 func linkAndRemove(from, into place) error {
 	info, err := statAt(from.fd, from.last, "")

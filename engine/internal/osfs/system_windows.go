@@ -11,9 +11,8 @@ import (
 
 func system() vfs.FS { return withLock(vfs.OS(), lockByte) }
 
-// lockByte locks one byte far beyond the end of the file's text. A locked range cannot be read, and
-// a process that does not get the lock must still read the text. The lock ends when the handle is
-// closed.
+// lockByte locks one byte far beyond the end of the file's text. Other processes cannot read a
+// locked range, but must still read the text. The lock ends when the handle is closed.
 func lockByte(f vfs.File) error {
 	handle, ok := f.(interface{ Fd() uintptr })
 	if !ok {

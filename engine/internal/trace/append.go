@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends an event with the resulting commands, and a line end. The output equals
-// json.Marshal's for a line, but needs no allocations, because the engine appends a line after each
-// decision. name is the lane's name on LaneUp, if known.
+// appendLine appends an event with the resulting commands, and a line end. The output equals that
+// of json.Marshal for the type line. appendLine needs no allocations, because the engine appends a
+// line after each decision. name is the lane's name on LaneUp, if known.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -148,8 +148,8 @@ func appendKind(b []byte, words []string, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10) // a value that words does not have yet
 }
 
-// appendFloat appends the shortest text that reads back as v. NaN and the infinities, which JSON
-// cannot represent, become 0; no cost has these values.
+// appendFloat appends the shortest text that reads back as v. JSON cannot represent NaN and the
+// infinities, which become 0. No cost has these values.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')

@@ -53,8 +53,8 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 	}
 }
 
-// TestEveryFieldIsWritten checks that all fields of events and commands can be read back. It fails
-// if a field is added to them but not to the format.
+// TestEveryFieldIsWritten checks that all fields of events and commands can be read back from a
+// trace. It fails if a new field of an event or command is missing in the format.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte
@@ -89,8 +89,8 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// TestHeaderHoldsTheWholeConfig checks that every field that affects the machine is in the header.
-// It fails if a field is added to the config but not to the header, because replays would differ.
+// TestHeaderHoldsTheWholeConfig checks that every field of the config that affects the machine is
+// in the header. It fails if a new field is missing there, because replays would differ.
 func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var c control.Config

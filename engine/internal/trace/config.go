@@ -162,8 +162,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType reports whether a and b have the same type. Comparing names is not enough, because an
-// algorithm of another package may have the same name.
+// sameType reports whether a and b have the same type. Comparing the names of algorithms is not
+// enough, because an algorithm of another package may have the same name.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // spec returns a policy in the text form that backoff can parse.

@@ -60,8 +60,8 @@ type File struct {
 }
 
 // Create creates a trace at path, with mode 0600, for a machine with config c. Missing directories
-// are created with 0700. The trace of the previous run is renamed to path.1. An existing file that
-// is not a trace is an error and stays unchanged.
+// are created with mode 0700. The trace of the previous run is renamed to path.1. If path exists
+// and is not a trace, Create returns an error and leaves it unchanged.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {
@@ -115,7 +115,8 @@ func (t *File) ours(name string) error {
 	begin := make([]byte, len(magic))
 	n, err := io.ReadFull(f, begin)
 	closeErr := f.Close()
-	// Empty: a process was killed after creating the file and before its first write.
+	// An empty file counts as a trace: a process was killed after creating it and before its first
+	// write.
 	if n == 0 && errors.Is(err, io.EOF) {
 		return closeErr
 	}
@@ -188,7 +189,7 @@ func (t *File) Run(ctx context.Context) error {
 	}
 }
 
-// write writes the buffered events, and logs once why the trace ended early.
+// write writes the buffered events. If the trace has ended early, it logs the reason once.
 func (t *File) write() {
 	t.mu.Lock()
 	t.buf, t.spare = t.spare[:0], t.buf
@@ -211,8 +212,8 @@ func (t *File) write() {
 	}
 }
 
-// Close ends the trace, writes the rest and closes the file. It must be called after Run has
-// returned, and may be called twice.
+// Close ends the trace, writes the buffered events and closes the file. It must be called after Run
+// has returned, and may be called twice.
 func (t *File) Close() error {
 	t.mu.Lock()
 	again := t.closed

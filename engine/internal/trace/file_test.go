@@ -20,8 +20,8 @@ func created(t *testing.T, m *vfstest.Mem, o Options) *File {
 	return f
 }
 
-// TestFileEndsWhenTheDiskIsBehind checks that, if nothing is written to disk, Event neither blocks
-// nor needs unbounded memory.
+// TestFileEndsWhenTheDiskIsBehind checks Event while nothing is written to disk. It must neither
+// block nor need unbounded memory.
 func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

@@ -109,7 +109,7 @@ type command struct {
 	History history `json:"history,omitzero"`
 }
 
-// The words of the format, indexed by the machine's numbers; 0 is not used.
+// The words of the format, indexed by the machine's numbers. Index 0 is not used.
 var (
 	kinds = []string{
 		"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried",

@@ -21,7 +21,7 @@ type Player struct {
 	About   About
 	Config  control.Config
 	Machine *control.Machine // its state after Event
-	// Names of the lanes that the trace has named so far. A removed lane keeps its name.
+	// Names of the lanes, as far as the trace has given them. A removed lane keeps its name.
 	Names    map[int32]string
 	Event    control.Event     // the last event played
 	Commands []control.Command // the resulting commands
@@ -62,8 +62,8 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	return p, nil
 }
 
-// Peek returns the event that Next would play. It returns false at the end of the trace, and if
-// Next would return an error.
+// Peek returns the event that Next would play. It returns false if the trace has ended or its next
+// line is invalid.
 func (p *Player) Peek() (control.Event, bool) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return control.Event{}, false
@@ -72,8 +72,8 @@ func (p *Player) Peek() (control.Event, bool) {
 	return e, err == nil
 }
 
-// Next plays one event. It returns false at the end of the trace. An error is a *DiffersError or
-// names the invalid line.
+// Next plays one event. It returns false at the end of the trace. An error is a *DiffersError, or
+// it names the invalid line.
 func (p *Player) Next() (bool, error) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return false, err
@@ -133,7 +133,7 @@ func (p *Player) read() error {
 	return nil
 }
 
-// DiffersError is the first event at which the machine's commands differ from the trace.
+// DiffersError describes the first event at which the machine's commands differ from the trace.
 type DiffersError struct {
 	Line      int
 	Got, Want string // the commands, in the form of the trace
@@ -191,9 +191,9 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram returns a clause to follow err, a *[DiffersError], if its trace was written by
-// another version of the program or on another architecture than the given ones. Otherwise it
-// returns "".
+// OtherProgram returns a text to append to err, a *[DiffersError], if another program or platform
+// may be the cause: the trace was written by another version than program, or on another
+// architecture than arch. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

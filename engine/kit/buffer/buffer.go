@@ -214,7 +214,7 @@ func (b *Buffer) run(ctx context.Context) error {
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover restores from the last envelope the state with which storing continues.
+// recover restores the state for storing from the last intact envelope.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -380,8 +380,8 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
-// put stores e as the next envelope, and returns its size. The fields last, sum and keys are
-// changed only by the goroutine that stores envelopes.
+// put stores e as the next envelope, and returns its size. Only the goroutine that stores envelopes
+// changes the fields last, sum and keys, so it may read them without b.mu.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

@@ -179,8 +179,9 @@ func (r *route) want(t *testing.T, want ...string) *stream.Batch {
 	return b
 }
 
-// TestRoutes checks that two routes read at their own positions, resume after a restart in the
-// middle of an envelope, and that envelopes are deleted only after both have committed them.
+// TestRoutes checks that two routes read at their own positions, and that each resumes after a
+// restart in the middle of an envelope. Envelopes are deleted only after both routes have committed
+// them.
 func TestRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -267,7 +268,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestTailIsLost checks that a store that ends before the settled progress is reported.
+// TestTailIsLost checks that an error is reported if the store ends before the progress that a
+// route has settled.
 func TestTailIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -291,9 +293,8 @@ func TestTailIsLost(t *testing.T) {
 	})
 }
 
-// TestHeadIsLost checks that a route stops if the store has lost its first envelopes, including
-// some that the route has not settled. A route without progress begins at the first remaining
-// envelope.
+// TestHeadIsLost checks that a route stops if the store has lost its first envelopes and the route
+// has not settled all of them. A route without progress begins at the first remaining envelope.
 func TestHeadIsLost(t *testing.T) {
 	for last, want := range map[uint64]string{
 		2: "envelope 2 of the buffer is corrupt",
@@ -351,8 +352,8 @@ func TestHeadIsLost(t *testing.T) {
 	}
 }
 
-// TestFull checks that a buffer that is full by size or age accepts nothing until routes have
-// settled data, and loses nothing.
+// TestFull checks a buffer that is full by size or age. It accepts no data until routes have
+// settled some, and loses none.
 func TestFull(t *testing.T) {
 	for name, o := range map[string]Options{
 		"bytes": {Bytes: minBytes, Sync: SyncAlways},
@@ -411,8 +412,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDrain checks that a drain stores the envelopes that the intake has taken, and leaves the rest
-// to the next start.
+// TestDrain checks that records that a producer submits during a drain are stored. The route reads
+// them after the next start.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

@@ -167,8 +167,8 @@ func (e *envelope) next(offset int) int {
 	return int(e.ends[lo])
 }
 
-// A position consists of an envelope's number, counted from 0, and an offset into its data.
-// offsetBits is the number of bits of the offset, which limits an envelope to 16 MiB.
+// A position consists of an envelope's number less one, and an offset into its data. offsetBits is
+// the number of bits of the offset, which limits an envelope to 16 MiB.
 const offsetBits = 24
 
 // maxEnvelope bounds the data of an envelope.

@@ -98,8 +98,8 @@ func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelo
 	return out, nil
 }
 
-// checkChain checks that e contains the checksum of the preceding envelope, if that envelope is
-// intact.
+// checkChain checks that e contains the checksum of the preceding envelope. It returns no error if
+// that envelope is missing or corrupt.
 func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	if e.number == 1 {
 		return nil
@@ -111,8 +111,8 @@ func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	return chainError(e, before)
 }
 
-// Skip implements stream.OpenBuffer. If the store has lost its last envelopes, their numbers are
-// used again.
+// Skip implements stream.OpenBuffer. If the skipped envelopes are the last ones, which the store
+// has lost, new envelopes get their numbers.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)

@@ -21,13 +21,15 @@ const (
 	streamName = "buffer"
 	// syncEvery is how often SyncInterval syncs.
 	syncEvery = time.Second
-	// startTime bounds the recovery of the embedded server, which reads its index.
+	// startTime bounds the start of the embedded server, which recovers its index. It also bounds
+	// the opening of the stream, which follows.
 	startTime = time.Minute
 	// callTime bounds one operation of the store.
 	callTime = 30 * time.Second
 	// remoteTime bounds one attempt to store an envelope on external servers.
 	remoteTime = 5 * time.Second
-	// storeSlack is the room of the stream beyond Options.Bytes, which is checked first.
+	// storeSlack is the room of the stream beyond Options.Bytes. The buffer observes Options.Bytes
+	// itself, so that it need not rely on refusals by the server.
 	storeSlack = 64 << 20
 )
 
@@ -43,8 +45,8 @@ type jetStream struct {
 	log     *slog.Logger
 }
 
-// OpenStore opens or creates a JetStream stream: the stream of the option nats, or one in dir,
-// which must contain nothing else.
+// OpenStore opens or creates a JetStream stream. If the option nats is set, this is its stream.
+// Otherwise, it is a stream in dir, which must contain nothing else.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
 	if o.NATS.URL != "" {
 		return openRemote(ctx, o, log)
@@ -82,9 +84,9 @@ func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// streamConfig returns the configuration of a stream from which only Purge deletes messages. It
-// uses limits retention, without a limit on the age or number of messages. A full stream refuses
-// new data. Only the leader answers reads.
+// streamConfig returns the configuration of a stream from which only Purge deletes messages: limits
+// retention, without a limit on the age or number of messages. A full stream refuses new data. Only
+// the leader answers reads.
 func streamConfig(name, subject string, o Options, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,

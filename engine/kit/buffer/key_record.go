@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxKeys bounds the number of requests that a buffer remembers. The size of the buffer bounds it
-// too.
+// maxKeys bounds the number of requests that a buffer remembers. A small buffer has a lower bound;
+// see keyShare.
 const maxKeys = 128 << 10
 
 // recoverKeys reads the record of keys, starting at the envelope that last.keysFrom names. The
@@ -80,8 +80,8 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow lowers number if necessary, so that deleting the envelopes below it keeps the
-// record of keys. The caller holds b.mu.
+// deletableBelow returns number, or a lower one so that the envelopes below it contain no part of
+// the record of keys. The caller holds b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

@@ -41,11 +41,13 @@ const (
 	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
 	// limit of servers.
 	copiesEach = 4 << 10
-	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies.
+	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies. But if the
+	// envelopes since the last copies have a quarter of the buffer's size, keys are copied in any
+	// case.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes stored before keys are copied.
 	leastCopied = 64 << 10
-	// keyShare is the part of a buffer's size that remembered keys may have.
+	// keyShare limits remembered keys to 1/keyShare of the buffer's size.
 	keyShare = 16
 	// keyRoom is the size of a key of http_server, rounded up.
 	keyRoom = 72
@@ -100,7 +102,7 @@ func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// checkKeys returns an error if keys do not fit data of the given size.
+// checkKeys returns an error if keys are not valid for data of the given size.
 func checkKeys(keys []key, size int) error {
 	at := uint64(0)
 	for i := range keys {
@@ -184,8 +186,8 @@ func (r *keyRecord) stored(e *envelope, size int) {
 	r.since += int64(size)
 }
 
-// found counts an envelope of the record during recovery, which reads the record from its
-// beginning.
+// found counts an envelope of the record of keys during recovery. Recovery reads the record from
+// its beginning.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)
@@ -194,7 +196,7 @@ func (r *keyRecord) found(e *envelope) {
 	}
 }
 
-// due reports whether keys must be copied, in a buffer of the given size.
+// due reports whether keys must be copied. size is the size of the buffer.
 func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// dying is a store in a process that dies during an append. The data may or may not be stored, and
+// dying is a store of a process that dies during an append. The envelope may be stored or not, and
 // the sender gets no response.
 type dying struct {
 	*kept
@@ -39,7 +39,7 @@ func (d *dying) Append(ctx context.Context, number uint64, text []byte) error {
 	return d.kept.Append(ctx, number, text)
 }
 
-// request is an identified request of some records, the same at each repetition.
+// request returns the records of an identified request. They are the same at each call.
 func request(id int) (r intake.Records) {
 	for _, text := range requestTexts(id) {
 		r.Add([]byte(text))
@@ -80,7 +80,7 @@ func (p *process) offer(t *testing.T, id string, r intake.Records) *intake.Submi
 	return s
 }
 
-// readAll reads everything that is stored and returns ids and texts of the records.
+// readAll reads everything that is stored, and returns the ids and texts of the records.
 func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 	t.Helper()
 	for r.b().stored() > 0 && r.reader.(*reader).At < positionOf(r.b().stored()+1, 0) {
@@ -101,9 +101,9 @@ func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 
 func (r *route) b() *Buffer { return r.reader.(*reader).b }
 
-// TestKeysSurvive checks that repeated requests are stored once, with the same record ids as with
-// `ack: delivered`. A process may die during any append, and a request may be repeated after its
-// envelope was deleted. PENSTOCK_PUSH makes it try 150 seeds.
+// TestKeysSurvive checks that repeated requests are stored once, and that their records have the
+// same ids as with `ack: delivered`. A process may die during any append, and a request may be
+// repeated after its envelope was deleted. PENSTOCK_PUSH makes it try 150 seeds.
 func TestKeysSurvive(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("PENSTOCK_PUSH") != "" {
@@ -175,8 +175,8 @@ func TestKeysSurvive(t *testing.T) {
 }
 
 // TestKeysAreBounded checks that envelopes are deleted although their keys are remembered, that
-// keys expire, and that copies in several envelopes are read back. A restart must restore the sizes
-// that decide when keys are copied.
+// keys expire, and that copies in several envelopes are read back. A restart must also restore the
+// sizes (keyRecord) that decide when keys are copied.
 func TestKeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

@@ -43,8 +43,8 @@ func (w *watched) Append(ctx context.Context, number uint64, text []byte) error 
 	return err
 }
 
-// startReal starts a buffer in a directory, with a copy of the state directory of an earlier one if
-// state is not empty.
+// startReal starts a buffer in a directory. If state is not empty, it is the state directory of an
+// earlier buffer, and the new one begins with a copy of it.
 func startReal(t *testing.T, dir, state string, o Options) *real {
 	t.Helper()
 	r := &real{&process{host: streamtest.NewHost(t)}, make(chan error, 100)}
@@ -127,7 +127,8 @@ func TestLossByInterest(t *testing.T) {
 }
 
 // TestLossByConsumer checks that positions do not depend on consumers. JetStream deletes a consumer
-// with a corrupt state, and with it the position; the buffer stores positions in the checkpoint.
+// with a corrupt state, and the consumer's position with it. The buffer stores positions in the
+// checkpoint.
 func TestLossByConsumer(t *testing.T) {
 	dir := t.TempDir()
 	r := startReal(t, dir, "", DefaultOptions())
@@ -181,7 +182,7 @@ func TestLossByBadBlock(t *testing.T) {
 	}
 }
 
-// damage changes the block file of a stream where a text is.
+// damage changes a stream's block file at the position of a text.
 func damage(t *testing.T, dir, text, how string) {
 	t.Helper()
 	msgs := filepath.Join(dir, "jetstream", "$G", "streams", streamName, "msgs")

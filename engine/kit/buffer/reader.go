@@ -105,8 +105,8 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	return err
 }
 
-// ended reports whether this route is draining and gets no more data. If all routes drain, the
-// contents of the intake are stored first. Data in the store waits for the next start.
+// ended reports whether this route ends because it is draining. If all routes drain, they end only
+// after the contents of the intake are stored. Data in the store waits for the next start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()
@@ -114,8 +114,8 @@ func (r *reader) ended() (bool, <-chan struct{}) {
 	return r.p.draining && (b.emptied || !b.allDraining()), b.changed
 }
 
-// finish ends a batch. It records the end of the batch, so that the route ends a batch there again
-// after a restart.
+// finish records the end of a batch, so that the route ends a batch at the same position after a
+// restart. It also sets the fields of records that are objects.
 func (r *reader) finish(batch *stream.Batch) {
 	r.b.mu.Lock()
 	r.p.cuts.Add(r.At)
@@ -175,8 +175,9 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last lost envelope in the gap that begins with the given
-// number. It detects a gap of several envelopes only at the beginning of the store.
+// lostFrom returns the number of the last envelope of a gap that begins with the given number. It
+// knows the length of the gap only at the beginning of the store. Elsewhere it returns the given
+// number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

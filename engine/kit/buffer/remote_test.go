@@ -29,7 +29,7 @@ type servers struct {
 	o   []*server.Options
 }
 
-// startServers starts a cluster of that many servers, and waits until it takes streams.
+// startServers starts a cluster of count servers, and waits until streams can be created on it.
 func startServers(t *testing.T, count int) *servers {
 	t.Helper()
 	s := new(servers)
@@ -120,8 +120,8 @@ func remoteOptions(url string, replicas int) Options {
 }
 
 // TestRemote checks that another process can read all data stored on external servers, and that
-// repeated requests are not stored again. With PENSTOCK_PUSH there are three servers, and the
-// stream's leader ends in between.
+// repeated requests are not stored again. With PENSTOCK_PUSH, there are three servers, and the
+// stream's leader is stopped in the middle of the test.
 func TestRemote(t *testing.T) {
 	count := 1 // as few for the short tests
 	if os.Getenv("PENSTOCK_PUSH") != "" {
@@ -166,8 +166,8 @@ func TestRemote(t *testing.T) {
 	p.stop(t)
 }
 
-// TestRemoteRefuses checks that a stream which may delete data by itself is not used, and that
-// servers which cannot take the longest record are named.
+// TestRemoteRefuses checks that the buffer refuses a stream that may lose data, with the reason in
+// the error. It also refuses servers that cannot accept the longest record.
 func TestRemoteRefuses(t *testing.T) {
 	s := startServers(t, 1)
 	conn, err := nats.Connect(s.urls())

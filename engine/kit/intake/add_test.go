@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestAddBeyondLimit checks that Add accepts records that exceed the limit of the intake, in order
-// and within the limit. A record that alone exceeds the limit waits until the intake is empty.
+// TestAddBeyondLimit checks that Add accepts more records than fit into the intake. They arrive in
+// order, and the intake stays within its limit. A single record that exceeds the limit waits until
+// the intake is empty.
 func TestAddBeyondLimit(t *testing.T) {
 	const most = 1000
 	var long, odd []string
@@ -89,8 +90,8 @@ func (h *countingHost) Routes() []string {
 	return h.Quiet.Routes()
 }
 
-// TestWaitersCheckTogether checks that the cost of waiting for routes does not grow with the number
-// of waiting senders, each of which would look at all submissions.
+// TestWaitersCheckTogether checks that many senders that wait for routes cost no more than one.
+// Only one of them checks for routes that have left, which means a look at all submissions.
 func TestWaitersCheckTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHost{Quiet: quiet()}
@@ -121,8 +122,8 @@ func TestWaitersCheckTogether(t *testing.T) {
 	})
 }
 
-// TestLostAtStop checks that each record that is not delivered when the source stops is counted as
-// lost: those in the intake, those that wait for room, and those submitted later.
+// TestLostAtStop checks that all records that are not delivered when the source stops are counted
+// as lost: records in the intake, records that wait for room, and records that are submitted later.
 func TestLostAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return true })
@@ -156,8 +157,8 @@ func TestLostAtStop(t *testing.T) {
 	})
 }
 
-// TestExpandIsBounded checks that the records of one reservation never exceed what Submit accepts,
-// so that a sender is told at once that its data is too large.
+// TestExpandIsBounded checks that a reservation never expands to more records than Submit accepts.
+// So a sender learns at once that its data is too large.
 func TestExpandIsBounded(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	const body = 128 << 20

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// buffers holds the texts of submissions that all routes have settled, for new submissions.
-// Otherwise most of the processor time of a busy source is spent on garbage collection. Buffers in
-// the same pool have capacities with the same number of bits.
+// buffers holds the memory of settled submissions for new submissions. Without it, most of the
+// processor time of a busy source goes into garbage collection. Pool n has the buffers with a
+// capacity of n bits, from 2^(n-1) to 2^n - 1 bytes.
 var buffers [64]sync.Pool // *[]byte
 
-// Buffer returns an empty slice with a capacity of at least size. The memory limit of an intake
-// counts sizes, not capacities. So the capacity is less than twice the size.
+// Buffer returns an empty slice with a capacity of at least size, and of less than twice the size.
+// It is not larger because the memory limit of an intake counts sizes, not capacities.
 func Buffer(size int64) []byte {
 	b, _ := buffers[bits.Len64(uint64(size))].Get().(*[]byte)
 	if b != nil && int64(cap(*b)) >= size {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestBufferWaitsForEveryRoute checks that the text of a submission is overwritten neither before
-// the last route has read it nor in a batch.
+// TestBufferWaitsForEveryRoute checks that the memory of a submission is not reused before the last
+// route has read it. The data of a batch is a copy, and stays unchanged after that.
 func TestBufferWaitsForEveryRoute(t *testing.T) {
 	const rounds, size = 50, 4000
 	h := quiet()
@@ -58,8 +58,8 @@ func TestBufferWaitsForEveryRoute(t *testing.T) {
 	}
 }
 
-// TestBufferCapacity checks that small texts do not hold large buffers, which count against no
-// limit.
+// TestBufferCapacity checks that small texts do not use large buffers, because the limit of the
+// intake does not count the rest of a buffer.
 func TestBufferCapacity(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
@@ -97,7 +97,8 @@ func TestBuffersAreReused(t *testing.T) {
 		r.settle(batch)
 	}
 	runtime.ReadMemStats(&after)
-	// A garbage collection may free a buffer, and the race detector drops one in four.
+	// Up to half may be allocated again: a garbage collection may free a buffer, and the race
+	// detector makes the pool drop one in four.
 	if got := after.TotalAlloc - before.TotalAlloc; got > rounds*size/2 {
 		t.Errorf("%d bytes were allocated for %d texts of %d", got, rounds, size)
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // NewCutter returns a Cutter for records that end with delim and have at most max bytes. size is
-// the expected size of a read; with 0 the space starts small and grows with the reads.
+// the expected size of a read. If it is 0, the space starts small and grows with the reads.
 func NewCutter(max int, delim byte, size int) *Cutter {
 	if size <= 0 {
 		size = minSpace
@@ -66,7 +66,7 @@ func (c *Cutter) Write(data []byte) Records {
 	return c.Cut(0)
 }
 
-// Keep takes over the bytes of an incomplete record from another Cutter.
+// Keep takes over the bytes of an incomplete record from the Cutter before.
 func (c *Cutter) Keep(before *Cutter) { c.buf, before.buf = before.buf, nil }
 
 // End returns the bytes after the last delimiter as a record, or no record if there are none.
@@ -89,8 +89,8 @@ func (c *Cutter) Long() int64 {
 	return n
 }
 
-// take returns the first n bytes and keeps the others. It hands over the buffer if n is at least
-// half of it, otherwise it copies the bytes.
+// take returns the first n bytes and keeps the others. If n is at least half of the buffer's
+// capacity, take returns the buffer itself. Otherwise it returns a copy.
 func (c *Cutter) take(n int) []byte {
 	if n < cap(c.buf)/2 {
 		data := bytes.Clone(c.buf[:n])

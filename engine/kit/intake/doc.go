@@ -8,16 +8,16 @@
 // # Bounds
 //
 // One limit in bytes covers reserved and held data. Reservations are granted in the order of the
-// requests, before the data is read, so that a full intake applies backpressure to the senders. A
+// requests, before the data is read. So a full intake applies backpressure to the senders. A
 // reservation for data of unknown length grows while the data is read. One reservation at a time
 // may grow beyond the limit, so that several growing reservations cannot block each other.
 //
 // # Positions
 //
 // An intake is one partition with a random id. Data gets its position when the first route reads
-// it, so that unread data can be withdrawn without leaving a gap. Data that a route has read and
-// not sent yet is withdrawn by the route, and its positions are passed over. Each route reads
-// everything at its own pace. A route that fails reads its unsettled data again, cut into the same
-// batches. After the end of the process the partition cannot be read any more, and its progress is
-// deleted.
+// it, so that unread data can be withdrawn without leaving a gap. If a route has read data and not
+// sent it yet, the route can withdraw this data. The route then passes over the positions of the
+// data. Each route reads everything at its own pace. A route that restarts after a failure reads
+// its unsettled data again, cut into the same batches. After the end of the process, the partition
+// cannot be read any more, and its progress is deleted.
 package intake

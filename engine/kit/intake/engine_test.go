@@ -146,9 +146,9 @@ pipelines:
 	})
 }
 
-// TestWithdrawFromEngine checks submissions that are withdrawn at random times: those that no
-// worker has got are withdrawn at once and are never delivered, the others are delivered by every
-// route. The counts of the routes contain only the latter.
+// TestWithdrawFromEngine checks submissions that are withdrawn at random times. A submission that
+// no worker has got is withdrawn at once and never delivered. Every route delivers the other
+// submissions. The counters of the routes contain only these.
 func TestWithdrawFromEngine(t *testing.T) {
 	for name, c := range map[string]struct {
 		routes string

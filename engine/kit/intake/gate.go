@@ -60,8 +60,8 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// Grow enlarges the reservation by bytes. It waits for room unless this reservation may overdraw
-// the limit.
+// Grow enlarges the reservation by bytes. It waits until the bytes fit within the limit, or until
+// this reservation is the one that may exceed the limit.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()
@@ -75,13 +75,14 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
 const expandStep = 256 << 10
 
-// maxExpansion is the memory that decoded records may take in any case, as a multiple of their
-// body. Log records of OTLP take about ten times their body.
+// maxExpansion is a multiple of the size of a body. Decoded records may take this much memory even
+// if it exceeds the limit of the intake. Log records of OTLP take about ten times their body.
 const maxExpansion = 16
 
-// Expand grows the reservation, in large steps, to at least the size of a body and the memory that
-// its records take beyond it. The error is [ErrTooLarge] if both exceed the limit of the intake and
-// maxExpansion times the body, or if the records exceed [MaxSubmission].
+// Expand grows the reservation to at least the size of a body plus the memory that its records take
+// beyond it. The error is [ErrTooLarge] if the sum exceeds both the limit of the intake and
+// maxExpansion times the body, or if the records exceed [MaxSubmission]. Expand grows the
+// reservation in large steps, so that most calls do nothing.
 func (r *Reservation) Expand(ctx context.Context, body, records int64) error {
 	bytes, most := body+records, min(max(r.in.gate.max, maxExpansion*body), body+MaxSubmission)
 	switch {
@@ -101,7 +102,8 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle changes the reservation to bytes. The caller holds the intake's mu.
+// settle frees the reserved bytes and counts the given number of bytes as held instead. The caller
+// holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes
@@ -134,7 +136,7 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 }
 
 // routesEvery is the interval at which waiting callers check whether a route that blocks them has
-// left the pipeline. One of them checks for all.
+// left the pipeline. One caller checks for all.
 const routesEvery = time.Second
 
 // await waits until ready is closed.
@@ -169,8 +171,9 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 }
 
 // grant gives bytes to the growing reservations, and then to the waiting ones, in order, while
-// there is room. One growing reservation may exceed the limit. The next one may do so only after
-// the held bytes are within the limit again.
+// there is room. If the first growing reservation does not fit, it may exceed the limit, unless
+// another one already does. The next reservation may exceed the limit only after the held bytes are
+// within it again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0

@@ -23,9 +23,9 @@ type Options struct {
 	// Objects means that each record is a valid JSON object on one line. Its members become the
 	// record's fields.
 	Objects bool
-	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. Otherwise
-	// Reserve and Submit still work, and the routes end after the last producer has finished; see
-	// [Intake.Producer].
+	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. If Refuse is
+	// not set, both still work while all routes drain, and the routes end after the last producer
+	// has finished; see [Intake.Producer].
 	Refuse bool
 	// Remember is how long the outcome of identified requests is kept; see [Reservation.Identify].
 	Remember time.Duration
@@ -52,8 +52,8 @@ var (
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
 	// ErrWithdrawn is returned to callers that wait for withdrawn data.
 	ErrWithdrawn = errors.New("the data was withdrawn")
-	// ErrUnsettled is returned to callers that wait for data that one route has withdrawn, but
-	// another route may deliver.
+	// ErrUnsettled is returned to callers that wait for data that one route has withdrawn, while
+	// another route may still deliver it.
 	ErrUnsettled = errors.New("not every route delivers the data")
 	// ErrDraining is returned while all routes drain.
 	ErrDraining = errors.New("the source is draining")
@@ -105,8 +105,9 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest logs data that is lost when the source stops because a route has failed or a drain
-// took too long. Senders that wait for a response do not get one, so their data is not lost.
+// reportRest waits until the source stops, and then logs and counts the records that are lost. This
+// happens if a route has failed or a drain took too long. Records that a sender waits for are not
+// lost: the sender gets no response, and still has them.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -216,7 +217,8 @@ func (i *Intake) notify() {
 	i.changed = make(chan struct{})
 }
 
-// checkDraining opens or closes the channel of Draining. The caller holds i.mu.
+// checkDraining replaces or closes the channel of Draining, depending on whether all routes drain.
+// The caller holds i.mu.
 func (i *Intake) checkDraining() {
 	all := len(i.routes) > 0
 	for _, p := range i.routes {

@@ -32,7 +32,7 @@ func newIntake(t *testing.T, o intake.Options, h stream.Host) *intake.Intake {
 	return in
 }
 
-// route is one route's side of an intake, with the records it has read and settled.
+// route is one route's reader of an intake, with the records that it has read and settled.
 type route struct {
 	t      *testing.T
 	name   string
@@ -117,7 +117,7 @@ func settled(s *intake.Submission) bool {
 }
 
 // TestSettledByEveryRoute checks that a submission ends and frees its bytes when all routes have
-// settled it, regardless of earlier submissions.
+// settled it, even if earlier submissions are not settled yet.
 func TestSettledByEveryRoute(t *testing.T) {
 	h := quiet()
 	h.SetRoutes("p/a", "p/b")
@@ -319,8 +319,8 @@ func TestObjectsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestFull checks that reservations wait in order, and that the end of a submission grants the next
-// one.
+// TestFull checks that reservations wait in order, and that the end of a submission makes room for
+// the next reservation.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
@@ -405,8 +405,8 @@ func TestGrowing(t *testing.T) {
 }
 
 // TestSubmittedBeyondLimit checks that no reservation can grow while submitted data exceeds the
-// limit. Here the records of the first submission exceed it. The second reservation waits until
-// they are delivered.
+// limit. In this test, the records of the first submission exceed it. The second reservation waits
+// until these records are delivered.
 func TestSubmittedBeyondLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
@@ -448,8 +448,8 @@ func TestSubmittedBeyondLimit(t *testing.T) {
 	})
 }
 
-// TestDrain checks that a draining route reads the available data, and waits for producers only if
-// their data is not refused.
+// TestDrain checks that a draining route reads all available data. It waits for producers only if
+// the intake does not refuse their data.
 func TestDrain(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refuse %v", refuse), func(t *testing.T) {

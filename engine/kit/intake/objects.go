@@ -14,18 +14,19 @@ type Objects struct {
 	names map[string]uint32 // of the batch
 	seen  []seen            // by name
 	turn  int               // counts the records
-	// likely has the keys of earlier records by their order, because most records of a batch have
-	// the same keys.
+	// likely predicts the keys of a record by their order. It has the keys of earlier records,
+	// because most records of a batch have the same keys.
 	likely []likelyKey
 }
 
-// likelyKey is a key as in a record, with its quotes, and its name in the batch.
+// likelyKey is a key with its quotes, as it is in a record, and the index of its name in
+// Batch.Names.
 type likelyKey struct {
 	text []byte
 	name uint32
 }
 
-// seen is the position of a name's field in the latest record that has it.
+// seen is the last field with a certain name: its record (turn) and its index in Batch.Fields.
 type seen struct{ turn, field int }
 
 // Set sets the fields of every record of b. It dead-letters a record that is not an object.
@@ -82,7 +83,7 @@ func (o *Objects) Append(b *stream.Batch, i int) error {
 	return nil
 }
 
-// name returns the name of the scanned key, and adds it to the names of b.
+// name returns the index of the scanned key in b.Names. If the key is new, name adds it.
 func (o *Objects) name(b *stream.Batch, data []byte) uint32 {
 	k := o.scan.Key
 	key := data[k.Off : k.Off+k.Len]

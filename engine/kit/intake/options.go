@@ -35,7 +35,7 @@ func CheckSizes(maxRecord, memory stream.Size) error {
 	return CheckSizesUnder("memory", maxRecord, memory)
 }
 
-// CheckSizesUnder is CheckSizes for a source with another key for the memory limit than `memory`.
+// CheckSizesUnder is CheckSizes for a source that has another key for the memory limit.
 func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:

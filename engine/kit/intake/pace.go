@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Pace measures how fast routes settle data. Refused senders are told when to retry accordingly.
-// The zero value is ready to use. It is safe for concurrent use.
+// Pace measures how fast routes settle data. From this, the source tells refused senders when to
+// retry. The zero value is ready to use. A Pace is safe for concurrent use.
 type Pace struct {
 	mu    sync.Mutex // guards the fields below
 	bytes float64    // bytes settled in about the last paceMemory, decayed until since
@@ -23,7 +23,8 @@ const (
 	unknownRetry = 15 * time.Second
 )
 
-// decay decays the rate until now. The caller holds p.mu.
+// decay reduces p.bytes according to the time since the last call: linearly, to zero after
+// paceMemory. The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))
@@ -39,9 +40,10 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter estimates the time until there is room again. It is the time to settle the held bytes
-// at the measured rate, between 1s and 50s, with a jitter of one fifth. Without any measurement it
-// is about 15s. The result is in whole seconds, at least one.
+// RetryAfter estimates the time until there is room again: the time in which the held bytes are
+// settled at the measured rate. It is limited to between 1s and 50s, and then varied by up to one
+// fifth (jitter). Without any measurement, it is about 15s. The result is in whole seconds and at
+// least one.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,7 +61,8 @@ func (p *settled) note(m stream.Mark) {
 	}
 }
 
-// in returns the settled ranges of s as places, which number the bytes of all submissions.
+// in returns the settled ranges of s as places. A place is a number that counts the bytes of all
+// submissions in the order in which they were read.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -238,8 +239,8 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return b.Full() || r.awaited, i.changed, nil
 }
 
-// isLast reports whether this route gets no more data. Data that producers have not submitted yet
-// goes to the routes that are not draining.
+// isLast reports whether this route gets no more data. While some routes drain and others do not,
+// data that producers submit later goes only to the others.
 func (r *reader) isLast() bool {
 	i := r.in
 	if i.ended {
@@ -248,8 +249,8 @@ func (r *reader) isLast() bool {
 	return r.progress.draining && (i.o.Refuse || i.producers == 0 || !i.allDraining())
 }
 
-// next returns the first submission that ends after place at. If that is a submission that no route
-// has read, next assigns its position.
+// next returns the first submission that ends after place at. If no route has read this submission
+// yet, next assigns its position.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
 		if s.to() <= at {
@@ -293,8 +294,9 @@ func (r *reader) learn(s *Submission) {
 	}
 }
 
-// follow moves to a position of the intake's partition. If it skips data that was not settled, it
-// adds an empty span to b, so that the ledger can skip the data too, and returns true.
+// follow moves to position to of the intake's partition. If it passes over data that was not
+// settled, it adds an empty span to b and returns true. The ledger of a sink can then pass over the
+// data, too.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -313,7 +315,7 @@ func (r *reader) follow(b *stream.Batch, to int64) bool {
 	return true
 }
 
-// skip moves past a settled range of s.
+// skip moves past a range of s that the route has settled.
 func (r *reader) skip(s *Submission) {
 	r.Skip()
 	if s.part == &r.in.part {
@@ -443,8 +445,8 @@ func (r *reader) Drain() {
 // again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances and of
-// requests with outcomes that need not be kept.
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and
+// those of requests with outcomes that need not be kept any longer.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
@@ -458,8 +460,8 @@ func (r *reader) Deleted() []string {
 // Close implements stream.Reader. Unsettled data stays in the intake.
 func (r *reader) Close() error { return nil }
 
-// release ends submissions that every route of the pipeline has settled, and drops the progress of
-// routes that the pipeline no longer has. The caller holds i.mu.
+// release ends submissions that every route of the pipeline has settled. It also drops the progress
+// of routes that are no longer in the pipeline. The caller holds i.mu.
 func (i *Intake) release() {
 	names := i.host.Routes()
 	if len(names) == 0 {

@@ -14,10 +14,10 @@ const requestPrefix = "request-"
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
-// Identify gives the submitted data a partition of its own. A repetition of the data is then not
-// delivered again to a route that has settled it, even after a restart. id must be unique to this
-// data. It is at most 128 bytes of printable ASCII without space, comma, semicolon, '@' and '"'.
-// Call Identify before Submit. If an unsettled submission has the same id, Submit returns that one.
+// Identify gives the submitted data a partition of its own. A route that has settled the data does
+// not get a repetition of it, even after a restart. id must be unique to this data. It has at most
+// 128 bytes of printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before
+// Submit. If an unsettled submission has the same id, Submit returns that submission.
 func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
 
 // IsRequest reports whether a partition id belongs to an identified request.
@@ -51,7 +51,8 @@ type request struct {
 	time time.Time
 }
 
-// of returns the progress in the partition with the given id; empty progress if there is none.
+// of returns the progress in the partition with the given id. If there is none, it returns an empty
+// progress.
 func (q *requests) of(id string) *settled {
 	if e := q.by[id]; e != nil {
 		return &e.settled
@@ -95,8 +96,9 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the requests from before the given time, and the oldest of more than most
-// requests. It appends their ids to gone. It stops at a request that is not settled yet.
+// expire removes the requests from before the given time. If more than most requests remain, it
+// also removes the oldest of them. It stops at the first request that is not settled yet. It
+// appends the ids of the removed requests to gone.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

@@ -48,9 +48,9 @@ func identify(
 	return s
 }
 
-// TestRequestsOnce checks that each record of a repeated identified request is settled once. Runs
-// end after random batches have settled, and the next run repeats the requests. Routes are also
-// reopened within a run.
+// TestRequestsOnce checks that each record of a repeated identified request is settled once. A run
+// ends after a random number of settled batches, and the next run repeats the requests. Routes are
+// also reopened within a run.
 func TestRequestsOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -109,7 +109,7 @@ func TestRequestsOnce(t *testing.T) {
 	}
 }
 
-// TestRequestInWork checks that a request with the id of an unsettled one joins it.
+// TestRequestInWork checks that a request with the id of an unsettled request shares its outcome.
 func TestRequestInWork(t *testing.T) {
 	in := newIntake(t, intake.Options{Remember: time.Hour}, quiet())
 	first := identify(t, in, "a", lines("1"))

@@ -77,9 +77,10 @@ func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
-// Submit hands records to the routes and ends the reservation, which may be smaller than the
-// records. awaited means that a sender waits until they are settled, so that they are not held back
-// to fill a batch. The error is [ErrDraining] or [ErrTooLarge]; the records were then not accepted.
+// Submit hands records to the routes and ends the reservation, even if the records are larger than
+// it. awaited means that a sender waits until the records are settled, so that a batch with them is
+// sent without waiting for more. If the error is [ErrDraining] or [ErrTooLarge], the records were
+// not accepted.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
 	i := r.in
 	if !records.odd {
@@ -129,10 +130,10 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 // pieces is the least number of pieces in which Add submits records that fill the intake.
 const pieces = 4
 
-// Add waits for room, then submits records that no sender waits for. It submits many records in
-// several pieces, so that they may exceed the limit of the intake. A record that alone exceeds the
-// limit waits until the intake is empty. If Add fails, the records that it has not submitted count
-// as lost.
+// Add submits records that no sender waits for. It submits many records in several pieces and waits
+// for room for each, so that all together may exceed the limit of the intake. A single record that
+// exceeds the limit waits until the intake is empty. If Add fails, the records that it has not
+// submitted count as lost.
 func (i *Intake) Add(ctx context.Context, records Records) error {
 	for {
 		piece, rest := records.split(max(i.gate.max/pieces, 1))
@@ -151,7 +152,8 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 	}
 }
 
-// split returns the first records, which cost at most most unless it is one record, and the others.
+// split returns the first records, which cost no more than most, and the others. If the first
+// record alone costs more, split returns it as the first records.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

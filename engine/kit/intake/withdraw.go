@@ -15,18 +15,18 @@ import (
 //	   │ Withdraw     └──▶ unwanted ──the sender has not sent its batch──▶ withdrawn
 //	   └──▶ withdrawn          └──else──▶ sent ──▶ settled
 //
-// The sender withdraws whole batches. So a submission is withdrawn only if every submission in its
-// batch is unwanted, and no other batch has a part of it. The reader therefore cuts no submission
-// that fits into a batch.
+// The sender (package flow) withdraws whole batches. So a submission is withdrawn only if every
+// submission in its batch is unwanted, and no other batch has a part of it. Therefore, the reader
+// never cuts a submission that fits into a batch.
 //
-// A pipeline with several routes withdraws no data that a route has read, because another route may
-// have delivered it. Likewise, a restarted route withdraws no data that it had read before, because
-// a worker may have got the data without an answer.
+// In a pipeline with several routes, data that a route has read is not withdrawn, because another
+// route may have delivered it. For the same reason, a restarted route does not withdraw data that
+// it had read before the restart.
 
-// Withdraw takes the data back if no worker has got it: Wait then returns [ErrWithdrawn]. If a
-// route has read the data, Withdraw waits until the route has withdrawn or settled it, or ctx is
-// done. The route may still withdraw data later, when it has been processed, or when the other
-// submissions in its batch are unwanted, too.
+// Withdraw takes the data back if no worker has got it. [Submission.Wait] then returns
+// [ErrWithdrawn]. If a route has read the data, Withdraw waits until the route has withdrawn or
+// settled it, or ctx is done. The route may withdraw the data later than this call: when it has
+// been processed, or when the other submissions in its batch are unwanted, too.
 func (s *Submission) Withdraw(ctx context.Context) {
 	if withdraw := s.disown(); withdraw != nil {
 		withdraw()
@@ -35,7 +35,8 @@ func (s *Submission) Withdraw(ctx context.Context) {
 }
 
 // disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
-// returns the function by which the route learns of it. It returns nil if there is nothing to do.
+// returns the function that tells the route to withdraw unwanted data. It returns nil if the data
+// is already settled or withdrawn, or if the pipeline does not have exactly one route.
 func (s *Submission) disown() (withdraw func()) {
 	i := s.in
 	i.mu.Lock()
@@ -116,8 +117,8 @@ func (r *reader) Withdrawn(b *stream.Batch) {
 // ReadsAgain implements stream.WithdrawingReader.
 func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
 
-// wholeIn returns the unsettled submissions in b. It returns none if b has only a part of one. The
-// caller holds i.mu.
+// wholeIn returns the unsettled submissions in b. If b has only a part of a submission, or settled
+// data, it returns none. The caller holds i.mu.
 func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	for k := range b.Spans {
 		span := &b.Spans[k]
@@ -133,7 +134,7 @@ func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	return found
 }
 
-// at returns the unsettled submission with a position of a partition, or nil.
+// at returns the unsettled submission that contains a position of a partition, or nil.
 func (i *Intake) at(part *stream.Partition, position int64) *Submission {
 	if part.ID != i.part.ID {
 		return i.working[part.ID]

@@ -62,7 +62,7 @@ func (w *withdrawal) next(want string) *stream.Batch {
 	return b
 }
 
-// take calls Withdraw with a context that is done: the outcome is known at once.
+// take calls Withdraw with a context that is done, so that it does not wait for the route.
 func take(t *testing.T, s *intake.Submission) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -192,8 +192,8 @@ func TestRepeatWithdrawn(t *testing.T) {
 	wantOutcomes(t, []*intake.Submission{first, second}, intake.ErrWithdrawn, nil)
 }
 
-// TestWithdrawWithRoutes checks that data which one of two routes has read is not withdrawn, and
-// that the outcome is unknown if the second route opens at the last moment.
+// TestWithdrawWithRoutes checks that data is not withdrawn if one of two routes has read it. If the
+// second route opens just before the first one withdraws the data, the outcome is unknown.
 func TestWithdrawWithRoutes(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)

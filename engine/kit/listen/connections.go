@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Listener limits the connections of another listener. At the limit, it closes the connection that
-// has been idle longest to accept a new one. If none is idle, Accept waits.
+// Listener limits the number of open connections of another listener. At the limit, it closes the
+// connection that has been idle longest to accept a new one. If no connection is idle, Accept
+// waits.
 type Listener struct {
 	net.Listener
 	closed chan struct{}

@@ -120,8 +120,8 @@ func (d *Datagrams) keep(data []byte, peer string) {
 	}
 }
 
-// submit hands datagrams to the intake. During a drain it still submits the datagrams received
-// before.
+// submit hands datagrams to the intake. During a drain, it still submits the datagrams that were
+// received before the drain.
 func (d *Datagrams) submit(ctx context.Context) error {
 	for {
 		if d.Intake.Accepting(ctx) != nil {
@@ -159,8 +159,8 @@ func (d *Datagrams) submitUntilDrain(ctx context.Context) {
 	}
 }
 
-// watchDrops counts the datagrams that the system has dropped because its buffer was full, if the
-// system reports them.
+// watchDrops counts the datagrams that the system has dropped because its receive buffer was full.
+// Only Linux reports them.
 func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	u, ok := local.(*net.UDPAddr)
 	if !ok {

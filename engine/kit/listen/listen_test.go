@@ -26,8 +26,8 @@ func (a accepted) closed(t *testing.T) {
 	}
 }
 
-// TestLimit checks that at the limit the connection that has been idle longest makes room; if none
-// is idle, Accept waits for one.
+// TestLimit checks the limit of connections. When it is reached, the connection that has been idle
+// longest is closed for a new one. If none is idle, Accept waits for one.
 func TestLimit(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

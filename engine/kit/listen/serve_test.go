@@ -41,8 +41,8 @@ func (f *endless) Frame(n int) (intake.Records, error) {
 	return intake.Records{}, nil
 }
 
-// TestSlowRecord checks that a client which sends a record byte by byte loses its connection when
-// the idle time has passed since the first byte.
+// TestSlowRecord checks a client that sends a record byte by byte. Its connection is closed when
+// the idle time has passed since the first byte of the record.
 func TestSlowRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewHost(t)
@@ -78,8 +78,8 @@ func TestSlowRecord(t *testing.T) {
 	})
 }
 
-// TestMalformedCounts checks that the bytes that follow the last record of a malformed connection
-// are counted as discarded.
+// TestMalformedCounts checks that if a connection is closed for malformed data, its bytes after the
+// last record are counted as discarded.
 func TestMalformedCounts(t *testing.T) {
 	h := streamtest.NewHost(t)
 	in, err := intake.New(intake.Options{Name: "test"}, h)

@@ -52,8 +52,8 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 	return k
 }
 
-// Authorize returns the name of the holder whose token a header Authorization has: as Bearer TOKEN,
-// as ApiKey TOKEN, or as the password of Basic.
+// Authorize returns the name of the holder of the token in an Authorization header. The token is
+// sent as Bearer TOKEN, as ApiKey TOKEN, or as the password of Basic.
 func (k *Keyring) Authorize(header string) (name string, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	switch strings.ToLower(scheme) {
@@ -71,8 +71,8 @@ func (k *Keyring) Authorize(header string) (name string, ok bool) {
 // Empty reports whether there is no token.
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
-// Holder returns the name of the holder of a token. Its running time does not depend on the token
-// (constant time).
+// Holder returns the name of the holder of a token. It compares in constant time, so that its
+// running time reveals nothing about the tokens.
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {

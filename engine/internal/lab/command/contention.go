@@ -33,8 +33,8 @@ type contentionFlags struct {
 }
 
 // contentionResult is a line of `sim backoff --json`. The names of its fields are stable. The
-// deviations are those of a single trial. The deviation of the mean is smaller, divided by the
-// square root of the number of trials.
+// deviations are those of a single trial. Divide them by the square root of the number of trials
+// for the deviation of the mean.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as it was given
 	Clients  int     `json:"clients"`
@@ -42,7 +42,7 @@ type contentionResult struct {
 	TimeSDMs float64 `json:"time_sd_ms"`
 	Calls    float64 `json:"calls"`
 	CallsSD  float64 `json:"calls_sd"`
-	// clients that gave up before they were done, mean of the trials
+	// clients per trial that gave up before they were done
 	GaveUp float64 `json:"gave_up,omitempty"`
 }
 

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestDocumentedCommands runs every `$ penstock` command of docs/which-backoff.md and docs/origins,
-// and compares its output, and the files that it draws, with the page. -update rewrites both.
+// TestDocumentedCommands runs every `$ penstock` command of docs/which-backoff.md and docs/origins.
+// It compares the output, and the files that the command draws, with those of the page. -update
+// rewrites both.
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "origins", "*.md"))
 	if err != nil {
@@ -63,7 +64,8 @@ func runPage(t *testing.T, page string) (commands int) {
 	return commands
 }
 
-// runDocumented runs one command; a plot is drawn aside and compared with the page's.
+// runDocumented runs one command. If the command draws a plot, runDocumented draws it in a
+// temporary folder and compares it with the plot of the page.
 func runDocumented(t *testing.T, docs string, args []string) string {
 	t.Helper()
 	shown, drawn := "", ""

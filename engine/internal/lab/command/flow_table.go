@@ -108,7 +108,7 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 			return usagef("sim flow: %v", err)
 		}
 		algorithms := slices.Clone(f.algorithms)
-		// all algorithms with bounds in the file are checked, with or without a column
+		// algorithms with bounds in the file are checked, even if the table has no column for them
 		for _, e := range s.Expect {
 			if !slices.Contains(algorithms, e.Algorithm) {
 				algorithms = append(algorithms, e.Algorithm)

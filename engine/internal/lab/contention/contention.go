@@ -4,10 +4,10 @@
 // resource, and a service that was down.
 //
 // [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker
-// 2015; code: aws-arch-backoff-simulator): clients read a row and write it back with the version
-// that they have read, which fails if another client was faster. [Outage] is a service that does
-// not respond for a while. Both are pure: they use the production policies, random numbers from a
-// seed, and virtual time. The package prints nothing.
+// 2015; code: aws-arch-backoff-simulator). Clients read a row and write it back with the version
+// that they have read. The write fails if another client has written the row in between. [Outage]
+// is a service that does not respond for a while. Both are pure: they use the production policies,
+// random numbers from a seed, and virtual time. The package prints nothing.
 package contention
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// The setup of the original. A hop from client to server or back takes |N(HopMean, HopDeviation)|.
+// The setup of the AWS simulator. A hop from client to server or back takes the absolute value of a
+// normal variable with mean HopMean and deviation HopDeviation.
 const (
 	HopMean      = 10 * time.Millisecond
 	HopDeviation = 2 * time.Millisecond
@@ -127,8 +128,8 @@ type Figures struct {
 	GaveUp              float64 // clients per trial
 }
 
-// Measure runs trials and summarizes them. The deviations describe one trial. The deviation of the
-// mean is smaller by the square root of the number of trials.
+// Measure runs trials and summarizes them. The deviations describe a single trial. Divide them by
+// the square root of the number of trials for the deviation of the mean.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {

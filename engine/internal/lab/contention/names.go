@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy with the settings of the comparison in docs/which-backoff.md. Unless its name
-// says otherwise, the first wait is at most 10 ms and the cap is 2 s. (The original's base is 5 ms,
-// which it doubles before the first wait.)
+// Named is a policy with the settings of the comparison in docs/which-backoff.md. Unless About says
+// otherwise, the first wait is at most 10 ms and the cap is 2 s. (The AWS simulator has a base of 5
+// ms, which it doubles before the first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
@@ -80,8 +80,8 @@ func Resolve(text string) (backoff.Policy, error) {
 }
 
 // decorrelated is the AWS blog's min(cap, U(base, 3 * last)) with base 5 ms. The cap limits the
-// draw and not the range, unlike in backoff.Decorrelated, so that a fifth of the waits in a long
-// sequence equal the cap.
+// drawn wait. In backoff.Decorrelated, it limits the range of the draw. Therefore, a fifth of the
+// waits in a long sequence of decorrelated equal the cap.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -16,7 +16,7 @@ const Window = 50 * time.Millisecond
 // maxAttempts bounds the attempts of a client in an outage, for policies that never wait.
 const maxAttempts = 1_000_000
 
-// Loss is the cost of an outage with one policy; for several trials the means.
+// Loss is the cost of an outage with one policy. For several trials, it has the means.
 type Loss struct {
 	Wasted     float64       // attempts that failed because of the outage, per client
 	Delay      time.Duration // from the recovery to a client's success, mean over the clients
@@ -44,11 +44,11 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage runs clients against a service that is down from 0 to length, plus up to a tenth. Without
-// that variation, the delay of a policy without jitter would depend on the position of the end in
-// its sequence. All clients call within the first Latency, fail at once, and retry according to p
-// until they succeed. A failed attempt takes two HopMeans. The recovered service serves all clients
-// at once, so the result shows only the timing of the clients.
+// Outage runs clients against a service that is down from time 0 to length, plus a random part of
+// up to a tenth. With a constant length, the delay of a policy without jitter would depend on the
+// wait that happens to contain the recovery. All clients call within the first Latency, fail at
+// once, and retry according to p until they succeed. A failed attempt takes two HopMeans. The
+// recovered service serves all clients at once, so the result shows only the timing of the clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

@@ -3,9 +3,9 @@
 // Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and
 // the truncated binary exponential backoff of IEEE 802.3, implemented by backoff.Slotted.
 //
-// [Formula] is the efficiency computed by Metcalfe and Boggs, [Ideal] a simulation of their model,
-// and [Run] the actual protocol: stations that always have a frame to send, start as soon as the
-// medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
+// [Formula] is the efficiency computed by Metcalfe and Boggs. [Ideal] is a simulation of their
+// model. [Run] is the actual protocol: stations always have a frame to send. They start as soon as
+// the medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
 // package is pure: it uses virtual time, and random numbers from a seed.
 package csma
 
@@ -72,9 +72,9 @@ func (n Network) bits(count float64) time.Duration {
 }
 
 // Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local
-// Computer Networks, CACM 1976). Each of Q stations sends in a slot with probability 1/Q, so that
-// one of them acquires it with probability A = (1-1/Q)^(Q-1). W = (1-A)/A slots are lost before
-// that.
+// Computer Networks, CACM 1976). Each of Q stations sends in a slot with probability 1/Q. With
+// probability A = (1-1/Q)^(Q-1), exactly one station sends, which acquires the network. On average,
+// W = (1-A)/A slots are lost before that.
 func Formula(n Network) float64 {
 	q := float64(n.Stations)
 	a := math.Pow(1-1/q, q-1)
@@ -83,7 +83,7 @@ func Formula(n Network) float64 {
 }
 
 // CollisionProbability returns the probability that a station's nth retry collides, retry >= 1. All
-// stations have collided as often, and each draws one of 2^min(retry, MaxExponent) slots:
+// stations have collided equally often, and each draws one of 2^min(retry, MaxExponent) slots:
 //
 //	1 - (1 - 2^-min(retry, MaxExponent))^(stations - 1)
 func CollisionProbability(stations, retry int) float64 {
@@ -146,13 +146,13 @@ func (r Result) WinsInARow() float64 {
 	return float64(r.InARow) / float64(r.Delivered-1)
 }
 
-// Run runs the protocol, starting with all stations ready to send, until frames frames have been
-// delivered or lost.
+// Run runs the protocol until the given number of frames was delivered or lost. At the start, all
+// stations are ready to send.
 //
-// A station notices a transmission half a slot after its beginning, the delay of the longest cable
-// between any two stations. Stations with a backoff that ends in this half slot also send, and
-// collide. A collision takes a slot and the jam. The backoff begins at the end of the collision,
-// and counts real time, also while others send.
+// A station notices a transmission half a slot after its beginning, which is the delay of the
+// longest cable between any two stations. If the backoff of other stations ends in this half slot,
+// they also send, and collide. A collision takes a slot and the jam. The backoff begins at the end
+// of the collision, and also runs while others send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),

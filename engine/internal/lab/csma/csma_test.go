@@ -150,7 +150,7 @@ func TestCapture(t *testing.T) {
 }
 
 // TestLongestWaits checks the sums of the longest waits and of the mean waits. 802.3 gives up at
-// the 16th collision, after 15 waits. The articles count 16 retries, and so 16 waits.
+// the 16th collision, and so after 15 waits. The articles count 16 retries and 16 waits.
 func TestLongestWaits(t *testing.T) {
 	const slot = 51200 * time.Nanosecond
 	for attempts, want := range map[int]struct {

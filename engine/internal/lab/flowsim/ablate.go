@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment is one argument of the article on which the flow control is based, as a table: the
-// rows are variants, the columns figures of one or two scenarios.
+// Experiment is a table that tests one argument of the article on which the flow control is based.
+// Its rows are variants. Its columns are figures of one or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -64,8 +64,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the experiments of the article: each of its arguments, with and without the feature
-// it argues for.
+// Ablate runs the experiments, one for each argument of the article. An experiment compares runs
+// with and without the feature for which the article argues.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {
@@ -178,8 +178,8 @@ func windowSizes() (rows []Row) {
 	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
 }
 
-// slowStarts returns linear, TCP's own slow start, and the product's algorithms that double at
-// their start.
+// slowStarts returns a row for each of linear, reno (TCP's own slow start), and queue, which
+// doubles its window at the start.
 func slowStarts() (rows []Row) {
 	for _, name := range AlgorithmNames() {
 		if name == "linear" || name == "reno" || name == "queue" {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// stormRow is a measurement of Storm 2.8.3 itself: one process, one acker, 12 bolts with the
-// article's rates and exponential service times, no network delay, and 60 s of which the first 20
+// stormRow is a measurement of Storm 2.8.3 itself: one process, one acker, and 12 bolts with the
+// article's rates and exponential service times. There is no network delay. The first 20 of 60 s
 // are omitted.
 type stormRow struct {
 	name                          string

@@ -60,7 +60,7 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are the policies of the registry, those of package peers, and one for comparison.
+// policies are the policies of the registry, those of package peers, and hashOnce.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
@@ -70,9 +70,9 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch that does not bind an item to its lane: after a failure the item goes
-// to the lane with the next highest hash. It shows whether a batch should return to the same worker
-// after a timeout.
+// hashOnce is hash dispatch that does not bind an item to its lane. If the lane is not free, for
+// example after a failure, the item goes to the free lane with the next highest hash. A comparison
+// with hash dispatch shows whether a batch should return to the same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
@@ -119,8 +119,8 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". policy
-// is the dispatch if the name contains none; "" means the default.
+// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". If the
+// name contains no dispatch, policy is used. If policy is "", too, the default is used.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
 	base, carried, carries := strings.Cut(name, "+")
@@ -196,8 +196,8 @@ func (s *Spec) Title() string {
 	return s.Name + "+" + s.Dispatch
 }
 
-// gradient2 has a variant that can go below its default minimum of 20, which is more than most
-// workers can take.
+// gradient2 returns Netflix' Gradient2. The default has a minimum of 20 batches, which is more than
+// most workers can take. With the option min1, it starts at 4 and can go down to 1.
 func gradient2(option string) (window.Algorithm, error) {
 	switch option {
 	case "":

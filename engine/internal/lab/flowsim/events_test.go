@@ -63,7 +63,8 @@ func TestOptimum(t *testing.T) {
 	}
 }
 
-// TestWStar compares the smallest total window with a search of all windows in small systems.
+// TestWStar compares WStar, the smallest sufficient total window, with a search of all windows in
+// small systems.
 func TestWStar(t *testing.T) {
 	for _, rates := range [][3]int{{100, 50, 5}, {10, 10, 10}, {200, 3, 1}} {
 		s := parse(t, fmt.Sprintf("duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\n"+
@@ -129,7 +130,8 @@ func TestEvents(t *testing.T) {
 			}},
 		{"a restart", "{ at: 30s, workers: all, restart: true }",
 			func(t *testing.T, f scenario.Figures) {
-				// three of the four are lost; the one in the network continues
+				// three of the four batches in flight are lost; the fourth is in the network and
+				// continues
 				near(t, "rate", f[scenario.RateMean], 75, 0.01)
 			}},
 		{"errors", "{ at: 30s, for: 6s, workers: all, fail: { after: 6ms } }",
@@ -154,8 +156,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestThrottleTakesItsRate checks that a sender within the rate is never refused, and that a faster
-// one gets no more than the rate.
+// TestThrottleTakesItsRate checks a throttled worker. It never refuses a sender that is not faster
+// than its rate, and gives a faster one no more than this rate.
 func TestThrottleTakesItsRate(t *testing.T) {
 	text := "duration: 20s\nworkers: [ { rate: 1000 } ]\nservice: deterministic\ntimeout: 1h\n" +
 		"events: [ { at: 0s, workers: all, throttle: { rate: 100, retry_after: 1ms } } ]\nload: "
@@ -169,8 +171,8 @@ func TestThrottleTakesItsRate(t *testing.T) {
 	}
 }
 
-// TestPauses checks that each worker pauses for its share of the time, and then serves the batches
-// that arrived meanwhile.
+// TestPauses checks that each worker pauses for the configured share of the time, and then serves
+// the batches that arrived meanwhile.
 func TestPauses(t *testing.T) {
 	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
 		"pauses: { every: 10s, for: 2s, phase: random }\n"+twelve)
@@ -243,8 +245,8 @@ func TestLinkDelay(t *testing.T) {
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling checks that a window that keeps every slot busy converges at once, and that a
-// smaller one never does. Lost or repeated work must not count.
+// TestSettling checks that a run with a window that keeps every slot busy converges at once, and
+// that one with a smaller window never does. Lost or repeated work must not count.
 func TestSettling(t *testing.T) {
 	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: " +
 		"2, rate: 8, slots: 8 } ]\n" +

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// grouped runs a scenario and reports whether its sender takes the lanes for a group at the end.
+// grouped runs a scenario and reports whether its sender treats the lanes as a group at the end.
 func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
@@ -33,7 +33,7 @@ func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
 }
 
 // TestLanesThatShare checks that a server shared by all workers is detected for any service
-// distribution, and that its queue is bounded once for all workers.
+// distribution. Its queue must then stay as short as that of a single worker.
 func TestLanesThatShare(t *testing.T) {
 	const shared = ` # of 24,000 services the sum varies little
 duration: 120s

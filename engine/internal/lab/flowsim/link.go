@@ -58,7 +58,7 @@ func (x *sim) reachLink(a *attempt) {
 	x.reply(a, d, control.Delivered, 0)
 }
 
-// refuse responds with an error after the delay, or not at all.
+// refuse refuses an attempt: with an error after the delay, or, if drop is set, without a response.
 func (x *sim) refuse(a *attempt, drop bool) {
 	if drop {
 		x.link.inFlight--

@@ -94,8 +94,8 @@ func TestFaultyWorkerAt60Percent(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionBeatsRoundRobin checks, at 60 % load, the article's proposal to choose the
-// idlest worker first.
+// TestLeastCompletionBeatsRoundRobin checks the article's proposal to choose the idlest worker
+// first. The load is 60 %.
 func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	p99 := map[string][]float64{}
 	for _, algorithm := range []string{"linear", "linear+round_robin"} {
@@ -116,9 +116,9 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison: a finite job takes five times as
-// long if its items are bound to workers by hash and windows do not adapt, because it waits for the
-// slowest worker.
+// TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. If its items are
+// bound to workers by hash and windows do not adapt, the job waits for the slowest worker. It takes
+// at least five times as long as with linear windows and least completion.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
@@ -135,8 +135,8 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load.
-// With one step per round, 500 batches take 31 rounds.
+// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load. If
+// the window grows by one per round trip, 500 batches take 31 round trips.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
 		"[ { rate: 2000, slots: 200 } ]\n")
@@ -187,8 +187,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBrownOut checks that there is no storm of redeliveries and no second collapse when all
-// workers are five times slower for a minute under 60 % load.
+// TestBrownOut checks a minute in which all workers are five times slower under 60 % load. There
+// must be no storm of redeliveries and no second collapse.
 func TestBrownOut(t *testing.T) {
 	s := parse(t, "duration: 240s\nwarmup: 10s\nload: { poisson: 0.6 }\n"+
 		"events: [ { at: 30s, for: 60s, workers: all, rate: x0.2 } ]\n"+twelve)
@@ -202,8 +202,8 @@ func TestBrownOut(t *testing.T) {
 }
 
 // TestHedgeShortensTheTail checks that hedges for at most 2 % of the attempts remove most of the
-// delay of the slowest thousandth of the batches. One worker of twelve stops for half a second
-// every few seconds.
+// delay of the slowest thousandth of the batches. Every three seconds, another of the twelve
+// workers is slowed down to a hundredth for half a second.
 func TestHedgeShortensTheTail(t *testing.T) {
 	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: "+
 		"{ rtt: 10ms }\n"+

@@ -14,7 +14,7 @@ import (
 )
 
 // These tests change the environment of the flow machine in a known way, and check that its
-// decisions change as expected, for each kind of window and each dispatch policy. They find
+// decisions change as expected. They cover each kind of window and each dispatch policy. They find
 // inverted formulas, which tables of expected values do not find (elasticsearch #70283).
 
 const ms = time.Millisecond
@@ -45,10 +45,10 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 	}
 }
 
-// TestWorseIsNotChosenMore checks that a receiver whose network, service or queue becomes longer,
-// or that fails, does not get a larger share of the attempts, under half and full load. Round robin
-// is left out under half load: its windows are never full there, and each failure causes one more
-// attempt, which any receiver with room may get.
+// TestWorseIsNotChosenMore checks that a receiver that becomes worse does not get a larger share of
+// the attempts, under half and full load. Worse means a longer network delay, service or queue, or
+// failures. Round robin is omitted under half load: its windows are never full there, and each
+// failure causes one more attempt, which any receiver with room may get.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
@@ -87,8 +87,8 @@ func TestWorseIsNotChosenMore(t *testing.T) {
 	})
 }
 
-// share returns the share of receiver i of the attempts, or of the first attempts if each item is
-// bound to one receiver.
+// share returns receiver i's share of the attempts. If each item is bound to one receiver, only the
+// first attempts count.
 func (h *harness) share(i int, p dispatch.Policy) float64 {
 	_, bound := p.(dispatch.Hash)
 	mine, all := 0, 0
@@ -142,8 +142,8 @@ func TestWorseCandidate(t *testing.T) {
 	}
 }
 
-// TestWorseRank checks that a receiver that becomes worse does not rise in the ranking, and that
-// the others keep their order. Peak EWMA is omitted for failing receivers.
+// TestWorseRank checks that a receiver that becomes worse does not rise in the ranking of least
+// completion, and that the other receivers keep their order.
 func TestWorseRank(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 25 * ms },
@@ -178,8 +178,8 @@ func TestWorseRank(t *testing.T) {
 	}
 }
 
-// rank returns the order in which a machine that has measured the receivers chooses them when all
-// are idle.
+// rank returns the order in which a machine chooses the receivers when all are idle. The machine
+// has measured them before.
 func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) []int {
 	t.Helper()
 	m, err := control.New(control.Config{Window: win, Dispatch: p, Timeout: -1,
@@ -238,9 +238,9 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	}
 }
 
-// TestPermutedReceivers checks that permuting the receivers' lanes changes nothing else: the
-// attempts are equal if the policy is deterministic, otherwise the shares are. Hash is omitted,
-// because it binds items to lane numbers.
+// TestPermutedReceivers checks that permuting the receivers' lanes changes nothing else. If the
+// policy is deterministic, the attempts must be equal. Otherwise, the receivers' shares must be
+// equal. Hash is omitted, because it binds items to lane numbers.
 func TestPermutedReceivers(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		exact := false
@@ -286,9 +286,9 @@ func TestPermutedReceivers(t *testing.T) {
 	})
 }
 
-// TestScaledTime checks that windows are equal after each answer if all times are three times as
-// long. The receivers are slow enough that limits in seconds, as opposed to round trips, have no
-// effect.
+// TestScaledTime checks that if all times are three times as long, the windows are the same after
+// each response. The receivers are so slow that limits in seconds, as opposed to round trips, have
+// no effect.
 func TestScaledTime(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		play := func(k time.Duration) *harness {

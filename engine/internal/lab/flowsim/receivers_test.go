@@ -71,8 +71,8 @@ type attempt struct {
 }
 
 type event struct {
-	// 'l' lane comes up, 'i' item arrives, 'r' attempt reaches its receiver, 's' it was served, 'a'
-	// answer, 'w' wake
+	// 'l' a lane comes up, 'i' an item arrives, 'r' an attempt reaches its receiver, 's' the
+	// receiver has served it, 'a' its response arrives, 'w' the machine wakes
 	kind     byte
 	receiver int
 	id       uint64
@@ -154,8 +154,9 @@ func (h *harness) happen(e event) {
 	}
 }
 
-// served ends the service of the first item in the queue, and starts that of the next. An item of
-// ours is answered. An item of another sender goes back to the end of the queue.
+// served ends the service of the first item in the queue, and starts that of the next. The id 0
+// stands for another sender's item, which goes back to the end of the queue. Other items get a
+// response.
 func (h *harness) served(i int) {
 	r, q := &h.receivers[i], h.queues[i]
 	id := q[0]

@@ -30,8 +30,9 @@ func restarted() Experiment {
 	}
 }
 
-// restarts counts the delivered batches that are sent again after a crash by three systems: without
-// acks and checkpoint, with a cumulative ack, and with the ranges above the ack.
+// restarts counts the delivered batches that are sent again after a crash by three systems. The
+// first has neither acks nor a checkpoint, the second has a cumulative ack, and the third also has
+// the ranges above the ack.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures

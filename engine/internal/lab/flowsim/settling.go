@@ -37,14 +37,15 @@ const (
 	spanRounds = 10
 )
 
-// settling returns the time from the start, and from the end of the last event, until every window
-// of max(1 s, 10 round trips of the drained workers) has at least 0.95 of the optimum, or the time
-// to the end if that never happens. The measurement from the start ends at the first event.
+// settling returns two times in seconds: converge from the start, and recovery from the end of the
+// last event. Each is the time until all later windows reach 0.95 of the optimum, or until the end
+// if that never happens. A window is an interval of 1 s, or of 10 round trips without a queue if
+// that is longer. The measurement of converge ends at the first event.
 //
-// Under a backlog it measures the work that led to a delivery: the time that slots were busy, times
-// their rate. Its expectation is the delivered cost, without the variation of the service times,
-// which alone puts one window in ten below 0.95. Under an open load it measures the delivered cost
-// relative to the actual arrivals.
+// Under a backlog, it measures the work that led to a delivery: the time that slots were busy,
+// times the rate of a slot. On average, this work equals the delivered cost. But the delivered cost
+// varies with the service times, which alone would put one window in ten below 0.95. Under an open
+// load, settling measures the delivered cost relative to the actual arrivals.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)
@@ -89,8 +90,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time in seconds from bin `from` until all windows that begin later and end
-// before `to` have the required share of the optimum.
+// settled returns the time in seconds from bin `from` until all later windows have the required
+// share of the optimum. A window has span bins, and ends before bin `to`.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

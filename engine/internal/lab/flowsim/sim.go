@@ -69,8 +69,8 @@ type Options struct {
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // filled with the run's series, if not nil
 	Adjust func(*control.Config) // changes the machines' configuration, if not nil
-	// Omit reports whether a batch is omitted, as by a sender that knows the bad data. If it is
-	// nil, no batch is omitted. After maxOmitted omitted batches, nothing more is read.
+	// Omit reports whether the sender omits a batch, for example because it knows the bad data. Nil
+	// means that it omits none. After maxOmitted omitted batches, the sender reads nothing more.
 	Omit func(seq uint64, key uint32) bool
 }
 
@@ -100,8 +100,9 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender, or the timeout
-// if that is longer. With a link it is the timeout itself, because there is no other worker.
+// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the scenario
+// has a longer timeout, that is used. With a link, even a shorter timeout is used, because there is
+// no other worker.
 const abandonAfter = time.Minute
 
 // Run executes one run.
@@ -178,7 +179,7 @@ type observing interface {
 	Observes()
 }
 
-// keeper records the choosers of a policy, to notify them of answers.
+// keeper records the choosers of a policy, to notify them of responses.
 type keeper struct {
 	dispatch.Policy
 	x *sim
@@ -198,7 +199,8 @@ type sending interface {
 	Sends()
 }
 
-// Sent is a window that is notified of every attempt, with the number now in flight at its worker.
+// Sent is a window that is notified of every attempt. inFlight is the number of attempts that are
+// now in flight at its worker.
 type Sent interface {
 	window.Window
 	Sent(inFlight int)

@@ -16,9 +16,9 @@ type Plan struct {
 	Specs    []*Spec
 }
 
-// NewPlan selects the algorithms for a scenario: the requested ones, otherwise those with bounds in
-// the scenario, otherwise queue. dispatch applies to algorithms without one in their name; "" means
-// the default.
+// NewPlan selects the algorithms for a scenario. If none are requested, these are the algorithms
+// with bounds in the scenario, or queue if there are none. dispatch applies to algorithms without
+// one in their name; "" means the default.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {
@@ -84,7 +84,7 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 			}
 		}
 	}
-	// guards next, left and reported; done is called under it, which keeps its order
+	// guards next, left and reported; done is called while it is held, which keeps the order
 	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {
@@ -148,7 +148,8 @@ func (s *Summary) judge() {
 	}
 }
 
-// is reports whether bounds with this name apply to s: they have the same algorithm and dispatch.
+// is reports whether bounds under this name apply to s. They do if they have the same algorithm and
+// dispatch.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
 		return s.carries() || s.Dispatch == DefaultDispatch

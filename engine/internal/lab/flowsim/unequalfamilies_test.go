@@ -21,7 +21,8 @@ type unequalFamily struct {
 	text      func(r *rand.Rand) string
 }
 
-// rates returns n workers with the given number of speeds, each a third to a half of the last.
+// rates returns n workers with the given number of speeds. Each speed is a third to a half of the
+// previous one.
 func rates(r *rand.Rand, n, speeds int) string {
 	var b strings.Builder
 	for i, rate := 0, 100.0; i < speeds; i++ {
@@ -53,9 +54,9 @@ var unequalFamilies = []unequalFamily{
 		},
 	},
 	{
-		// The bound of the scenario s04 at 90 % load is 195 ms for a slowest worker of 5 batches a
-		// second. The optimum of these scenarios varies, so the bound is relative to that of credit
-		// windows.
+		// The bound of the scenario s04 is an absolute time: 195 ms at 90 % load, with a slowest
+		// worker of 5 batches a second. The optimum of these scenarios varies, so their bound is
+		// relative to the result of credit windows.
 		name: "open loop at 80 %", algorithm: "queue",
 		figure: scenario.LatencyP99, most: 1.1,
 		text: func(r *rand.Rand) string {
@@ -65,9 +66,9 @@ var unequalFamilies = []unequalFamily{
 	},
 }
 
-// TestUnequalFamilies runs generated scenarios with many unequal workers. PENSTOCK_FAMILIES=unequal
-// runs 20 seeds and holds each family to its bound; otherwise one seed runs for a few seconds of
-// simulated time and must deliver.
+// TestUnequalFamilies runs generated scenarios with many unequal workers. With
+// PENSTOCK_FAMILIES=unequal, it runs 20 seeds, and each family must keep its bound. Otherwise, it
+// runs one seed for a few seconds of simulated time, and something must be delivered.
 func TestUnequalFamilies(t *testing.T) {
 	whole, seeds := os.Getenv("PENSTOCK_FAMILIES") == "unequal", 1
 	if whole {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// LeastInFlight gives an item to the free lane with the fewest attempts in flight; ties are broken
-// at random. It ignores the speed of lanes.
+// LeastInFlight gives an item to the free lane with the fewest attempts in flight. If several lanes
+// have the fewest, it chooses one of them at random. It ignores the speed of lanes.
 type LeastInFlight struct{}
 
 // Name returns "least_in_flight".
@@ -37,9 +37,9 @@ func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []dispatc
 	return best
 }
 
-// TwoChoices draws two free lanes and takes the one with fewer attempts in flight (Mitzenmacher
-// 2001). With unequal workers it is not stable under every load that they could handle (arXiv
-// 2004.00538).
+// TwoChoices draws two free lanes at random and takes the one with fewer attempts in flight
+// (Mitzenmacher 2001). If the workers are unequal, the queue of one may grow without bound under a
+// load that all together could handle (arXiv 2004.00538).
 type TwoChoices struct{}
 
 // Name returns "two_choices".

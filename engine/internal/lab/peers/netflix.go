@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a Netflix limit. Its windowed wrapper updates it once per second with the mean round
-// trip of a window of at least ten samples, the maximum in flight, and whether anything was
-// dropped.
+// limiter is a limit of Netflix' library. Its wrapper windowed updates it once per second. An
+// update has the mean round trip of at least ten samples, the maximum in flight, and whether an
+// attempt failed or timed out (dropped).
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -26,7 +26,8 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit around a limiter. It discards a window with too few samples.
+// windowed is Netflix' WindowedLimit around a limiter. It collects samples for a second. If there
+// are fewer than leastSamples, it discards them.
 type windowed struct {
 	simple
 	inner   limiter
@@ -80,7 +81,8 @@ func (NetflixVegas) Validate() error { return nil }
 // New returns a window for one worker.
 func (NetflixVegas) New() window.Window { return &windowed{inner: newVegas(20, 1000)} }
 
-// vegas keeps its estimated queue between 3 lg L and 6 lg L.
+// vegas changes the limit L so that its estimated queue stays between 3 lg L and 6 lg L. lg is the
+// integer part of the decimal logarithm, and at least 1.
 type vegas struct {
 	limit, max float64
 	smoothing  float64
@@ -93,7 +95,8 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// multiple of the limit: number of updates after which a sample becomes the new base
+	// A sample becomes the new base after vegasProbe * limit updates, times a random factor from
+	// 0.5 to 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )
@@ -143,7 +146,7 @@ func (v *vegas) update(rtt time.Duration, inFlight float64, dropped bool) {
 	v.limit += v.smoothing * (next - v.limit)
 }
 
-// NetflixGradient2 is the Gradient2 limit of Netflix' concurrency-limits. Zero fields are its
+// NetflixGradient2 is the Gradient2 limit of Netflix' concurrency-limits. Zero fields mean its
 // defaults.
 type NetflixGradient2 struct {
 	Initial, Min, Max float64 // 0 means 20, 20, 200

@@ -4,9 +4,10 @@
 // comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
-// They are window.Algorithm and dispatch.Policy values and run in the production machine, which
-// adds the features that surround them in their own programs: timeouts, redelivery, the breaker.
-// Their constants are their programs' defaults. The product does not import them.
+// Each implements window.Algorithm or dispatch.Policy, and runs in the production machine. The
+// machine adds the features that surround the algorithm in its own program: timeouts, redelivery,
+// the breaker. The constants are the defaults of those programs. The product does not import this
+// package.
 package peers
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// simple is the common part of all windows here: they count batches, have no epochs and do not undo
-// a timeout.
+// simple is the common part of all windows of this package. They count batches, ignore the epochs
+// of workers, and do not undo the effect of a timeout.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }

@@ -12,8 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// TestVegasSequences repeats the sequences of the original's tests, which start at 10 and end at 20
-// or below.
+// TestVegasSequences repeats the sequences of the tests of Netflix' library.
 func TestVegasSequences(t *testing.T) {
 	step := func(v *vegas, rtt time.Duration, inFlight float64, dropped bool, want float64) {
 		t.Helper()
@@ -68,8 +67,8 @@ func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	t.Error("the base was never replaced")
 }
 
-// TestVectorSequences repeats the sequences of the original's unit tests, with their ratio of 0.5
-// and answers after 1 s.
+// TestVectorSequences repeats the sequences of Vector's unit tests, with their decrease ratio of
+// 0.5 and responses after 1 s.
 func TestVectorSequences(t *testing.T) {
 	v := VectorARC{Decrease: 0.5}.New().(*vectorARC)
 	now := time.Duration(0)

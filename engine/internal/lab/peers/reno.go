@@ -65,8 +65,8 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut handles a loss event. It reports false for further losses within a round trip, which belong
-// to the same event.
+// cut handles a loss event and reports whether it has reduced the window. Further losses within a
+// round trip belong to the same event, and do not reduce it again.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {

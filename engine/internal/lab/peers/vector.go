@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// VectorARC is Vector's adaptive request concurrency, updated once per past mean round trip. The
-// limit grows by one if it was reached, there was no back pressure, and the interval's mean is not
-// above the moving mean. It shrinks to nine tenths, rounded down, after back pressure, or if the
-// interval's mean is at least 2.5 standard deviations above the moving mean. Zero fields are
-// Vector's defaults.
+// VectorARC is Vector's adaptive request concurrency. It updates its limit at intervals of the
+// moving mean round trip. The limit grows by one if it was reached, there was no back pressure, and
+// the interval's mean is not above the moving mean. It shrinks to nine tenths, rounded down, after
+// back pressure, or if the interval's mean is at least 2.5 standard deviations above the moving
+// mean. Zero fields are Vector's defaults.
 type VectorARC struct {
 	Initial, Max int     // batches; 0 means 1 and 200
 	Decrease     float64 // ratio; 0 means 0.9
@@ -70,7 +70,7 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent records whether the limit was reached, because otherwise it does not grow.
+// Sent records whether the limit was reached. A limit that was not reached does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
 func (v *vectorARC) OnSample(s window.Sample) {

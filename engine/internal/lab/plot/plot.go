@@ -1,8 +1,8 @@
 //penstock:pure
 
 // Package plot draws figures of one or more panels: lines, bands, points and bars over linear or
-// logarithmic axes, as SVG or PNG. It serves `penstock backoff --plot` and the plots in docs/. It
-// reads no data. The panels' format functions determine the units.
+// logarithmic axes, as SVG or PNG. It is used by `penstock backoff --plot` and for the plots in
+// docs/. It reads no data. The panels' format functions determine the units.
 package plot
 
 import (

@@ -10,8 +10,8 @@ type scale struct {
 	lo, hi float64
 }
 
-// largest is the largest value that is drawn. On a logarithmic axis, 1/largest is the smallest
-// value. For values beyond these, the computation of ticks would overflow.
+// largest is the largest value that is drawn. On a logarithmic axis, the smallest drawn value is
+// 1/largest. Beyond these values, the computation of ticks would overflow.
 const largest = 1e200
 
 // newScale fits an axis to values. zero means that a linear axis includes 0.
@@ -97,7 +97,7 @@ func (s scale) ticks() (list []float64) {
 	return list
 }
 
-// roundDown returns the nearest of 1, 2, 5 times a power of ten, not above x.
+// roundDown returns the largest number that is 1, 2 or 5 times a power of ten and not above x.
 func roundDown(x float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(x)+1e-9))
 	for _, m := range []float64{5, 2} {
@@ -123,7 +123,7 @@ func roundTime(x float64) float64 {
 	return round(x/86400) * 86400
 }
 
-// round returns the nearest of 1, 2, 5 times a power of ten, not below x.
+// round returns the smallest number that is 1, 2 or 5 times a power of ten and not below x.
 func round(x float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, m := range []float64{1, 2, 5} {

@@ -25,7 +25,7 @@ func Load(path string) (*Scenario, error) {
 	return d.read(config.DecodeFile(path, kind, d))
 }
 
-// Parse reads the text of a scenario; path only names it in errors.
+// Parse reads the text of a scenario. It uses path only in errors.
 func Parse(path string, text []byte) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.Decode(path, text, kind, d))
@@ -62,7 +62,7 @@ type network struct {
 	Jitter time.Duration `yaml:"jitter" max:"1h"`
 }
 
-// size is a distribution as a mapping, or a constant as a number alone.
+// size is a distribution, which is a mapping in the file, or a constant, which is a number alone.
 type size struct {
 	Lognormal *float64  `yaml:"lognormal" min:"1e-6" max:"4"`
 	Uniform   []float64 `yaml:"uniform" min:"1" max:"1e9"`

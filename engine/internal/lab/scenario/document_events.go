@@ -23,7 +23,7 @@ func (d *document) translateEvents() error {
 	return errors.Join(errs...)
 }
 
-// translate returns the Event for v; key is its key, for errors.
+// translate returns the Event for v. Its errors name key, the key of v in the file.
 func (v *event) translate(key string, s *Scenario) (Event, error) {
 	e := Event{At: *v.At, For: v.For, Share: 1}
 	things := 0

@@ -182,7 +182,8 @@ worst:
 	}
 }
 
-// TestFormOfALink reads a link, and a load and a size that are texts.
+// TestFormOfALink reads a scenario with a link, and with a load and a size that are scalars, not
+// mappings.
 func TestFormOfALink(t *testing.T) {
 	s, err := scenario.Parse("l.yaml", []byte(
 		"duration: 1s\nload: saturated\ncost: 5\ntimeout: auto\n"+

@@ -56,7 +56,7 @@ func figureNamed(name string) (Figure, bool) {
 	return Figure(max(i, 0)), i >= 0
 }
 
-// moreIsBetter reports whether the smallest value of a figure is the worst.
+// moreIsBetter reports whether larger values of a figure are better.
 func (f Figure) moreIsBetter() bool {
 	switch f {
 	case Goodput, Optimum, Jain, RateMean:
@@ -65,8 +65,8 @@ func (f Figure) moreIsBetter() bool {
 	return false
 }
 
-// Figures holds the figures of one run, or aggregated over several. A figure that does not apply is
-// 0.
+// Figures holds the figures of one run, or aggregates of the figures of several runs. A figure that
+// does not apply is 0.
 type Figures [figures]float64
 
 // AppendJSON appends the figures as members of an object, without its braces.
@@ -107,8 +107,8 @@ func Worst(runs []Figures) Figures {
 	})
 }
 
-// Extreme returns the minimum or maximum of a figure over runs, whichever is closer to violating
-// the bound.
+// Extreme returns the value of a figure in the run that is closest to violating the bound. This is
+// the minimum for a lower bound, and the maximum for an upper one.
 func Extreme(runs []Figures, b *Bound) float64 {
 	v := sorted(runs, b.Field)
 	if b.Op == ">=" || b.Op == ">" {

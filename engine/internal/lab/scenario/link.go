@@ -16,13 +16,13 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether a level is refused.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels bounds the search for a link's best level, because a link without a limit may have
-// none. The authors of the link fixtures stop at 200, too.
+// linkLevels bounds the search for a link's best level, because a link without a limit may become
+// faster at every level. The authors of the link fixtures stop at 200, too.
 const linkLevels = 200
 
-// Best returns the maximum delivery rate of a link at a level that it does not refuse, and that
-// level. l batches in flight take delay (1 + jitter + s(l) + s(rate)), where rate is the resulting
-// number per second.
+// Best returns the maximum delivery rate of a link, and the number of batches in flight (level) at
+// which the link reaches it without refusing batches. Each of l batches in flight takes delay (1 +
+// jitter + s(l) + s(rate)), where rate is the resulting number of batches per second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {
@@ -36,8 +36,8 @@ func (l *Link) Best() (rate float64, level int) {
 	return rate, level
 }
 
-// throughput returns the rate with level batches in flight: the fixed point of the delay that the
-// rate itself causes.
+// throughput returns the rate with level batches in flight. The rate depends on the delay, and the
+// delay on the rate; throughput finds the rate at which both agree.
 func (l *Link) throughput(level float64) float64 {
 	low, high := 0.0, level/l.Delay.Seconds()
 	for range 60 {

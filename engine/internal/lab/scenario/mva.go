@@ -4,11 +4,11 @@ package scenario
 
 import "math"
 
-// Throughput returns the throughput of a closed network in which the number of batches, window, is
-// fixed. Each batch is served at a station and then spends think seconds in the network. The
-// station has slots parallel exponential servers, which together serve rate batches per second. The
-// result equals that of mean-value analysis (Reiser and Lavenberg 1980); here it is computed from
-// the birth-death process of the station.
+// Throughput returns the throughput of a closed network with a fixed number of batches (window).
+// Each batch is served at a station and then spends think seconds in the network. The station has
+// slots parallel exponential servers, which together serve rate batches per second. The result
+// equals that of mean-value analysis (Reiser and Lavenberg 1980). It is computed from the
+// birth-death process of the station.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
@@ -36,8 +36,8 @@ func Throughput(window, slots int, rate, think float64) float64 {
 const enough = 0.99
 
 // WStar returns the smallest total window, in cost, whose throughput by mean-value analysis is at
-// least 0.99 of the workers' nominal rate. Throughput is concave in each window, so each step
-// widens the window that helps most.
+// least 0.99 of the workers' nominal rate. It widens the window that helps most, one batch at a
+// time. This finds the smallest total, because throughput is concave in each window.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {
@@ -81,8 +81,8 @@ func (s *Scenario) WStar() float64 {
 	return float64(total) * mean
 }
 
-// station computes mean-value analysis recursively for one worker with its network: each call of
-// widen adds one batch.
+// station computes mean-value analysis recursively for one worker with its network. Each call of
+// widen adds one batch to the worker's window.
 type station struct {
 	slots     int
 	mu, think float64

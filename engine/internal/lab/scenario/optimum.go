@@ -24,7 +24,8 @@ func (s *Scenario) Nominal() float64 {
 	return sum
 }
 
-// Capacity returns the highest delivery rate at a time, in cost per second, with the active events.
+// Capacity returns the highest possible delivery rate at a time, in cost per second, given the
+// events that are active then.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -87,9 +88,9 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal returns the maximum cost that can be delivered from one time to another: the capacity of
-// the workers, or the offered load if that is less. A backlog that builds up is delivered as soon
-// as the capacity allows.
+// Ideal returns the maximum cost that can be delivered between two times. At each moment, this is
+// the capacity of the workers, or the offered load if that is less. A backlog that builds up is
+// delivered as soon as the capacity allows.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
@@ -116,10 +117,12 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	return sum
 }
 
-// idealStep is the time step of the ideal while a backlog may end between two events.
+// idealStep is the time step of Ideal under an open load. A backlog may end between two events, at
+// a time that is not known in advance.
 const idealStep = 10 * time.Millisecond
 
-// cuts returns the times at which the ideal may change, and the steps between them.
+// cuts returns the times at which the ideal rate may change. Under an open load with events or a
+// burst, it adds a time every idealStep.
 func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	t := []time.Duration{0, from, to}
 	for i := range s.Events {
@@ -138,8 +141,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	return slices.Compact(t)
 }
 
-// Product returns the cost in flight that just keeps every worker busy: rate times round trip, in
-// cost.
+// Product returns the cost in flight that just keeps every worker busy: its rate times the round
+// trip of a batch that does not queue.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

@@ -21,7 +21,7 @@ type Scenario struct {
 	Name     string        `yaml:"name"`
 	About    string        `yaml:"about"`
 	Duration time.Duration `yaml:"duration" required:"true" min:"1ms" max:"24h" doc:"how long it runs, such as 120s"`
-	// means and quantiles are taken from here on
+	// time from the start that means and quantiles leave out
 	Warmup  time.Duration   `yaml:"warmup" max:"24h"`
 	Service Service         `yaml:"service" enum:"exponential,deterministic,hyper"`
 	Load    Workload        `yaml:"load"`
@@ -63,7 +63,7 @@ type Workload struct {
 	// share of the nominal rate of all workers
 	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
 	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // from one batch to the next
-	// bounds the load: all at time 0, or one every Every; 0 means unbounded
+	// number of batches, all at time 0 or at intervals of Every; 0 means unbounded
 	Batches int   `yaml:"batches" min:"1" max:"10000000"`
 	Burst   Burst `yaml:"burst"`
 }
@@ -167,7 +167,7 @@ type Event struct {
 	Hint    time.Duration // Throttle: Retry-After; 0 means none
 }
 
-// Until returns the end of the event: the end of the scenario if For is 0.
+// Until returns the end of the event. If For is 0, this is the end of the scenario.
 func (e *Event) Until(duration time.Duration) time.Duration {
 	if e.For == 0 {
 		return duration
@@ -199,8 +199,8 @@ type FailFirst struct {
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
 }
 
-// Knee describes how a link's delay grows with a level, and the link's action above a limit. The
-// level is the number of batches in flight, or of batches begun in the last second.
+// Knee describes how a link's delay grows with a level, and the link's reaction to a level above
+// Limit. The level is the number of batches in flight, or of batches begun in the last second.
 type Knee struct {
 	Scale float64 `yaml:"scale" min:"0" max:"1e6"`
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`

@@ -16,7 +16,7 @@ type config struct {
 	others                   []*migrate.Value
 }
 
-// parse reads a classic configuration or, if the text begins like one, a YAML configuration.
+// parse reads a configuration. If the text does not begin like YAML, it is in the classic format.
 func parse(text string) (config, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
