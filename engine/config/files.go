@@ -61,7 +61,8 @@ type set struct {
 	firsts map[string]Place // parts that may occur in one file only
 	lists  map[string]*sharedList
 
-	// right maps the Options of a component to a function that records an error found later.
+	// right maps the Options of a component to a function that records an error in them, with its
+	// position. It is for errors that are found after the options were decoded.
 	right map[any]func(error)
 }
 
