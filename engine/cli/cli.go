@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// started approximates the start time of the process. The `seconds` of a run are counted from
-// it.
+// started approximates the start time of the process. The field `seconds` in the result of a run
+// counts from this time.
 var started = time.Now()
 
 // Main runs the command line in os.Args with the given components and exits the process. It is

@@ -1,9 +1,10 @@
 // Package admin serves information about the running process over HTTP: metrics, health, status
 // and, if enabled, profiles.
 //
-// A [Server] belongs to the engine, which provides everything it shows. It listens on loopback
-// unless a token is set. It refuses requests with an unknown Host, so that a page in a browser
-// cannot read it through DNS rebinding. It also refuses changes requested by pages of other sites.
+// A [Server] belongs to the engine, which provides all data that the Server shows. The Server
+// listens on loopback unless a token is set. It refuses requests with an unknown Host, so that a
+// page in a browser cannot read it through DNS rebinding. It also refuses changes requested by
+// pages of other sites.
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
 // therefore shown only if a token is set. Changes also require a token, except for a reload and for
@@ -59,7 +60,7 @@ type Options struct {
 	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
 
 	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
-	// none.
+	// that no route parks deliveries.
 	Deliveries func() []DeliveryRoute
 
 	// Owner returns the receiver to which a token belongs. A receiver may request its own

@@ -145,7 +145,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. It returns silent for a sink that cannot be read.
+// openSink opens the sink for reading. If the component cannot be read, it returns an unreadable,
+// and records that in the report.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)

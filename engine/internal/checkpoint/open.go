@@ -93,7 +93,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if no process can resume from a file, although its header is good.
+// usable returns an error if no process can resume from a file with a good header, because its
+// snapshot is damaged.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())

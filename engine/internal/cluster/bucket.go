@@ -64,7 +64,8 @@ func PositionsKey(route string) string {
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName returns a token of a key for a name. Names that a config accepts are unchanged.
+// keyName converts a name to the part of a key between two dots. Names that a config accepts are
+// unchanged.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {

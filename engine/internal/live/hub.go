@@ -150,8 +150,8 @@ func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	}, nil
 }
 
-// History returns the history of a route. If worker is not empty, it returns that of the route's
-// worker.
+// History returns the history of a route. If worker is not empty, it returns the history of this
+// worker of the route.
 func (h *Hub) History(route, worker string) Series {
 	h.mu.Lock()
 	defer h.mu.Unlock()

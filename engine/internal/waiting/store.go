@@ -80,8 +80,9 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir, which the caller closes. All ranges in the journal wait again. Open
-// refuses a journal that is damaged or was written by a newer program, and leaves it unchanged.
+// Open opens the store in dir. The caller remains responsible for closing dir. All ranges in the
+// journal wait again. Open refuses a journal that is damaged or was written by a newer program, and
+// leaves it unchanged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
