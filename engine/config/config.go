@@ -158,8 +158,8 @@ type Flow struct {
 	// such as one database. If they do, one window limits all of them together. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
 	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
-	// cause. Failures at workers that deliver other batches count like kills. 0 means any
-	// number. Default 3.
+	// cause of their failures. Failures at workers that deliver other batches count like kills. 0
+	// means any number. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned determines what happens to a batch that fails at workers that deliver other
 	// batches. Default keep: it is retried.
@@ -187,13 +187,15 @@ type Retry struct {
 	Base time.Duration `yaml:"base" doc:"first wait"`
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
 	Max time.Duration `yaml:"max" doc:"longest wait"`
-	// Jitter is full (each wait is drawn from zero to its length) or none. Default full.
+	// Jitter is full (each wait is drawn at random between zero and its full length) or none.
+	// Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
 	// that deliver other batches count. Zero, the default, means any number.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
-	// MaxElapsed is the time from the first such failure until a batch is exhausted. Time in
-	// which no worker was open does not count. Zero, the default, means no limit.
+	// MaxElapsed is the time from the first failure that counts for Attempts until the batch is
+	// exhausted. Time in which no worker was open does not count. Zero, the default, means no
+	// limit.
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to continue with retries.
 	// Default keep.
@@ -211,7 +213,7 @@ type Waiting struct {
 	Records int `yaml:"records" doc:"records in these batches"`
 }
 
-// replacedByPolicy are the keys of Retry that have no effect beside its policy.
+// replacedByPolicy are the keys of Retry that have no effect if Backoff is a policy.
 var replacedByPolicy = []string{"base", "max", "jitter"}
 
 // DeadLetters configures the storage of refused records: the key `dead_letters`.

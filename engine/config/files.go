@@ -192,7 +192,7 @@ func readGlobals(l *loader) {
 	}
 }
 
-// readPipelines reads the pipelines of the file. At least one file must have some.
+// readPipelines reads the pipelines of the file. At least one file must have pipelines.
 func readPipelines(l *loader) {
 	n := l.top["pipelines"]
 	switch {

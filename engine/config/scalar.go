@@ -106,7 +106,7 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim refuses a second owner of a path that can have only one.
+// claim refuses a second owner of a path that can have only one owner.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {

@@ -76,7 +76,8 @@ func TestDocsCommandsExist(t *testing.T) {
 	}
 }
 
-// wrongCommand names the first part of a command line that does not exist.
+// wrongCommand describes the first unknown command or flag in a command line. It returns "" if
+// there is none.
 func wrongCommand(line string) string {
 	words := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(line))
 	root := program().Command()

@@ -7,8 +7,9 @@
 // pages of other sites.
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
-// therefore shown only if a token is set. Changes also require a token, except for a reload and for
-// changes of parked deliveries without their bodies. Secrets are never shown.
+// therefore shown only if a token is set. Changes also require a token. The exceptions are a
+// reload, and the retry or cancellation of a parked delivery, because their responses contain no
+// record. Secrets are never shown.
 package admin
 
 import (
@@ -41,8 +42,8 @@ type Options struct {
 	// Required as `Authorization: Bearer`, except by the two health pages. "" means no token, which
 	// requires a loopback address.
 	Token string
-	// Allowed Host headers in addition to loopback names. With a token and an empty list, any Host
-	// is allowed.
+	// Allowed values of the Host header in addition to loopback names. If a token is set and the
+	// list is empty, any value is allowed.
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
 	Status func() status.Status        // safe for concurrent use; includes the verdicts

@@ -3,9 +3,9 @@
 //
 // [Run] sends the source's data through the route's processors. Every settled record that they keep
 // must be in the sink, unless it is a dead letter. Run changes nothing: sources see a read-only
-// file system, and sinks are opened by stream.AuditedSink. The route may be running. Run therefore
-// reads the progress first and the sink afterwards, so that new deliveries do not count as
-// differences.
+// file system, and sinks are opened only for reading (stream.AuditedSink). The route may be
+// running. Run therefore reads the progress first and the sink afterwards, so that new deliveries
+// do not count as differences.
 package audit
 
 import (

@@ -95,7 +95,8 @@ func TestCrashAfterEveryCall(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecovering opens the log that a crash has left, and crashes again meanwhile.
+// TestCrashWhileRecovering opens the log that a crash has left. While it is being opened, there is
+// a second crash.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}

@@ -134,7 +134,8 @@ func (b *Bucket) Leases() []LeaseStatus {
 	return out
 }
 
-// Forget drops the lease of a pipeline that has left the configuration from Leases.
+// Forget removes a pipeline's lease from the result of Leases. It is called when the pipeline has
+// left the configuration.
 func (b *Bucket) Forget(pipeline string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,8 +30,8 @@ type Value struct {
 	Count uint64 `json:"count"`           // number of the owner's writes
 }
 
-// Entry is the result of reading a lease. The revision of a missing key is the last one of the
-// bucket, so that epochs grow even if the key was deleted.
+// Entry is the result of reading a lease. For a missing key, the revision is the last revision of
+// the whole bucket, so that epochs grow even if the key was deleted.
 type Entry struct {
 	Found    bool
 	Revision uint64

@@ -249,7 +249,8 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync returns Failed: saved progress is as durable as the bucket.
+// Sync has nothing to write, because saved progress is already as durable as the bucket. It returns
+// the result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
 // Failed returns the reason why nothing more can be saved in this tenure, or nil.

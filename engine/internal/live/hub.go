@@ -3,7 +3,7 @@
 // within fixed limits.
 //
 // The admin server owns a [Hub]. Without subscribers the Hub only takes a status every ten seconds,
-// for the history. Framer and History are pure.
+// for the history. Framer and History read no clock and do no I/O.
 package live
 
 import (
