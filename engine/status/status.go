@@ -217,8 +217,8 @@ const (
 	// StallAfter is the time without a settled record after which a route with waiting data is not
 	// ready.
 	StallAfter = time.Minute
-	// LeastFree is the number of bytes that must be free on the disk of the state directory. With
-	// less the disk counts as full.
+	// LeastFree is the number of bytes that must be free on the disk of the state directory. If
+	// fewer are free, the disk counts as full.
 	LeastFree = 16 << 20
 )
 

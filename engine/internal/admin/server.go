@@ -8,8 +8,8 @@
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
 // therefore shown only if a token is set. Changes also require a token. The exceptions are a
-// reload, and the retry or cancellation of a parked delivery, because their responses contain no
-// record. Secrets are never shown.
+// reload, and the retry or cancellation of a parked delivery. Their responses contain no record.
+// Secrets are never shown.
 package admin
 
 import (
@@ -39,8 +39,8 @@ import (
 // Options of a Server.
 type Options struct {
 	Address string // host:port; port 0 selects a free port
-	// Required as `Authorization: Bearer`, except by the two health pages. "" means no token, which
-	// requires a loopback address.
+	// Clients must send the token as `Authorization: Bearer`, except for the two health pages. ""
+	// means that no token is needed. The address must then be a loopback address.
 	Token string
 	// Allowed values of the Host header in addition to loopback names. If a token is set and the
 	// list is empty, any value is allowed.

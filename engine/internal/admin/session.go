@@ -98,7 +98,8 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 }
 
 // readJSON decodes the body of a request. The content type must be JSON, because forms of other
-// sites cannot send JSON. If that fails, it sends an error response and returns false.
+// sites cannot send JSON. If the body is not valid, readJSON sends an error response and returns
+// false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {

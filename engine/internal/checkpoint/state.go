@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of the entries read or written so far. The same entries always give the same
-// numbers.
+// state is the result of the entries read or written so far. The same entries always lead to the
+// same numbers of routes, partitions and lanes.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route

@@ -27,9 +27,9 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the boot id of the operating system, and SinceBoot the time since the boot, including
-	// suspended time. After a restart within the same boot, due times are measured by SinceBoot,
-	// otherwise by the wall clock. Boot is "" if neither is known.
+	// Boot is the boot id of the operating system. SinceBoot is the time since that boot, including
+	// the time for which the system was suspended. After a restart within the same boot, due times
+	// are measured by SinceBoot, otherwise by the wall clock. Boot is "" if neither is known.
 	Boot      string
 	SinceBoot func() time.Duration
 }
