@@ -159,7 +159,7 @@ type Flow struct {
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
 	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
 	// cause of their failures. Failures at workers that deliver other batches count like kills. 0
-	// means any number. Default 3.
+	// means no limit. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned determines what happens to a batch that fails at workers that deliver other
 	// batches. Default keep: it is retried.
@@ -191,7 +191,7 @@ type Retry struct {
 	// Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
-	// that deliver other batches count. Zero, the default, means any number.
+	// that deliver other batches count. Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is the time from the first failure that counts for Attempts until the batch is
 	// exhausted. Time in which no worker was open does not count. Zero, the default, means no
@@ -232,7 +232,7 @@ type Guard struct {
 	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
 	// Records is the number of delivered and dead records, 1 to 100000, from which the guard checks
 	// Share. As long as no record of the run has been delivered, a tenth of this number of dead
-	// records stops the route, and after 10 s a hundredth. Default 1000.
+	// records stops the route. After 10 s a hundredth is enough. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -20,7 +20,7 @@ type host struct {
 	fs    vfs.FS
 	route string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	group    *supervise.Group
 	deferred []func()
 	faults   []error

@@ -55,8 +55,8 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l if it contains more than a snapshot. Before that it copies data that
-// the replacement would lose.
+// renew replaces the log of l if it contains more than a snapshot. If the replacement would lose
+// data of the old log, renew copies that data first.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // an earlier process wrote it, and may have been killed before a sync

@@ -47,9 +47,9 @@ func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket,
 		}})
 }
 
-// isFinal reports whether retrying after err is useless. It returns false for most errors, because
-// a server that is starting, or does not know a new bucket yet, refuses requests that it accepts
-// later.
+// isFinal reports whether retrying after err is useless. It returns false for most errors. For
+// example, a server that is starting, or does not know a new bucket yet, refuses requests that it
+// accepts later.
 func isFinal(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeReplicas {
 		return true

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// guardPatience is the time after which a tenth of the usual number of dead records makes the
-	// start fail.
+	// guardPatience is the time after the start of a run from which Records/100 dead records are
+	// enough to stop the route, instead of Records/10.
 	guardPatience = 10 * time.Second
-	// guardMemory bounds the records that the share covers. After twice as many, the weights of all
-	// earlier records are halved.
+	// guardMemory bounds the records that the share covers. When their number exceeds twice
+	// guardMemory, the counts of all earlier records are halved.
 	guardMemory = 100_000
 )
 
