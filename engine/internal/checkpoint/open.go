@@ -55,8 +55,8 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l if it contains more than a snapshot. If the replacement would lose
-// data of the old log, renew copies that data first.
+// renew replaces the log of l, unless it is an undamaged snapshot in the present format. First it
+// makes a copy of a damaged log, or of a log in an older format.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // an earlier process wrote it, and may have been killed before a sync
