@@ -145,8 +145,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. If the component cannot be read, it returns an unreadable,
-// and records that in the report.
+// openSink opens the sink for reading. If the sink cannot be read, openSink notes that in the
+// report and returns a substitute (type unreadable).
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)
