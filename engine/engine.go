@@ -158,8 +158,8 @@ func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
 // Ping returns nil when the event loop of each running route has processed its events. If ctx ends
 // first, it returns an error that names the remaining routes. Event loops respond in well under a
-// second, regardless of sources and workers. An error after several seconds means that a component
-// or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
+// second, regardless of sources and workers. If Ping returns an error after several seconds, a
+// component or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }
 
 func loader(load func() (Config, error)) func() (*config.Config, error) {

@@ -101,7 +101,7 @@ type Place struct {
 	Line, Column int // from 1, the column in characters; line 0 means the file as a whole
 }
 
-// Batch limits a batch: the key `batch`. A batch ends at whichever limit it reaches first.
+// Batch limits a batch: the key `batch`. A batch ends when it reaches the first of these limits.
 type Batch struct {
 	// Bytes limits the size of a batch, 1B to 1GiB. A batch of a file ends with the first record
 	// that ends at or after a multiple of Bytes in the file. Default: the sink's preference, else
