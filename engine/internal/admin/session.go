@@ -20,8 +20,8 @@ const (
 )
 
 // sessions creates and checks the cookies of browsers that presented the token. A cookie consists
-// of its expiry and a MAC of the expiry under a random key of this process, so that nothing is
-// stored. A restart ends all sessions.
+// of its expiry and a MAC of the expiry under a random key of this process, so that the process
+// stores no sessions. A restart ends all sessions.
 type sessions struct {
 	key  []byte
 	name string // of the cookie; differs by process, because all ports of a host share its cookies

@@ -103,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set sets one mark. If a partition is defined again, for example twice in one Append, it gets
-// another number and stays the same partition.
+// set sets one mark. If a partition is defined again, for example twice in one Append, the new
+// number stands for the same partition.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
