@@ -32,7 +32,8 @@ import (
 )
 
 // Config is the configuration of an engine; package config documents its fields. Load and Parse
-// return it. A program may change it before it calls New, or build it with [config.DefaultRoute].
+// return it. A program may change the Config before it calls New. It may also build one in Go, with
+// routes from [config.DefaultRoute].
 type Config = config.Config
 
 // Status is a snapshot of an engine's state; package status documents its fields.
@@ -66,8 +67,8 @@ type Options struct {
 	// not restarted.
 	Once bool
 
-	// Stall ends a run with Once after this long without a settled record while data waits. Zero
-	// means the default, 5 minutes.
+	// Stall ends a run with Once if no record settles for this long while data waits. Zero means
+	// the default, 5 minutes.
 	Stall time.Duration
 
 	// Log receives the engine's log. Nil means slog.Default().
@@ -88,8 +89,8 @@ type Options struct {
 	// it cannot be changed.
 	LogLevel *slog.LevelVar
 
-	// Manifest records the data read and settled in each partition, with hashes. Nil means no
-	// record. A Book must be used by one engine only.
+	// Manifest records the data read and settled in each partition, with hashes. Nil means that
+	// nothing is recorded. Each engine needs Totals of its own.
 	Manifest *manifest.Totals
 }
 
@@ -114,10 +115,10 @@ func New(c Config, o Options) (*Engine, error) {
 	return &Engine{e}, nil
 }
 
-// Run delivers until Drain has finished, ctx is done, or, with Options.Once, the data ends. It
-// returns nil if every route ended normally, otherwise the joined errors of the failed routes. When
-// ctx is done, in-flight batches are abandoned, and the next run delivers them again. Run locks the
-// state directory while it runs. It may be called once.
+// Run delivers data until a drain has finished, ctx is done, or, with Options.Once, the data ends.
+// It returns nil if every route ended normally, otherwise the joined errors of the failed routes.
+// When ctx is done, in-flight batches are abandoned, and the next run delivers them again. Run
+// locks the state directory while it runs. It may be called once.
 //
 // Run handles failures: a failed route restarts from its checkpoint with backoff, as do a failed
 // source and the admin server. No failure stops another pipeline. A route that the guard has
@@ -157,8 +158,8 @@ func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
 // Ping returns nil when the event loop of each running route has processed its events. If ctx ends
 // first, it returns an error that names the remaining routes. Event loops respond in well under a
-// second, regardless of sources and workers. An error after several seconds means that a component
-// or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
+// second, regardless of sources and workers. If Ping returns an error after several seconds, a
+// component or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }
 
 func loader(load func() (Config, error)) func() (*config.Config, error) {
@@ -173,5 +174,6 @@ func loader(load func() (Config, error)) func() (*config.Config, error) {
 
 // Status returns a snapshot of the engine's state, before, during or after a run. The counts of a
 // route are consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight, Waiting and
-// Parked. Its cost does not depend on the amount of data. Call it at most a few times per second.
+// Parked. The cost of a call does not depend on the amount of data. Call Status at most a few times
+// per second.
 func (e *Engine) Status() Status { return e.e.Status() }

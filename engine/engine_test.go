@@ -116,8 +116,8 @@ pipelines:
     sink: {nats: {url: "nats://h", subject: '"s." + message', headers: {A: message}}}
 `
 
-// TestUnchangedConfigIsEqual checks that whatever a component derives from its options, reading a
-// config again makes equal routes, so that Apply restarts none.
+// TestUnchangedConfigIsEqual checks that two readings of a config result in equal routes, although
+// components derive values from their options. Apply therefore restarts none of the routes.
 func TestUnchangedConfigIsEqual(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/penstock.yaml")
 	files = slices.DeleteFunc(files, func(path string) bool {

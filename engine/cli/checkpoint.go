@@ -220,8 +220,8 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the key of a route in the checkpoint into the route and the boot id. If the sink
-// has received data and not yet synced it, its progress is stored under a separate key. The key
+// layer splits the key of a route in the checkpoint into the route and the boot id. The progress of
+// data that the sink has received and not yet synced is stored under a separate key. The key
 // contains the id of the boot during which the progress is valid; see
 // docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {

@@ -225,8 +225,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	return err
 }
 
-// dropWaiting deletes the batches of the changed partitions that wait for a retry, and returns the
-// number of their records.
+// dropWaiting deletes the waiting batches of the changed partitions, and returns the number of
+// records in these batches.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))

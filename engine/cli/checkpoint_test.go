@@ -84,7 +84,7 @@ func TestCheckpointShowDamage(t *testing.T) {
 }
 
 // TestCheckpointChange checks manual changes of progress: reset and set, by id or name, in both
-// layers of the checkpoint. A backup is made, and ambiguous arguments are refused.
+// layers of the checkpoint. Each change must make a backup. Ambiguous arguments must be refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

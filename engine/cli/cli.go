@@ -20,16 +20,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// started approximates the start time of the process. The `seconds` of a run are counted from
-// it.
+// started approximates the start time of the process. The field `seconds` in the result of a run
+// counts from this time.
 var started = time.Now()
 
 // Main runs the command line in os.Args with the given components and exits the process. It is
 // short for Program{Components: components}.Main().
 func Main(components ...stream.Component) { Program{Components: components}.Main() }
 
-// Program is a penstock command line. It may be copied; its methods may be called once, since a
-// [cobra.Command] keeps the state of its last run.
+// Program is a penstock command line. It may be copied. Call only one of its methods, and only
+// once, since each [cobra.Command] in Commands keeps the state of its last run.
 type Program struct {
 	// Components are the sources, processors and sinks that a config may name. engine/connector/all
 	// lists the built-in ones.
@@ -52,11 +52,11 @@ func (p Program) Main() {
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs one command line, without the program's name, and returns the exit code: 0 if the
-// work is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An
-// error is printed on stderr. While the run command is running, the process's SIGINT and SIGTERM
-// drain it, and SIGHUP reloads its config. It reports to systemd if NOTIFY_SOCKET is set. If
-// stderr blocks or breaks, lines are dropped and the run continues.
+// Run runs one command line, without the program's name, and returns the exit code: 0 if the work
+// is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An error is
+// printed on stderr. While the run command is running, the process's SIGINT and SIGTERM drain it,
+// and SIGHUP reloads its config. The run command also reports to systemd if NOTIFY_SOCKET is set.
+// If stderr blocks or breaks, lines are dropped and the run continues.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }

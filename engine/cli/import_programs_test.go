@@ -185,8 +185,8 @@ func TestImportFilestream(t *testing.T) {
 	}
 }
 
-// TestImportFluentBit imports the database of an input `tail` in which one file has an outdated
-// row, too.
+// TestImportFluentBit imports the database of an input `tail`. In it one file has a second row,
+// which is outdated.
 func TestImportFluentBit(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// memoryShareNumerator and memoryShareDenominator are the share of a cgroup's memory that the Go
-// runtime may use. The rest is for memory that the runtime does not count, such as page tables,
+// memoryShareNumerator and memoryShareDenominator form the fraction of a cgroup's memory that the
+// Go runtime may use. The rest is for memory that the runtime does not count, such as page tables,
 // kernel stacks and child processes.
 const (
 	memoryShareNumerator   = 9

@@ -16,7 +16,7 @@ const (
 )
 
 // output queues writes to a stream that may block, such as a pipe with a hanging reader or a
-// terminal after Ctrl-S. So a write never waits. A write that does not fit into the queue is
+// terminal after Ctrl-S. A write therefore never waits. A write that does not fit into the queue is
 // dropped completely. The next write that fits is preceded by a line with the number of dropped
 // writes. An output is safe for concurrent use.
 type output struct {

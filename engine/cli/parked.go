@@ -221,8 +221,8 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	return err
 }
 
-// operate returns a command that calls ask for each key given as argument, with the first route
-// that has the key.
+// operate returns a command that calls ask for each key given as an argument. For each key it asks
+// the routes one after another, until one of them has a delivery with this key.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {

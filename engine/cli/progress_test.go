@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProgressView checks the share, speed and remaining time; a source without an estimate of the
-// remaining data has no bar.
+// TestProgressView checks the share, speed and remaining time. If the source does not estimate its
+// remaining data, there must be no bar.
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{

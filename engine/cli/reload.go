@@ -141,8 +141,8 @@ func hashFile(h io.Writer, path string) error {
 	return err
 }
 
-// watch calls changed whenever the content of the config at path changes, or the list of its files,
-// until ctx is done.
+// watch calls changed whenever the list of files of the config at path changes, or the content of
+// one of them. It returns when ctx is done.
 func watch(ctx context.Context, path string, changed func()) error {
 	w := watchConfig(path)
 	tick := time.NewTicker(watchInterval)

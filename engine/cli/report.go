@@ -25,8 +25,8 @@ type runResult struct {
 	Pipelines []routeResult `json:"pipelines"`
 }
 
-// routeResult counts source records of one route. ReadRecords is always the sum of the next five
-// fields.
+// routeResult counts source records of one route. ReadRecords is always the sum of Delivered, Dead,
+// Dropped, InFlight, Waiting and Parked.
 type routeResult struct {
 	Pipeline    string `json:"pipeline"`
 	Route       string `json:"route"`

@@ -219,8 +219,8 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 	return m
 }
 
-// finalError returns the error of a run that ended with err. An interrupted finite run is an error
-// unless it had just finished.
+// finalError returns the error of a run that ended with err. interrupted means that a signal has
+// ended a finite run, which is an error unless every route had finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce

@@ -52,8 +52,8 @@ const (
 	serviceStopping
 )
 
-// serviceManagerOf returns the service manager that the environment names, or nil. Child processes
-// must not inherit the variables, so it unsets them.
+// serviceManagerOf returns the service manager that the variables of the environment describe, or
+// nil. It unsets these variables, because child processes must not inherit them.
 func serviceManagerOf(log *slog.Logger) *serviceManager {
 	address := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := daemon.SdWatchdogEnabled(true)
@@ -92,8 +92,8 @@ func (m *serviceManager) notify(lines ...string) {
 	m.failed = err != nil
 }
 
-// Run reports that the engine has started, then its status and, with a watchdog, that it makes
-// progress. It ends with ctx.
+// Run reports to systemd that the engine has started. Then it regularly reports the engine's status
+// and, if there is a watchdog, that the engine responds. It returns when ctx is done.
 func (m *serviceManager) Run(ctx context.Context, e runner) error {
 	tick := time.NewTicker(startInterval)
 	defer tick.Stop()

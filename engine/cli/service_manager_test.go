@@ -138,8 +138,8 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestServiceManagerOfEnvironment checks that messages go to the socket named by the
-// environment, and that child processes do not inherit the variable.
+// TestServiceManagerOfEnvironment checks that messages go to the socket that a variable of the
+// environment names. Child processes must not inherit this variable.
 func TestServiceManagerOfEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

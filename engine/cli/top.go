@@ -104,7 +104,7 @@ func terminalFile(w io.Writer) *os.File {
 	return f
 }
 
-// topTrouble is sent to the model if no current frame is available. It is the reason.
+// topTrouble is a message to the model: the reason why no current frame is available.
 type topTrouble string
 
 // topModel displays a top.State on a terminal.

@@ -65,8 +65,8 @@ elsewhere.`,
 	return cmd
 }
 
-// resolve makes the path of the token absolute, because paths in a config are relative to the
-// config's directory.
+// resolve makes the path of the token file absolute. Otherwise it would refer to the config's
+// directory, as every relative path in a config does.
 func (w *workerFlags) resolve() (err error) {
 	if w.tokenFile != "" {
 		w.tokenFile, err = filepath.Abs(w.tokenFile)

@@ -9,8 +9,8 @@ import (
 
 // Bounds of options.
 const (
-	// Offsets in a batch have 32 bits, and a batch may exceed the limit by the length of its
-	// last record.
+	// Offsets in a batch have 32 bits. The limit is far below 4 GiB, because a batch may exceed it
+	// by the length of its last record.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
@@ -23,9 +23,9 @@ const (
 	maxGuardRecords    = 100_000 // the number of records that the guard remembers
 )
 
-// check checks one route for values and combinations that cannot work. Its methods name an
-// option by its part, a key of the route such as flow, and the key within the part. If the part
-// has no keys, such as memory, the key is "".
+// check checks one route for values and combinations that cannot work. Its methods identify an
+// option by two arguments: part is a key of the route, such as flow, and key is the key within this
+// part. If the part has no keys, such as memory, key is "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it

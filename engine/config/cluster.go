@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cluster configures the bucket in which processes with the same pipelines share their progress:
-// the key `state.nats`. The zero value means no cluster.
+// Cluster configures the NATS key-value bucket in which processes with the same pipelines share
+// their progress: the key `state.nats`. The zero value means no cluster.
 type Cluster struct {
 	// URL names the servers, separated by commas. Empty means no cluster.
 	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`
@@ -161,7 +161,7 @@ func schemaOfState() object {
 }
 
 // CheckShared returns an error if the processes of a cluster cannot share the pipeline's source.
-// assigned means that a broker assigns its partitions.
+// assigned means that a broker assigns the partitions of the source to the processes.
 func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	if assigned {
 		return nil

@@ -101,10 +101,11 @@ type Place struct {
 	Line, Column int // from 1, the column in characters; line 0 means the file as a whole
 }
 
-// Batch limits a batch: the key `batch`. A batch ends at whichever limit it reaches first.
+// Batch limits a batch: the key `batch`. A batch ends when it reaches the first of these limits.
 type Batch struct {
-	// Bytes is 1B to 1GiB. A batch of a file ends at the first record end at or after a multiple of
-	// it. Default: the sink's preference, else 256KiB.
+	// Bytes limits the size of a batch, 1B to 1GiB. A batch of a file ends with the first record
+	// that ends at or after a multiple of Bytes in the file. Default: the sink's preference, else
+	// 256KiB.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
 	// Records is 1 to 16777216. Default: the sink's preference, else 5000.
 	Records int `yaml:"records" doc:"maximum number of records in a batch"`
@@ -119,7 +120,7 @@ type Flow struct {
 	// Size is the limit of a fixed window, 1 to 1000 batches. It is set if and only if Window is
 	// fixed.
 	Size int `yaml:"size" doc:"size of a fixed window, in batches"`
-	// Initial is where an adaptive window starts, 1 to Max batches. Default 1.
+	// Initial is the first size of an adaptive window, 1 to Max batches. Default 1.
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum of an adaptive window, in batches"`
@@ -145,8 +146,9 @@ type Flow struct {
 	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of
 	// deliveries. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
-	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. They are
-	// the keys `limit` and `worker_limit` beside `sink`. Default: no limit.
+	// Limit bounds the attempts at all workers together, and WorkerLimit bounds the attempts at
+	// each worker. Their usual keys are `limit` and `worker_limit` beside `sink`. Default: no
+	// limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
 	// Hedge sends a second copy of the oldest batch to an idle worker. This applies to at most 2
@@ -156,18 +158,19 @@ type Flow struct {
 	// such as one database. If they do, one window limits all of them together. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
 	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
-	// cause. Failures at workers that deliver other batches count like kills. 0 means any
-	// number. Default 3.
+	// cause of their failures. Failures at workers that deliver other batches count like kills. 0
+	// means no limit. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned determines what happens to a batch that fails at workers that deliver other
 	// batches. Default keep: it is retried.
 	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"handling of a batch that fails at workers which deliver others"`
 
-	// Order is none, or partition to deliver each partition in order. Empty, the default, means the
-	// sink's own.
+	// Order is partition, to deliver each partition in order, or none. Empty, the default, means
+	// the default order of the sink.
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 
-	// Trace is the file that records the decisions of flow control. Empty, the default, means none.
+	// Trace is the file that records the decisions of flow control. Empty, the default, means that
+	// nothing is recorded.
 	Trace string `yaml:"trace" path:"true" alone:"true" doc:"file that records the decisions of flow control"`
 	// TraceMax ends the trace after this many bytes, at least 64KiB; delivery continues. Default
 	// 256MiB.
@@ -176,23 +179,26 @@ type Flow struct {
 
 // Retry configures the waits of undelivered batches for their next attempts: the key `retry`.
 type Retry struct {
-	// Backoff is exponential or fixed, which use the next three fields, or a policy in the syntax
-	// of `penstock backoff`, which replaces them. Default exponential.
+	// Backoff is exponential, fixed, or a policy in the syntax of `penstock backoff`. With
+	// exponential and fixed, the next three fields apply. A policy replaces these fields. Default
+	// exponential.
 	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive; default 250ms.
 	Base time.Duration `yaml:"base" doc:"first wait"`
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
 	Max time.Duration `yaml:"max" doc:"longest wait"`
-	// Jitter is full (each wait is drawn from zero to its length) or none. Default full.
+	// Jitter is full (each wait is drawn at random between zero and its full length) or none.
+	// Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
-	// that deliver other batches count. Zero, the default, means any number.
+	// that deliver other batches count. Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
-	// MaxElapsed is the time from the first such failure until a batch is exhausted. Time in
-	// which no worker was open does not count. Zero, the default, means no limit.
+	// MaxElapsed is the time from the first failure that counts for Attempts until the batch is
+	// exhausted. Time in which no worker was open does not count. Zero, the default, means no
+	// limit.
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
-	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
-	// keep.
+	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to continue with retries.
+	// Default keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"treatment of an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"limits of the batches that wait for another attempt; at a limit reading pauses"`
@@ -200,14 +206,14 @@ type Retry struct {
 
 // Waiting bounds the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
-	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and
-	// checkpoint.replay bound them.
+	// Bytes limits the size of the waiting batches in source bytes, at least 1. Zero, the default,
+	// means that only the keys memory and checkpoint.replay limit it.
 	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
-	// Records is the number of their records, 1 to 100000000. Default 2000000.
+	// Records limits the number of records in the waiting batches, 1 to 100000000. Default 2000000.
 	Records int `yaml:"records" doc:"records in these batches"`
 }
 
-// replacedByPolicy are the keys of Retry that have no effect beside its policy.
+// replacedByPolicy are the keys of Retry that have no effect if Backoff is a policy.
 var replacedByPolicy = []string{"base", "max", "jitter"}
 
 // DeadLetters configures the storage of refused records: the key `dead_letters`.
@@ -224,9 +230,9 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
-	// Records is the minimum number of records before the guard stops a route, 1 to 100000. If
-	// no record has been delivered since the start of the run, a tenth of it is enough, and
-	// after 10 s a hundredth. Default 1000.
+	// Records is the number of delivered and dead records, 1 to 100000, from which the guard checks
+	// Share. As long as no record of the run has been delivered, a tenth of this number of dead
+	// records stops the route. After 10 s a hundredth is enough. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
@@ -234,9 +240,10 @@ type Guard struct {
 
 // Checkpoint configures the saving of progress: the key `checkpoint`.
 type Checkpoint struct {
-	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight
-	// plus those settled since the last write. Default 32MiB.
+	// Replay bounds the source bytes that a kill repeats: those in flight, plus those settled since
+	// progress was last written. Replay must be at least Batch.Bytes. Default 32MiB.
 	Replay stream.Size `yaml:"replay" doc:"maximum bytes that a kill repeats: in flight, or settled and not yet written"`
-	// Sync is how often progress is made durable against power loss, up to 1h. Default 1s.
+	// Sync is the interval at which progress is made durable against power loss, up to 1h. Default
+	// 1s.
 	Sync time.Duration `yaml:"sync" doc:"how often progress is made durable against power loss"`
 }

@@ -297,7 +297,7 @@ func (l *loader) resolve(path string) string {
 	return filepath.Join(l.dir, path)
 }
 
-// article puts a or nothing before the name of a kind.
+// article puts the article "a" before the name of a kind of node, if it needs one.
 func article(kind string) string {
 	if kind == "mapping" || kind == "list" {
 		return "a " + kind

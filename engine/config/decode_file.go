@@ -14,8 +14,8 @@ type Kind struct {
 
 // DecodeFile decodes a YAML file of another kind than a config into v, a pointer to a struct with
 // the defaults. The struct's tags and its Validate method have the same meaning as for the options
-// of a component; the component's name is the kind's noun. The result is an *[Error], or [Errors]
-// for several independent mistakes.
+// of a component. Errors contain the noun of k in place of a component's name. The result is an
+// *[Error], or [Errors] for several independent mistakes.
 func DecodeFile(path string, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
 	l.kind = k

@@ -62,8 +62,8 @@ func (d *document) hide(value string) {
 	}
 }
 
-// hideSecrets hides the values of secret keys, word by word, because excerpts break lines
-// differently.
+// hideSecrets hides the values of secret keys in messages. It hides each word separately, because a
+// message may break the lines of a value differently.
 func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
 		for _, word := range strings.Fields(n.Value) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Equal reports whether r and other configure the same route: name, components, and every option,
-// secrets included. It ignores places. Constructors cannot be compared: two components with the
-// same role and name count as the same.
+// secrets included. It ignores the positions of options in the file. Constructors cannot be
+// compared: two components with the same role and name count as the same component.
 func (r *Route) Equal(other *Route) bool {
 	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
 		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&

@@ -34,11 +34,12 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors are the independent mistakes in a config, in order of place. errors.As finds the first
-// *Error in it.
+// Errors are the independent mistakes in a config, in the order of their positions. errors.As finds
+// the first of them.
 type Errors []*Error
 
-// Error returns the first 20, separated by empty lines, and the number of the others.
+// Error returns the texts of the first 20 mistakes, separated by empty lines, and the number of the
+// other mistakes.
 func (es Errors) Error() string {
 	var b strings.Builder
 	for i, e := range es {

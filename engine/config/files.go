@@ -61,7 +61,8 @@ type set struct {
 	firsts map[string]Place // parts that may occur in one file only
 	lists  map[string]*sharedList
 
-	// right maps the Options of a component to a function that records an error found later.
+	// right maps the Options of a component to a function that records an error in them, with its
+	// position. It is for errors that are found after the options were decoded.
 	right map[any]func(error)
 }
 
@@ -191,7 +192,7 @@ func readGlobals(l *loader) {
 	}
 }
 
-// readPipelines reads the pipelines of the file. At least one file must have some.
+// readPipelines reads the pipelines of the file. At least one file must have pipelines.
 func readPipelines(l *loader) {
 	n := l.top["pipelines"]
 	switch {

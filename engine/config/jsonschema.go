@@ -143,8 +143,8 @@ func (s schemas) defs() object {
 	}
 }
 
-// route returns the schema of a route. With the further members of more it is the schema of a
-// pipeline.
+// route returns the schema of a route. If more contains the further members of a pipeline, it
+// returns the schema of a pipeline.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""

@@ -18,11 +18,13 @@ const (
 // Limit bounds the attempts of a route, regardless of its windows. The key `limit` applies to
 // all workers of the sink together, and `worker_limit` to each worker.
 type Limit struct {
-	// Rate is in records a second, repeats included. Zero, the default, means no limit.
+	// Rate is the maximum number of records per second, including repeated attempts. Zero, the
+	// default, means no limit.
 	Rate PerSecond `yaml:"rate" doc:"records a second: 100/s, 6000/m or 50000/h"`
-	// Bytes is in bytes a second, repeats included. Zero, the default, means no limit.
+	// Bytes is the maximum number of bytes per second, including repeated attempts. Zero, the
+	// default, means no limit.
 	Bytes BytesPerSecond `yaml:"bytes" doc:"bytes a second: 10MB/s or 600MiB/m"`
-	// Concurrency is the number of batches in flight. Zero, the default, means no limit.
+	// Concurrency is the maximum number of batches in flight. Zero, the default, means no limit.
 	Concurrency int `yaml:"concurrency" doc:"batches in flight"`
 }
 

@@ -146,8 +146,9 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys returns the values of a mapping by key, and records an error for each unknown key. meant are
-// the known keys that are most similar to the unknown ones. They are not reported as missing.
+// keys returns the values of a mapping by key, and records an error for each unknown key. For each
+// unknown key, meant contains the most similar known key. If that key is required and missing, the
+// caller reports only the unknown one.
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}

@@ -115,13 +115,14 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 // `where`.
 type selector interface {
 	// Otherwise returns options of the same type. Each list holds the conditions of one other
-	// route. The returned options keep a record if each list has a condition that is false for it.
+	// route. The returned options keep a record if each list contains a condition that is false for
+	// this record.
 	Otherwise(lists [][]any) any
 }
 
-// addOtherwise returns the processors of the route with `otherwise: true`. These are own, with the
-// negation of the other routes' conditions inserted where those routes have them. ok is false after
-// an error.
+// addOtherwise returns the processors of the route with `otherwise: true`: the processors in own,
+// and the negation of the other routes' conditions. The negation is inserted at the same index at
+// which the other routes have their conditions. ok is false after an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {

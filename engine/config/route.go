@@ -268,8 +268,9 @@ func (r *Route) prefer(b stream.BatchLimits) {
 	}
 }
 
-// yield reduces a sink's preferred batch limits so that a few batches fit within the bounds of the
-// config.
+// yield reduces the batch size that the sink prefers (Batch.Bytes), so that several batches fit
+// within the keys checkpoint.replay and memory. It does not reduce the size below the default size,
+// unless these keys allow less.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1,

@@ -106,7 +106,7 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim refuses a second owner of a path that can have only one.
+// claim refuses a second owner of a path that can have only one owner.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {
@@ -121,8 +121,8 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show returns a value for a message. Secrets are hidden, and so are values from a file or a
-// variable, which are often secret.
+// show returns a value for a message. It hides secrets. It also hides values from a file or a
+// variable, because these are often secret.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):

@@ -136,8 +136,8 @@ func (d *document) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns the written form of a plain scalar that is followed by a comment. The result includes
-// the comment. For any other node it returns "".
+// cut returns a plain scalar and the comment after it as they are written in the file. If n is not
+// a plain scalar, or no comment follows, it returns "".
 func (d *document) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
 		yaml.FoldedStyle
@@ -220,7 +220,8 @@ func plainRest(rest string) string {
 	return strings.TrimSpace(rest)
 }
 
-// bracketed returns the bracket at the start of a rest of line, up to its closing bracket.
+// bracketed returns the beginning of rest, from the opening bracket with which rest begins to its
+// closing bracket.
 func bracketed(rest string) string {
 	depth := 0
 	for i, r := range rest {

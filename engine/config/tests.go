@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Test is a unit test of the processors of a route: an element of the key `tests`, which
-// `penstock test` runs.
+// Test is a unit test of the processors of a route: an element of the list `tests` in a config.
+// `penstock test` runs these tests.
 type Test struct {
 	// Name is shown in results. It must not be empty.
 	Name string `yaml:"name" required:"true" doc:"shown in results"`

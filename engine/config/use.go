@@ -126,7 +126,8 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the component that the options select among those with the role and name of c.
+// variant returns the component with the role and name of c whose key When is among the options. If
+// there is none, it returns c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c
@@ -253,8 +254,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// invalid records an error of Validate at the value that it names, or at the deepest existing key
-// above it.
+// invalid records an error of Validate at the value that the error names. If the config does not
+// contain this value, the error is recorded at the deepest existing key above it.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	oe, ok := err.(*stream.OptionError)
 	if !ok {
@@ -296,7 +297,7 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 }
 
 // columnsTo returns the column offset of the nth character of a text on one line. It returns 0 if
-// the written form differs from the text: with escapes, with variables, or on several lines.
+// the written form differs from the text, because it has escapes, variables or several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

@@ -72,9 +72,9 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds a span's bytes and returns the number of them that the source contains. The reader may
-// have added a line end after the last record of a file. There is no hash if positions are not byte
-// offsets, or if bytes were added elsewhere.
+// hash adds the bytes of a span to the partition's hash, and returns the number of these bytes that
+// the source contains. The reader may have added one byte, a line end after the last record of a
+// file. If positions are not byte offsets, or if more bytes were added, the partition gets no hash.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
 	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {
@@ -117,8 +117,9 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records a delivered batch, or a piece of one. If deadLettered is set, its kept records
-// were dead-lettered. The engine calls it.
+// Settled records that a batch, or a piece of one, was settled. If deadLettered is set, the records
+// that the processors had kept were dead-lettered, otherwise they were delivered. The engine calls
+// it.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()

@@ -48,7 +48,8 @@ type Lease struct {
 	Takeovers uint64  `json:"takeovers"`      // by this process since its start
 	Silent    float64 `json:"silent_seconds"` // since the bucket responded; -1 if it never has
 
-	// Failure is the error of the last request to the bucket; empty if it succeeded.
+	// Failure is the error of the last request to the cluster's NATS bucket. It is empty if that
+	// request succeeded.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -216,8 +217,8 @@ const (
 	// StallAfter is the time without a settled record after which a route with waiting data is not
 	// ready.
 	StallAfter = time.Minute
-	// LeastFree is the number of bytes that must be free on the disk of the state directory. With
-	// less the disk counts as full.
+	// LeastFree is the number of bytes that must be free on the disk of the state directory. If
+	// fewer are free, the disk counts as full.
 	LeastFree = 16 << 20
 )
 
@@ -237,7 +238,8 @@ func (s *Status) Judge() {
 	s.Ready = len(s.Why) == 0
 }
 
-// SilentAfter is the time without a response of the bucket after which the process is not ready.
+// SilentAfter is the time without a response of the cluster's NATS bucket after which the process
+// is not ready.
 const SilentAfter = 6 * time.Second
 
 func (c *Cluster) problems() (out []string) {

@@ -41,7 +41,8 @@ var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run
 	"\\./engine/cmd/)?penstock (.+)$|" +
 	"go run \\./engine/cmd/penstock ([^`\n]+)")
 
-// TestDocsCommandsExist checks that every command and flag that a page says to type is there.
+// TestDocsCommandsExist checks that the program has every command and flag that a page tells the
+// reader to type.
 func TestDocsCommandsExist(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md",
@@ -75,7 +76,8 @@ func TestDocsCommandsExist(t *testing.T) {
 	}
 }
 
-// wrongCommand names the first part of a command line that does not exist.
+// wrongCommand describes the first unknown command or flag in a command line. It returns "" if
+// there is none.
 func wrongCommand(line string) string {
 	words := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(line))
 	root := program().Command()

@@ -63,8 +63,8 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 // deliveryAction is a method of a store.
 type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
-// delivery handles a request for one delivery. If several routes have the key, it uses the first
-// one.
+// delivery handles a request for one delivery. If several routes have a delivery with this key, it
+// uses the first of these routes.
 func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")

@@ -110,7 +110,7 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, page)
 }
 
-// selection is the body of a replay or discard. One of IDs and All must be set.
+// selection is the body of a replay or discard. Exactly one of IDs and All must be set.
 type selection struct {
 	Pipeline string   `json:"pipeline"`
 	Route    string   `json:"route"`

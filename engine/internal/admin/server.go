@@ -1,13 +1,15 @@
 // Package admin serves information about the running process over HTTP: metrics, health, status
 // and, if enabled, profiles.
 //
-// A [Server] belongs to the engine, which provides everything it shows. It listens on loopback
-// unless a token is set. It refuses requests with an unknown Host, so that a page in a browser
-// cannot read it through DNS rebinding. It also refuses changes requested by pages of other sites.
+// A [Server] belongs to the engine, which provides all data that the Server shows. The Server
+// listens on loopback unless a token is set. It refuses requests with an unknown Host, so that a
+// page in a browser cannot read it through DNS rebinding. It also refuses changes requested by
+// pages of other sites.
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
-// therefore shown only if a token is set. Changes also require a token, except for a reload and for
-// changes of parked deliveries without their bodies. Secrets are never shown.
+// therefore shown only if a token is set. Changes also require a token. The exceptions are a
+// reload, and the retry or cancellation of a parked delivery. Their responses contain no record.
+// Secrets are never shown.
 package admin
 
 import (
@@ -37,11 +39,11 @@ import (
 // Options of a Server.
 type Options struct {
 	Address string // host:port; port 0 selects a free port
-	// Required as `Authorization: Bearer`, except by the two health pages. "" means no token, which
-	// requires a loopback address.
+	// Clients must send the token as `Authorization: Bearer`, except for the two health pages. ""
+	// means that no token is needed. The address must then be a loopback address.
 	Token string
-	// Allowed Host headers in addition to loopback names. With a token and an empty list, any Host
-	// is allowed.
+	// Allowed values of the Host header in addition to loopback names. If a token is set and the
+	// list is empty, any value is allowed.
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
 	Status func() status.Status        // safe for concurrent use; includes the verdicts
@@ -59,7 +61,7 @@ type Options struct {
 	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
 
 	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
-	// none.
+	// that no route parks deliveries.
 	Deliveries func() []DeliveryRoute
 
 	// Owner returns the receiver to which a token belongs. A receiver may request its own

@@ -20,8 +20,8 @@ const (
 )
 
 // sessions creates and checks the cookies of browsers that presented the token. A cookie consists
-// of its expiry and a MAC of the expiry under a random key of this process, so that nothing is
-// stored. A restart ends all sessions.
+// of its expiry and a MAC of the expiry under a random key of this process, so that the process
+// stores no sessions. A restart ends all sessions.
 type sessions struct {
 	key  []byte
 	name string // of the cookie; differs by process, because all ports of a host share its cookies
@@ -63,7 +63,8 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 type sessionInfo struct {
 	SignedIn bool `json:"signed_in"` // the client may read the other pages
 	Token    bool `json:"token"`     // a token is set; without one, records are not shown
-	// Parking lists the routes that park deliveries, if the client may read the other pages.
+	// Parking lists the routes that park deliveries. It is empty if the client has no access to the
+	// pages that need a token.
 	Parking []string `json:"parking,omitempty"`
 }
 
@@ -98,7 +99,8 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 }
 
 // readJSON decodes the body of a request. The content type must be JSON, because forms of other
-// sites cannot send JSON. If that fails, it sends an error response and returns false.
+// sites cannot send JSON. If the body is not valid, readJSON sends an error response and returns
+// false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {

@@ -3,9 +3,9 @@
 //
 // [Run] sends the source's data through the route's processors. Every settled record that they keep
 // must be in the sink, unless it is a dead letter. Run changes nothing: sources see a read-only
-// file system, and sinks are opened by stream.AuditedSink. The route may be running. Run therefore
-// reads the progress first and the sink afterwards, so that new deliveries do not count as
-// differences.
+// file system, and sinks are opened only for reading (stream.AuditedSink). The route may be
+// running. Run therefore reads the progress first and the sink afterwards, so that new deliveries
+// do not count as differences.
 package audit
 
 import (
@@ -145,7 +145,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. It returns silent for a sink that cannot be read.
+// openSink opens the sink for reading. If the sink cannot be read, openSink notes that in the
+// report and returns a substitute (type unreadable).
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)

@@ -13,14 +13,14 @@ import (
 // maxFaults bounds the number of reported problems.
 const maxFaults = 8
 
-// host is the stream.SourceHost of an audit's components. A function that is passed to Go before
-// start runs when start is called.
+// host is the stream.SourceHost of an audit's components. A function that is passed to the method
+// Go before the method start is called runs only when start is called.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
 	route string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	group    *supervise.Group
 	deferred []func()
 	faults   []error

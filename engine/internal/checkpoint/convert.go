@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// OldestFormat and Format are the formats that [Convert] writes. Programs read their own format and
-// older ones.
+// OldestFormat and Format are the oldest and the newest format that [Convert] writes. Each program
+// reads its own format and older ones.
 const (
 	OldestFormat = 2
 	Format       = version
@@ -18,8 +18,8 @@ const (
 
 // Convert rewrites the checkpoint in dir in an older format, for an earlier program. It returns the
 // name of a copy of the original log. It refuses a damaged log, and a log that the format cannot
-// represent; these stay unchanged. The caller must hold the lock of the directory. Convert returns
-// fs.ErrNotExist if there is no checkpoint.
+// represent. A refused log stays unchanged. The caller must hold the lock of the directory. Convert
+// returns fs.ErrNotExist if there is no checkpoint.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	if format < OldestFormat || format > Format {
 		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,

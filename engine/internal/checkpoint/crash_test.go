@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise holds the guarantees that a store has given so far. They are indexes into the list of its
-// contents after each step.
+// promise holds the guarantees that a store has given so far. Each is an index into the list of the
+// store's contents after each step.
 type promise struct {
 	held   []string
 	synced int // last step known to be durable
@@ -95,7 +95,8 @@ func TestCrashAfterEveryCall(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecovering opens the log that a crash has left, and crashes again meanwhile.
+// TestCrashWhileRecovering opens the log that a crash has left. While it is being opened, there is
+// a second crash.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}
@@ -118,8 +119,9 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryCall makes the nth call of any kind fail, once or permanently, for all n. After
-// any result of the store, the contents that it has promised exist, with and without a crash.
+// TestFaultAtEveryCall makes the nth call to the file system fail, once or permanently, for all n.
+// After each result that the store returns, the contents that it has promised must exist, with and
+// without a crash.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)
 	for _, lasting := range []bool{false, true} {

@@ -105,8 +105,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame b, which has frameHead bytes for the head and then the
-// payload.
+// seal fills in the head of the frame b. The head takes the first frameHead bytes of b, and the
+// payload follows.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {

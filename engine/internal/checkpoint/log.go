@@ -137,7 +137,7 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 }
 
 // last reports whether no good frame follows the bad one. The bad frame's length is unreliable, so
-// last tries every offset.
+// last tries every offset. If this takes more work than scanWork allows, last returns false.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

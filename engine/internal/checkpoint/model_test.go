@@ -177,8 +177,8 @@ func memory(t testing.TB, log []byte) (*vfstest.Mem, vfs.Dir) {
 	return m, stateDir(t, m)
 }
 
-// written is a log after some steps, with its contents and its size after each; index 0 is the
-// empty log.
+// written is a log after some steps, with its contents and its size after each step. Index 0 stands
+// for the empty log.
 type written struct {
 	log   []byte
 	held  []string

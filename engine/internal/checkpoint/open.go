@@ -55,8 +55,8 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l if it contains more than a snapshot. Before that it copies data that
-// the replacement would lose.
+// renew replaces the log of l, unless it is an undamaged snapshot in the present format. First it
+// makes a copy of a damaged log, or of a log in an older format.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // an earlier process wrote it, and may have been killed before a sync
@@ -93,7 +93,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if no process can resume from a file, although its header is good.
+// usable returns an error if no process can resume from a file with a good header, because its
+// snapshot is damaged.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())

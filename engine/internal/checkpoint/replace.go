@@ -13,7 +13,7 @@ const (
 	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is the size in bytes from which on a frame of a snapshot ends.
+	// snapshotFrame is a size in bytes. A frame of a snapshot ends when it has reached this size.
 	snapshotFrame = 64 << 10
 
 	// maxAside bounds the number of copies of damaged files in a directory.
@@ -24,7 +24,7 @@ const (
 // and syncs the directory. One complete log therefore exists at any time. If an error occurs before
 // the rename, the old log remains in use, nothing is lost, and replace returns the error. From the
 // rename on, the new log is in use and replace returns nil. If the directory cannot be synced, the
-// store is poisoned. The caller must hold syncing and writing.
+// store is poisoned. The caller must hold the locks syncing and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -87,7 +87,8 @@ func (s *Store) version() uint16 {
 	return version
 }
 
-// snapshotWriter writes frames to a file, several at once. After an error it does nothing.
+// snapshotWriter writes frames to a file, several frames with one call. After an error it does
+// nothing.
 type snapshotWriter struct {
 	f          vfs.File
 	generation uint64

@@ -12,8 +12,8 @@ import (
 
 const manyMarks = 100_000
 
-// manyFiles returns marks like those of spool_dir: ids of device, inode, birth time and head, and
-// names that are paths.
+// manyFiles returns marks like those of spool_dir: their ids consist of device, inode, birth time
+// and a fingerprint, and their names are paths.
 func manyFiles(n int) []stream.Mark {
 	rng := rand.New(rand.NewPCG(seed, 70))
 	marks := make([]stream.Mark, n)

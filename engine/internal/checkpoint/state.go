@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of the entries read or written so far. The same entries always give the same
-// numbers.
+// state is the result of the entries read or written so far. The same entries always lead to the
+// same numbers of routes, partitions and lanes.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -103,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set sets one mark. If a partition is defined again, for example twice in one Append, it gets
-// another number and stays the same partition.
+// set sets one mark. If a partition is defined again, for example twice in one Append, the new
+// number stands for the same partition.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {

@@ -38,8 +38,9 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor is the size of the log, as a multiple of its live contents, at which it is replaced.
-	// Zero means 2. In any case at most 16 MiB of the log are not live.
+	// Factor is the size of the log, as a multiple of its live contents, at which the log is
+	// replaced. Zero means 2. Regardless of Factor, the log is also replaced when more than 16 MiB
+	// of it, or more than a larger Slack, are not live.
 	Factor int
 	// Slack is the number of bytes that may always be in the log without being live. Zero means 1
 	// MiB.
@@ -271,7 +272,7 @@ func (s *Store) slack() int64 {
 // to almost a million marks.
 const garbageMost = 16 << 20
 
-// bound returns the length beyond which the log is replaced. It must be called with writing held.
+// bound returns the length beyond which the log is replaced. The caller must hold the lock writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {

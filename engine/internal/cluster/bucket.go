@@ -64,7 +64,8 @@ func PositionsKey(route string) string {
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName returns a token of a key for a name. Names that a config accepts are unchanged.
+// keyName converts a name to the part of a key between two dots. Names that a config accepts are
+// unchanged.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -133,7 +134,8 @@ func (b *Bucket) Leases() []LeaseStatus {
 	return out
 }
 
-// Forget drops the lease of a pipeline that has left the configuration from Leases.
+// Forget removes a pipeline's lease from the result of Leases. It is called when the pipeline has
+// left the configuration.
 func (b *Bucket) Forget(pipeline string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

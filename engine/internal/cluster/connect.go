@@ -47,8 +47,9 @@ func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket,
 		}})
 }
 
-// isFinal reports whether retrying after err is useless. Servers that are starting, or do not know
-// a new bucket yet, refuse requests that they accept later.
+// isFinal reports whether retrying after err is useless. It returns false for most errors. For
+// example, a server that is starting, or does not know a new bucket yet, refuses requests that it
+// accepts later.
 func isFinal(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeReplicas {
 		return true

@@ -30,8 +30,8 @@ type Value struct {
 	Count uint64 `json:"count"`           // number of the owner's writes
 }
 
-// Entry is the result of reading a lease. The revision of a missing key is the last one of the
-// bucket, so that epochs grow even if the key was deleted.
+// Entry is the result of reading a lease. For a missing key, the revision is the last revision of
+// the whole bucket, so that epochs grow even if the key was deleted.
 type Entry struct {
 	Found    bool
 	Revision uint64
@@ -123,12 +123,12 @@ func (l *Lease) Owns(now time.Duration) bool {
 	return l.valid && now-l.renewed < l.times.Stop
 }
 
-// OwnedUntil returns the time from which Owns returns false unless the lease is renewed before. It
-// returns false if the process does not own the lease.
+// OwnedUntil returns the time from which Owns returns false unless the lease is renewed before. The
+// second result is false if the process does not own the lease.
 func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
 
-// Renewed returns the time at which the last successful renewal was sent. It returns false if there
-// is none.
+// Renewed returns the time at which the last successful renewal was sent. The second result is
+// false if there is none.
 func (l *Lease) Renewed() (time.Duration, bool) { return l.renewed, l.valid }
 
 // Held returns the last known value of the lease.
@@ -175,8 +175,9 @@ func (l *Lease) write(k Kind) Command {
 	return Command{Kind: k, Revision: l.revision, Value: l.written}
 }
 
-// Wrote reports the result of Create or Update to the lease, with the new revision if it is Done. A
-// write without a response may take effect now, later or never. The next read determines that.
+// Wrote tells the lease the result of a Create or Update, with the new revision if the result is
+// Done. A write without a response may take effect now, later or never. The next read determines
+// that.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -188,8 +189,8 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// ReadDone reports the result of a Read at the time now to the lease: Done, or Unknown if there was
-// no response.
+// ReadDone tells the lease the result of a Read, at the time now. The result is Done, or Unknown if
+// there was no response.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:

@@ -111,9 +111,9 @@ type Tenure struct {
 	holder *LeaseHolder
 }
 
-// Confirm waits for a successful renewal that was sent after the call. Such a renewal proves that
-// no other process was the owner at the time of the call. Confirm returns an error when ctx is
-// done. The ctx that is passed to a Work ends with the ownership.
+// Confirm waits until a renewal has succeeded that was sent after the call of Confirm. This proves
+// that no other process was the owner at the time of the call. Confirm returns an error when ctx is
+// done. If ctx is the context of a Work, this includes the end of the ownership.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.holder
 	asked := k.clock()

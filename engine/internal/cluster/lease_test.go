@@ -187,8 +187,8 @@ func TestLeaseModel(t *testing.T) {
 }
 
 // TestLeaseTakeover checks that another process takes over a dead owner's lease after about 9 s.
-// The candidate must observe the lease unchanged for 8 s, not counting the network time. That is up
-// to 200 ms of each second here.
+// The candidate must observe the lease unchanged for 8 s, not counting the network time. In this
+// test the network time is up to 200 ms of each second.
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {

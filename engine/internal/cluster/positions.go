@@ -174,8 +174,8 @@ func (v *routeValue) positions() map[string]stream.Mark {
 }
 
 // Append saves marks of the route. After an error nothing was saved, and Append may be called again
-// unless Failed returns an error. It does not save places: only sinks that append to a local file
-// have them, and a cluster has no such sinks.
+// unless Failed returns an error. It does not save places (resume tokens). Only sinks that append
+// to a local file have them, and a cluster must not use such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
@@ -249,7 +249,8 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync returns Failed: saved progress is as durable as the bucket.
+// Sync has nothing to write, because saved progress is already as durable as the bucket. It returns
+// the result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
 // Failed returns the reason why nothing more can be saved in this tenure, or nil.

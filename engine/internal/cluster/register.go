@@ -16,8 +16,8 @@ type Register interface {
 	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
 }
 
-// Stored is the value of a Register. The revision of a missing key is the last one of the bucket,
-// so that epochs grow even if the key was deleted.
+// Stored is the value of a Register. For a missing key, the revision is the last revision of the
+// whole bucket, so that epochs grow even if the key was deleted.
 type Stored struct {
 	Found    bool
 	Revision uint64

@@ -96,7 +96,8 @@ func PartitionOf(letterID string) string {
 // must not be passed to a route's own source.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
-// ParseTime parses a bound of a filter: a time (RFC 3339, or a date), or a duration before now.
+// ParseTime parses a bound of a filter: a time (RFC 3339), a date, or a duration, which means that
+// long before now.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil

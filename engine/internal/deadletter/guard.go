@@ -8,20 +8,21 @@ import (
 )
 
 const (
-	// guardPatience is the time after which a tenth of the usual number of dead records makes the
-	// start fail.
+	// guardPatience is the time after the start of a run from which Records/100 dead records are
+	// enough to stop the route, instead of Records/10.
 	guardPatience = 10 * time.Second
-	// guardMemory bounds the records that the share covers. After twice as many, the weights of all
-	// earlier records are halved.
+	// guardMemory bounds the records that the share covers. When their number exceeds twice
+	// guardMemory, the counts of all earlier records are halved.
 	guardMemory = 100_000
 )
 
 // Guard stops a route that dead-letters too much of its input, for example because of a wrong token
-// or pattern. Once at least Records records have settled, it stops the route if more than the share
-// Share of them were dead-lettered.
+// or pattern. Once at least Records records have been delivered or dead-lettered, it stops the
+// route if the share of dead-lettered ones exceeds Share.
 //
-// The start of a run can fail earlier: if no record is delivered and Records/10 are dead, or
-// Records/100 after 10 s. A few bad records at the start therefore do not stop a route.
+// At the start of a run fewer records are enough. As long as none is delivered, the route stops at
+// Records/10 dead records, and after 10 s at Records/100. A few bad records at the start therefore
+// do not stop a route.
 //
 // The share covers the current run. In a long run it covers about the last 100,000 to 200,000
 // records, so that a stream that was good for a long time is stopped within minutes as well. Guard
@@ -39,7 +40,7 @@ type Guard struct {
 }
 
 // Start begins the check of the start of a run. It is not called for a run that resumes after a
-// kill. The rest of a batch that was interrupted by the kill may consist of refused records only.
+// kill, because the rest of the interrupted batch may consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts settled records, but not dropped ones. It returns a *GuardError if the route must

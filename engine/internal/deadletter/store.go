@@ -4,7 +4,7 @@
 // A [Store] is the file of one route. The pipeline opens it before the route runs. Letters are
 // durable when Append returns. Each letter is written once, even if the process is killed between
 // two calls of Append. A Store never drops a letter: if it is full, it returns an error. A [Guard]
-// counts dead letters, and decides when to stop the route. It is pure.
+// counts dead letters, and decides when to stop the route. It reads no clock and does no I/O.
 package deadletter
 
 import (

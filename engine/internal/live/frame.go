@@ -74,7 +74,7 @@ type Worker struct {
 	Misconfigured bool    `json:"misconfigured,omitempty"`
 }
 
-// smoothing is the share of the latest interval in a rate.
+// smoothing is the weight of the latest interval in a smoothed rate.
 const smoothing = 0.5
 
 // Framer makes frames from successive statuses. The zero value is ready. It is not safe for
@@ -181,8 +181,9 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 	return out
 }
 
-// drainSeconds returns the time in which the source's backlog is delivered at the given rate in
-// bytes per second. It returns -1 if the backlog or the rate is unknown.
+// drainSeconds returns the time in which the unread, waiting and in-flight data is delivered at the
+// given rate in bytes per second. It returns -1 if the amount of unread data is unknown, or if the
+// rate is less than 1.
 func drainSeconds(r *status.Route, bytesRate float64) float64 {
 	if r.LeftBytes < 0 {
 		return -1

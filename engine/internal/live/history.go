@@ -22,7 +22,8 @@ type History struct {
 	series map[string]*series
 }
 
-// series has a few values for each point. seen is the number of the last point that has values.
+// series has a value of each of its names for each point. seen is the number of the last point at
+// which the series got values.
 type series struct {
 	names  []string
 	values [][historyPoints]float32

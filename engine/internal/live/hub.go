@@ -3,7 +3,7 @@
 // within fixed limits.
 //
 // The admin server owns a [Hub]. Without subscribers the Hub only takes a status every ten seconds,
-// for the history. Framer and History are pure.
+// for the history. Framer and History read no clock and do no I/O.
 package live
 
 import (
@@ -150,8 +150,8 @@ func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	}, nil
 }
 
-// History returns the history of a route. If worker is not empty, it returns that of the route's
-// worker.
+// History returns the history of a route. If worker is not empty, it returns the history of this
+// worker of the route.
 func (h *Hub) History(route, worker string) Series {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -104,8 +104,8 @@ func TestRatchet(t *testing.T) {
 	t.Log(row("all", total))
 }
 
-// kept is the state that a package must not fall behind. Limits are counts, or shares of the text
-// if it has grown.
+// kept holds the counts that a package must not exceed. If its text has grown, most counts may grow
+// in proportion.
 type kept struct {
 	Counts
 	Banned int `json:"banned,omitempty"`
@@ -114,8 +114,8 @@ type kept struct {
 // kept0 limits new packages and pages: no banned word, few clauses, few long sentences.
 var kept0 = kept{Counts: Counts{Words: 10_000, Clauses: 15, Long: 30, Lines: 1000, Wide: 100}}
 
-// worse describes the counts that got worse, or returns "". A count may grow with the text, but not
-// faster.
+// worse describes the counts that got worse, or returns "". Counts of clauses, long sentences and
+// wide lines may grow in proportion to the text.
 func (k *kept) worse(c Counts) string {
 	grown := func(count, was, size, sizeWas int) bool {
 		return count > was && count*max(sizeWas, 1) > was*max(size, 1) && count > 1

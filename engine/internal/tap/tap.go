@@ -155,8 +155,8 @@ func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	}
 }
 
-// picks returns up to k of n indexes. They depend only on k and n, so that the same record is
-// sampled at every stage.
+// picks returns up to k of n indexes, which depend only on k and n. Stages with the same k and n
+// therefore sample the same records.
 func picks(n, k int) []int {
 	switch min(n, k) {
 	case 0:

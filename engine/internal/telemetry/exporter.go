@@ -77,7 +77,7 @@ func (e *Exporter) add(s *span) {
 }
 
 // Run pushes metrics at each interval, and spans soon after they end, until ctx is done. At the end
-// it pushes the remaining ones once.
+// it pushes the queued spans and the current metrics once more.
 func (e *Exporter) Run(ctx context.Context) error {
 	metrics := time.NewTicker(e.o.Interval)
 	defer metrics.Stop()

@@ -30,7 +30,7 @@ type receiver struct {
 	t *testing.T
 	*httptest.Server
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	status  int        // of the answers; 0 means 200
 	body    string
 	metrics []*metricspb.ExportMetricsServiceRequest

@@ -49,7 +49,8 @@ func (e *Exporter) NewTracer(route string, started time.Time, share float64, see
 	}
 }
 
-// Event takes an event and the resulting commands. name is the lane's name on LaneUp.
+// Event takes an event and the resulting commands. If e is a LaneUp event, name is the name of the
+// lane.
 func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 	now := nanos(t.started.Add(e.Now))
 	switch e.Kind {

@@ -106,7 +106,8 @@ func (s *State) columns(first string, cells []string, widths []int) string {
 
 var routeWidths = []int{9, 9, 9, 9, 10, 9, 7, 10}
 
-// parkedAt is the index of the column with parked records, which is shown if a route has any.
+// parkedAt is the index of the column with parked records. The column is shown if a route has
+// parked records.
 const (
 	parkedAt    = 4
 	parkedWidth = 9

@@ -141,7 +141,7 @@ func (s *State) move(n int) {
 	s.selected = row{Route: rows[to].Route, Name: rows[to].Name}
 }
 
-// at returns the index of the selected row, or 0 if it does not exist any more.
+// at returns the index of the selected row, or 0 if that row does not exist any more.
 func (s *State) at(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool {
 		return r.Route == s.selected.Route && r.Name == s.selected.Name

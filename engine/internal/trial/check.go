@@ -20,7 +20,7 @@ type Result struct {
 }
 
 // Test runs a test of the config on c, the chain of its route. It returns an error if a processor
-// itself fails, and not only a record.
+// itself fails. A record that fails is part of the result.
 func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) {
 	lines := make([][]byte, len(t.Input))
 	for i, in := range t.Input {

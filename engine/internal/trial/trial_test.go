@@ -74,7 +74,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestTest runs tests that pass, and ones that fail in every way.
+// TestTest runs tests that pass, and tests that fail in every possible way.
 func TestTest(t *testing.T) {
 	c, r := parsed(t, `[{parse: {format: json}}]`, `
   - {name: passes, input: ['{"a":1.0}', {b: {c: [1, null]}}, x], expect: [{a: 1}, {b: {c: [1.0, null]}}], dead: [json]}

@@ -16,8 +16,8 @@ func classOf(e *entry) int {
 }
 
 // heap orders entries by due time, then by batch and number, so that the ranges of one batch are
-// adjacent. Removing an entry other than the first needs a search, which is rare, because nearly
-// all entries leave when they are due.
+// adjacent. To remove an entry other than the first, the heap searches for it. This is rare,
+// because nearly all entries leave when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// phase is the state of a range: whether the sender has it, or only the store.
+// phase is the state of a range. It distinguishes ranges that the sender has from those that only
+// the store has.
 type phase uint8
 
 const (
@@ -211,7 +212,8 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave ends the phase isHeld of an entry and removes the entry from its heap.
+// leave removes an entry from its heap. If only the store had the entry (phase isHeld), its phase
+// becomes isOut.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {

@@ -35,8 +35,8 @@ func (o *order) seek(x *index, pos stream.Position) cursor {
 	return c
 }
 
-// last returns the position of the last entry that begins at or before pos. Block -1 means that
-// there is none.
+// last returns the position of the last entry that begins at or before pos. If there is no such
+// entry, the block of the returned position is -1.
 func (o *order) last(x *index, pos stream.Position) cursor {
 	behind := func(i uint32) bool { return x.at(i).rangeOf().From.Compare(pos) > 0 }
 	b := sort.Search(len(o.blocks), func(b int) bool { return behind(o.blocks[b][0]) }) - 1

@@ -27,9 +27,9 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the boot id of the operating system, and SinceBoot the time since the boot, including
-	// suspended time. After a restart within the same boot, due times are measured by SinceBoot,
-	// otherwise by the wall clock. Boot is "" if neither is known.
+	// Boot is the boot id of the operating system. SinceBoot is the time since that boot, including
+	// the time for which the system was suspended. After a restart within the same boot, due times
+	// are measured by SinceBoot, otherwise by the wall clock. Boot is "" if neither is known.
 	Boot      string
 	SinceBoot func() time.Duration
 }
@@ -80,8 +80,9 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir, which the caller closes. All ranges in the journal wait again. Open
-// refuses a journal that is damaged or was written by a newer program, and leaves it unchanged.
+// Open opens the store in dir. The caller remains responsible for closing dir. All ranges in the
+// journal wait again. Open refuses a journal that is damaged or was written by a newer program, and
+// leaves it unchanged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
