@@ -130,10 +130,6 @@ type Withdrawal uint8
 // The withdrawals.
 const (
 	NotWithdrawn Withdrawal = iota
-	// WithdrawUnsent withdraws the item if no attempt of it was ever started, and has no effect
-	// otherwise. An item with a failed attempt is not withdrawn, since the receiver may have stored
-	// the value nevertheless.
-	WithdrawUnsent
 	// StopSending starts no further attempt of the item. The running ones may still deliver it.
 	StopSending
 	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
@@ -189,12 +185,14 @@ type Options[T any] struct {
 	// derived from the context of Run. Nothing else reports the error of an attempt after which the
 	// item is tried again. LogTo returns a Failed that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
-	// Withdrawn, if not nil, reports whether an item must not be sent any more, because another
-	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
-	// for all unsettled items. Its result for an item may change from a lesser Withdrawal to a
-	// greater one. A withdrawn item settles when none of its attempts runs: as delivered if one has
-	// delivered it, else with Settlement.Withdrawn.
-	Withdrawn func(it Item[T]) Withdrawal
+	// Withdrawn, if not nil, reports whether an item must not be sent any more, for example because
+	// another sender will send it. It is called on the loop, for each new item and, after
+	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
+	// the item was ever started: a worker may then be using the value, and the receiver may have
+	// stored it even if the attempt failed. The result for an item may change from a lesser
+	// Withdrawal to a greater one. A withdrawn item settles when none of its attempts runs: as
+	// delivered if one has delivered it, else with Settlement.Withdrawn.
+	Withdrawn func(it Item[T], sent bool) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
 	// is called when the item has been settled or replaced and none of its attempts runs, or when
 	// Run ends. The item's memory may then be reused.

@@ -15,7 +15,7 @@ const maxRetryAfter = time.Hour
 // response:
 //
 //	2xx                       nil: delivered
-//	429; 503 with Retry-After *Throttled, for as long as Retry-After says, at most 5 min
+//	429; 503 with Retry-After *Throttled, for as long as Retry-After says, at most an hour
 //	408, 425, other 5xx       an error of no special type: the value is sent again
 //	400, 413, 422             *Rejected: this value will never be accepted
 //	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's

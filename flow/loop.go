@@ -173,7 +173,7 @@ func (l *loop[T]) offer(it Item[T], past History) {
 		return
 	}
 	h.sent = past.Attempts > 0
-	if withdrawalOf(l, it).appliesTo(h.sent) {
+	if withdrawalOf(l, it, h.sent) != NotWithdrawn {
 		settleUnoffered(l, h)
 		return
 	}

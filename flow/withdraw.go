@@ -6,22 +6,16 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
+func withdrawalOf[T any](l *loop[T], it Item[T], sent bool) Withdrawal {
 	if l.o.Withdrawn == nil {
 		return NotWithdrawn
 	}
-	return l.o.Withdrawn(it)
-}
-
-// appliesTo reports whether the withdrawal has an effect on an item. The parameter sent reports
-// whether an attempt of the item was started.
-func (w Withdrawal) appliesTo(sent bool) bool {
-	return w > WithdrawUnsent || w == WithdrawUnsent && !sent
+	return l.o.Withdrawn(it, sent)
 }
 
 // withdrawAhead settles the item for which there is no room yet, if it is withdrawn.
 func withdrawAhead[T any](l *loop[T]) {
-	if l.hasAhead && withdrawalOf(l, l.ahead).appliesTo(false) {
+	if l.hasAhead && withdrawalOf(l, l.ahead, false) != NotWithdrawn {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
 		l.offer(it, control.History{})
@@ -37,12 +31,12 @@ func withdrawAll[T any](l *loop[T]) {
 		if h.done {
 			continue
 		}
-		switch w := withdrawalOf(l, h.Item); {
-		case !w.appliesTo(h.sent):
-		case w == CancelAttempts:
-			l.step(control.Event{Kind: control.Abort, Seq: h.seq})
-		default:
+		switch withdrawalOf(l, h.Item, h.sent) {
+		case NotWithdrawn:
+		case StopSending:
 			l.step(control.Event{Kind: control.Withdraw, Seq: h.seq})
+		case CancelAttempts:
+			l.step(control.Event{Kind: control.Abort, Seq: h.seq})
 		}
 	}
 }

@@ -52,15 +52,16 @@ func TestWithdraw(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
 		kind                 Withdrawal
+		onlyUnsent           bool
 		fail                 error
 		delivered, withdrawn int
 		canceled             int
 	}{
-		{"in flight is delivered", StopSending, nil, 2, 18, 0},
-		{"only unsent, in flight is delivered", WithdrawUnsent, nil, 2, 18, 0},
-		{"only unsent, in flight fails", WithdrawUnsent, failed, 2, 18, 0},
-		{"in flight fails", StopSending, failed, 0, 20, 0},
-		{"in flight is canceled", CancelAttempts, nil, 0, 20, 2},
+		{"in flight is delivered", StopSending, false, nil, 2, 18, 0},
+		{"only unsent, in flight is delivered", StopSending, true, nil, 2, 18, 0},
+		{"only unsent, in flight fails", StopSending, true, failed, 2, 18, 0},
+		{"in flight fails", StopSending, false, failed, 0, 20, 0},
+		{"in flight is canceled", CancelAttempts, false, nil, 0, 20, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,9 +70,14 @@ func TestWithdraw(t *testing.T) {
 				var kind atomic.Int32
 				var delivered, withdrawn, released []int
 				s, err := New(Options[int]{
-					Lanes:     []Lane[int]{{Name: "v", Worker: w}, {Name: "w", Worker: w}},
-					Control:   control.Config{Window: window.Fixed{Size: 1}, Replay: 1000},
-					Withdrawn: func(Item[int]) Withdrawal { return Withdrawal(kind.Load()) },
+					Lanes:   []Lane[int]{{Name: "v", Worker: w}, {Name: "w", Worker: w}},
+					Control: control.Config{Window: window.Fixed{Size: 1}, Replay: 1000},
+					Withdrawn: func(_ Item[int], sent bool) Withdrawal {
+						if sent && c.onlyUnsent {
+							return NotWithdrawn
+						}
+						return Withdrawal(kind.Load())
+					},
 					Settled: func(it Item[int], s Settlement) {
 						switch {
 						case s.DeadLettered:

@@ -147,8 +147,8 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// TestRefusalsDoNotBreak checks that a full queue of the limit does not count as a failure of the
-// server.
+// TestRefusalsDoNotBreak checks that a call that Options.Limit refuses does not count as a failure
+// of the server: the breaker stays closed.
 func TestRefusalsDoNotBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{

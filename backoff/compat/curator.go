@@ -200,7 +200,8 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
 // (CONNECTIONLOSS, ...). If sessionFailed is true, the policy is SessionFailedRetryPolicy, which
-// refuses SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
+// refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because
+// ZooKeeper has this code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

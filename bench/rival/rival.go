@@ -39,8 +39,8 @@ func (j Job) Written() string {
 // Program is a rival.
 type Program struct {
 	Name string // in results, and of --rival NAME=PATH
-	// Part is the divisor of the input's size. A run with such a part takes only a few seconds, but
-	// is long enough that the program's start does not dominate.
+	// Part divides the input's size. It is chosen so that a run takes only a few seconds, but is
+	// long enough that the program's start does not dominate.
 	Part  int64
 	parts map[string]int64 // in place of Part, by workload
 	names []string

@@ -92,7 +92,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestBrokenStderr checks a run whose stderr is a pipe without a reader.
+// TestBrokenStderr checks a run with a pipe without a reader as its stderr.
 func TestBrokenStderr(t *testing.T) {
 	inFolder(t)
 	e := newFake()

@@ -126,8 +126,8 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the component with the role and name of c whose key When is among the options. If
-// there is none, it returns c.
+// variant returns the component with the role and name of c that has one of the options as its key
+// When. If there is none, it returns c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c

@@ -126,8 +126,8 @@ func ExampleDecode() {
 	// [] false
 }
 
-// TestInABubble checks that the text does not depend on the clock, so it holds in the virtual time
-// of testing/synctest.
+// TestInABubble checks that Encode and Decode do not depend on the clock: they work the same in the
+// virtual time of a testing/synctest bubble.
 func TestInABubble(t *testing.T) {
 	m := markWith(100, 120, 180)
 	outside, _ := commitmeta.Encode(m, commitmeta.DefaultLimit)

@@ -18,6 +18,14 @@ type recordPool struct {
 	bytes   sync.Pool // of *[]byte
 }
 
+// These constants bound the unused part of reused memory, because the source counts only the bytes
+// of the records. A small batch must not keep the memory of a large one.
+const (
+	leastRecords = 64
+	leastBytes   = 4 << 10
+	expansion    = 8 // bytes of a batch for each compressed byte
+)
+
 var (
 	_ kgo.PoolRecords         = (*recordPool)(nil)
 	_ kgo.PoolDecompressBytes = (*recordPool)(nil)
@@ -26,7 +34,10 @@ var (
 // GetRecords implements kgo.PoolRecords.
 func (p *recordPool) GetRecords(n int) []kgo.Record {
 	if s, ok := p.records.Get().(*[]kgo.Record); ok && cap(*s) >= n {
-		return *s
+		if cap(*s) <= 2*n+leastRecords {
+			return *s
+		}
+		p.records.Put(s)
 	}
 	return make([]kgo.Record, 0, n)
 }
@@ -35,9 +46,14 @@ func (p *recordPool) GetRecords(n int) []kgo.Record {
 func (p *recordPool) PutRecords(s []kgo.Record) { p.records.Put(&s) }
 
 // GetDecompressBytes implements kgo.PoolDecompressBytes.
-func (p *recordPool) GetDecompressBytes([]byte, kgo.CompressionCodecType) []byte {
+func (p *recordPool) GetDecompressBytes(
+	compressed []byte, _ kgo.CompressionCodecType,
+) []byte {
 	if s, ok := p.bytes.Get().(*[]byte); ok {
-		return *s
+		if cap(*s) <= expansion*len(compressed)+leastBytes {
+			return *s
+		}
+		p.bytes.Put(s)
 	}
 	return nil
 }

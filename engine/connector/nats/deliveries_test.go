@@ -120,8 +120,9 @@ func TestDeliveriesModel(t *testing.T) {
 	}
 }
 
-// TestDeliveriesMerge checks that a message redelivered during its processing is acknowledged with
-// the reply of its last delivery. A message that was already settled is acknowledged again.
+// TestDeliveriesMerge checks that a message redelivered during its processing is acknowledged on
+// the reply subject of its latest delivery. A message that was already settled is acknowledged
+// again.
 func TestDeliveriesMerge(t *testing.T) {
 	d := newDeliveries()
 	d.add(&stream.Partition{ID: "p"}, 1, 5)

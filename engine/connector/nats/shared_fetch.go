@@ -37,7 +37,7 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		return
 	}
 	var state backoff.State
-	var answered time.Duration // when the client was last connected, or not refused
+	var refusedSince time.Duration // when the servers began to refuse; 0 if they do not
 	large := false
 	for {
 		room, err := r.awaitRoom(ctx)
@@ -52,14 +52,16 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		// A pull ends at once without an error if the next message is larger than the room.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2
 		if err == nil {
-			state, answered = backoff.State{}, r.now()
+			state, refusedSince = backoff.State{}, 0
 			continue
 		}
 		r.log().Debug("pull failed; retrying", "consumer", r.durable, "error", err)
 		switch refused := r.client.refused(); {
 		case refused == nil:
-			answered = r.now()
-		case r.now()-answered >= refusedAfter:
+			refusedSince = 0
+		case refusedSince == 0:
+			refusedSince = r.now()
+		case r.now()-refusedSince >= refusedAfter:
 			r.fail(refused)
 			return
 		}

@@ -117,8 +117,8 @@ func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
 }
 
 // TestResumeAnywhere checks a kill after any batch, with any of the batches before it settled.
-// Every unsettled line is delivered exactly once more, and every batch of one file ends where a
-// batch of the first run ended.
+// Every unsettled line is delivered exactly once more, and every span ends where a span of the
+// first run in the same file ended.
 func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121

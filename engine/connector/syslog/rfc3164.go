@@ -44,9 +44,9 @@ const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 // setStamp sets m.timestamp from the timestamp at the start of text and returns its length. It
 // returns 0 if text does not begin with a timestamp and a space. The day may have a leading zero.
 //
-// A timestamp has no year. The year is the current one, or the previous one if the time would
-// otherwise be more than a day in the future. An example is a message of December that arrives in
-// January.
+// A timestamp has no year. It gets the latest of the next, the current and the previous year with
+// which it is at most a day in the future. A message of December that arrives in January gets the
+// previous year.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {
@@ -67,9 +67,11 @@ func (p *parser) setStamp(m *message, text []byte) int {
 			twoDigits(text[7:]), twoDigits(text[10:]), twoDigits(text[13:]), 0, p.zone)
 	}
 	year := now.In(p.zone).Year()
-	t := at(year)
-	if t.After(now.Add(24 * time.Hour)) {
-		t = at(year - 1)
+	t := at(year + 1)
+	for back := range 2 {
+		if t.After(now.Add(24 * time.Hour)) {
+			t = at(year - back)
+		}
 	}
 	p.time = t.AppendFormat(p.time[:0], time.RFC3339)
 	m.timestamp = p.time

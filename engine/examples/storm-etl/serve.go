@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// handler serves the twelve bolts over HTTP, for the day on the engine (penstock.yaml). Each bolt
-// accepts parsed and enriched records as JSON lines, and responds when they are stored.
+// handler serves the twelve bolts over HTTP, so that the engine (penstock.yaml) can deliver the
+// same day of logs to them. Each bolt accepts parsed and enriched records as JSON lines, and
+// responds when they are stored.
 func handler(w *environment) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}

@@ -15,7 +15,7 @@ import (
 // closed, so that it looks like a delivered one. The reader must learn between the two steps which
 // data was withdrawn:
 //
-//	withdrawAccounts ─▶ Withdrawn ─▶ withdrawRanges
+//	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
 //	                    │            └ from here on, marks contain the closed ranges
 //	                    └ from here on, Read may return the partitions again
 
@@ -27,27 +27,30 @@ func canWithdraw(b *stream.Batch) bool {
 }
 
 // withdrawAccounts subtracts b from the counts, and removes the accounts of partitions that may be
-// read again.
-func withdrawAccounts(k *books, b *stream.Batch, readsAgain func(id string) bool) {
+// read again. It returns the spans of the other partitions: their ranges are to be closed after
+// Withdrawn. A removed partition must not be closed, because it may have a new account by then.
+func withdrawAccounts(
+	k *books, b *stream.Batch, readsAgain func(id string) bool,
+) (closing []stream.Span) {
 	k.counts.readRecords -= int64(b.Origins)
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
-	for i := range b.Spans {
-		id := b.Spans[i].Part.ID
-		if p := k.parts[id]; p != nil && readsAgain(id) {
-			delete(k.parts, id)
-			delete(k.pending, p)
-			k.dirty = slices.DeleteFunc(k.dirty, func(q *partition) bool { return q == p })
-		}
-	}
-}
-
-// withdrawRanges closes the other ranges of b.
-func withdrawRanges(k *books, b *stream.Batch) {
+	gone := make(map[*partition]bool)
 	for i := range b.Spans {
 		s := &b.Spans[i]
-		if p := k.parts[s.Part.ID]; p != nil && s.From != s.To {
-			k.settleRange(p, s.Range)
-			k.markDirty(p)
+		p := k.parts[s.Part.ID]
+		switch {
+		case readsAgain(s.Part.ID):
+			if p != nil {
+				delete(k.parts, s.Part.ID)
+				delete(k.pending, p)
+				gone[p] = true
+			}
+		case p != nil && s.From != s.To:
+			closing = append(closing, *s)
 		}
 	}
+	if len(gone) > 0 {
+		k.dirty = slices.DeleteFunc(k.dirty, func(p *partition) bool { return gone[p] })
+	}
+	return closing
 }

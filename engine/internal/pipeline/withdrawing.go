@@ -12,7 +12,7 @@ import (
 // sender, or in the sender until its first attempt:
 //
 //	read ─▶ processed ─▶ line ─▶ sender ─▶ attempt
-//	                     └ queued └ flow.WithdrawUnsent
+//	                     └ queued └ flow.StopSending
 
 // withdrawals are the batches of a stream.WithdrawingReader between the processors and the sender.
 // With another reader they stay empty.
@@ -82,12 +82,12 @@ func (j *job) isProcessed() bool {
 }
 
 // withdrawal is the sender's flow.Options.Withdrawn.
-func (r *sender) withdrawal(it stream.Item) flow.Withdrawal {
+func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	switch {
 	case r.assigned != nil:
 		return r.assigned.withdrawal(it)
-	case r.withdrawals.wants(it.Value):
-		return flow.WithdrawUnsent
+	case !sent && r.withdrawals.wants(it.Value): // a worker may change a batch that was sent
+		return flow.StopSending
 	}
 	return flow.NotWithdrawn
 }
@@ -99,11 +99,16 @@ func (r *sender) withdrew(b *stream.Batch) {
 		return
 	}
 	r.mu.Lock()
-	withdrawAccounts(r.books, b, r.withdrawals.reader.ReadsAgain)
+	closing := withdrawAccounts(r.books, b, r.withdrawals.reader.ReadsAgain)
 	r.mu.Unlock()
 	r.withdrawals.reader.Withdrawn(b)
 	r.mu.Lock()
-	withdrawRanges(r.books, b)
+	for _, s := range closing {
+		if p := r.books.parts[s.Part.ID]; p != nil {
+			r.books.settleRange(p, s.Range)
+			r.books.markDirty(p)
+		}
+	}
 	unsaved, parts := r.books.unsavedBytes, r.books.unsavedParts
 	r.mu.Unlock()
 	r.unsaved(unsaved, parts)

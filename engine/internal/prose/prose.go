@@ -1,8 +1,9 @@
 //penstock:pure
 
-// Package prose counts signs of hard-to-read comments and docs: headless clauses, long sentences,
-// wide lines and words that this project does not use. CONTRIBUTING.md names the rules. A finding
-// is only a suspicion; CI only checks that no package gets worse.
+// Package prose counts signs of hard-to-read comments and docs: clauses that begin with "what",
+// "who" or "whose", long sentences, wide lines and words that this project does not use.
+// CONTRIBUTING.md names the rules. A finding is only a suspicion; CI only checks that no package
+// gets worse.
 package prose
 
 import (

@@ -18,7 +18,8 @@ type progress struct {
 	requests requests
 	cuts     readers.Cuts
 	draining bool
-	withdraw func() // OpenOptions.Withdraw; may be nil
+	withdraw func()  // OpenOptions.Withdraw; may be nil
+	reader   *reader // of the current run of the route
 }
 
 // of returns the progress in the partition of s.
@@ -137,7 +138,7 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 		earlier.sort()
 		p.requests = earlier
 	}
-	p.draining, p.withdraw = false, o.Withdraw
+	p.draining, p.withdraw, p.reader = false, o.Withdraw, r
 	r.progress = p
 	r.At = i.end
 	if len(i.log) > 0 {
@@ -458,7 +459,14 @@ func (r *reader) Deleted() []string {
 }
 
 // Close implements stream.Reader. Unsettled data stays in the intake.
-func (r *reader) Close() error { return nil }
+func (r *reader) Close() error {
+	r.in.mu.Lock()
+	defer r.in.mu.Unlock()
+	if r.progress.reader == r {
+		r.progress.reader, r.progress.withdraw = nil, nil
+	}
+	return nil
+}
 
 // release ends submissions that every route of the pipeline has settled. It also drops the progress
 // of routes that are no longer in the pipeline. The caller holds i.mu.

@@ -83,7 +83,7 @@ func (r *reader) Unwanted(b *stream.Batch) bool {
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.unwanted == 0 || !i.hasOneRoute() {
+	if i.unwanted == 0 || r.progress.reader != r || !i.hasOneRoute() {
 		return false
 	}
 	found := i.wholeIn(b)

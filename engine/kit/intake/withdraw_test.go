@@ -213,8 +213,8 @@ func TestWithdrawWithRoutes(t *testing.T) {
 	wantOutcomes(t, []*intake.Submission{other}, context.Canceled)
 }
 
-// TestWithdrawReadBefore checks that data is not withdrawn that another run of the route, or another
-// route, has read: a worker may have got it.
+// TestWithdrawReadBefore checks that data is not withdrawn if an earlier run of the route, or
+// another route, has read it: a worker may have got it.
 func TestWithdrawReadBefore(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)

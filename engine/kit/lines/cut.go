@@ -18,9 +18,9 @@ type target struct {
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at begun and continues at next: the next
-// multiple of the byte limit. If next has reached that multiple already, the target is begun plus
-// the byte limit, but at least next+1.
+// targetOf returns the target of a batch that began at begun and continues at next. The target is
+// the first multiple of the byte limit greater than begun. If next has already reached it, the
+// target is begun plus the byte limit, but at least next+1.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {

@@ -248,7 +248,8 @@ const (
 )
 
 // Seen returns the first and the last bytes of the file between two offsets. ok is false unless the
-// last Fill read exactly this part, and has decoded or joined its records.
+// last Fill read exactly this part, and has decoded or joined its records. Only then are these
+// bytes stored, because the batch does not hold them.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

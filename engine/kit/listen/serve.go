@@ -47,7 +47,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		n, err := c.Read(f.Space())
 		evict(false)
 		records, wrong := f.Frame(n)
-		if s.Intake.Add(ctx, records) != nil { // the source stops
+		if records.Len() > 0 && s.Intake.Add(ctx, records) != nil { // the source stops
 			h.Count("bytes_discarded", int64(f.Pending()))
 			return
 		}
