@@ -42,8 +42,8 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
-// error.
+// Refused returns true: the breaker did not make the call. Breakers and limiters that contain this
+// breaker do not count the error as an outcome of the call.
 func (e *OpenError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is

@@ -59,17 +59,17 @@ type Options struct {
 	// fresh token. See retry.Transport.Prepare.
 	Prepare func(req *http.Request, a retry.Attempt) error
 
-	// Breaker are the settings of the circuit breaker of each host.
+	// Breaker has the settings of the circuit breaker of each host.
 	Breaker breaker.Options
 
-	// Hedge are the settings of hedging. A Delay of zero means no hedging.
+	// Hedge has the settings of hedging. A Delay of zero means no hedging.
 	Hedge retry.HedgeOptions
 
 	// Rate is the client's own rate limit for each host. Zero Events means that only limits stated
 	// by servers apply.
 	Rate rate.Options
 
-	// Limit are the settings of the concurrency limit of each host.
+	// Limit has the settings of the concurrency limit of each host.
 	Limit limit.Options
 
 	// Fallback, if not nil, provides a response when the retry has given up. See

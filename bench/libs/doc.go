@@ -2,5 +2,5 @@
 // tests. It is a separate module, so that no other module requires the other libraries.
 //
 // TestServers runs the real limiters against simulated servers, in the virtual time of
-// testing/synctest. The benchmarks measure the cost of one call that passes.
+// testing/synctest. The benchmarks measure the cost of one admitted call.
 package libs

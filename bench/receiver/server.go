@@ -1,6 +1,7 @@
-// Package receiver is an HTTP receiver in a separate process, with a client for the harness. It
-// counts the received numbered lines, but not those of refused requests. As configured, it responds
-// slowly, serves few requests at once, or alternates between healthy and failing phases.
+// Package receiver is an HTTP receiver in a separate process, with a client for the harness. The
+// harness sends lines with numbers, and the receiver counts the lines of the requests that it
+// accepts. It can be configured to respond slowly, to serve few requests at once, or to alternate
+// between healthy and failing phases.
 package receiver
 
 import (

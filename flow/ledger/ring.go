@@ -79,9 +79,9 @@ func (r *ring) pop() {
 	r.n--
 }
 
-// grow makes space: adjacent settled entries are joined, and the ring doubles if that frees less
-// than half. The ring therefore holds at most four entries for each unsettled one, and a push takes
-// O(1) on average.
+// grow makes space in a full ring. It first joins adjacent settled entries, so that at least every
+// second entry is unsettled. If more than half of the ring is still in use, the ring doubles. At
+// least a quarter of the old ring is unsettled entries then. A push takes O(1) on average.
 func (r *ring) grow() {
 	kept := make([]entry, 0, max(4, len(r.buf)*2))
 	for i := range r.n {

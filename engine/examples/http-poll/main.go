@@ -1,6 +1,7 @@
-// Command http-poll follows an API into a SQLite table. It includes the API, which responds with
-// pages, limits the request rate and fails occasionally. The program stops the engine in the
-// middle, starts it again, and checks that the table has each order once.
+// Command http-poll copies orders from an HTTP API into a SQLite table. A server in the same
+// process plays the API: it returns orders in pages, limits the request rate, and fails
+// occasionally. The program stops the engine before it has copied all orders, starts it again, and
+// checks that the table has each order once.
 //
 //	go run ./engine/examples/http-poll
 package main

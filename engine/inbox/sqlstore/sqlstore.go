@@ -145,8 +145,8 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated
 	return true, nil
 }
 
-// expireAtOnce is the number of keys that one transaction of Expire deletes.
-const expireAtOnce = 1000
+// expireBatch bounds the number of keys that one transaction of Expire deletes.
+const expireBatch = 1000
 
 // Expire deletes the keys that were recorded before t, and returns their number. If a notification
 // is repeated after its key was deleted, it is applied again. Keep keys for longer than the sender
@@ -154,7 +154,7 @@ const expireAtOnce = 1000
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
 	query := fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,
-		s.table, expireAtOnce)
+		s.table, expireBatch)
 	for {
 		result, err := s.db.ExecContext(ctx, query, t.UnixMilli())
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err err
 		if err != nil {
 			return deleted, err
 		}
-		if deleted += n; n < expireAtOnce {
+		if deleted += n; n < expireBatch {
 			return deleted, nil
 		}
 	}

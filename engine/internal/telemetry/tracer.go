@@ -49,8 +49,8 @@ func (e *Exporter) NewTracer(route string, started time.Time, share float64, see
 	}
 }
 
-// Event takes an event and the resulting commands. If e is a LaneUp event, name is the name of the
-// lane.
+// Event adds an event, and the commands do that it has caused, to the spans of their batches. If e
+// is a LaneUp event, name is the name of the lane, otherwise it is not used.
 func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 	now := nanos(t.started.Add(e.Now))
 	switch e.Kind {

@@ -19,9 +19,12 @@ var (
 	errTwice  = errors.New("the position in the run is already used")
 )
 
-// Order releases attempts in the order of their places. Places count from 0 in each run. After a
-// failure, all later places of the run fail until the next run begins. The zero value is ready to
-// use. An Order is not safe for concurrent use.
+// Order releases the attempts of a run in the order of their places. A place is the number of an
+// attempt within its run: 0, 1, 2 and so on. For example, the places 0, 2, 1 arrive: 0 is released
+// at once, 2 waits, and the arrival of 1 releases 1 and 2. After a failed attempt, Order rejects
+// all later attempts of the same run. The first attempt of a newer run begins that run.
+//
+// The zero value is ready to use. An Order is not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32

@@ -51,9 +51,10 @@ func AppendUnescaped(dst, s []byte) []byte {
 	return dst
 }
 
-// Member finds the member of the valid object raw with the given unescaped key. If several members
-// have the key, it uses the last. It returns false if raw is not an object or has no such member.
-// The value is a range of raw.
+// Member returns the value of the member of raw that has the given key. Keys are compared after
+// unescaping. If several members have the key, Member uses the last. It returns false if raw is not
+// an object or has no such member. raw must be valid JSON without leading space, and the offsets of
+// the value count from the start of raw.
 func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	var found Value
 	ok := false

@@ -53,7 +53,8 @@ func oneLimit() Experiment {
 	return x
 }
 
-// runOneLimit compares one limit for all workers, as in Storm, with a window for each.
+// runOneLimit compares two bounds on in-flight batches: one limit that all workers share, as in
+// Storm, and a window for each worker.
 func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
 	x := oneLimit()
 	s, err := scenario.Parse(x.Name, []byte(endless))
