@@ -182,7 +182,7 @@ func statusText(s *status.Status) string {
 
 // clusterText returns the table of leases known to this process of the cluster.
 func clusterText(s *status.Status) string {
-	rows := [][]string{{"pipeline", "runs at", "epoch", "taken over here", "last answer"}}
+	rows := [][]string{{"pipeline", "runs at", "epoch", "taken over here", "starved", "last answer"}}
 	for _, l := range s.Cluster.Leases {
 		node := printable(l.Node)
 		switch {
@@ -197,7 +197,7 @@ func clusterText(s *status.Status) string {
 		}
 		rows = append(rows, []string{
 			l.Pipeline, node, strconv.FormatUint(l.Epoch, 10),
-			thousands(int64(l.Takeovers)), answer,
+			thousands(int64(l.Takeovers)), thousands(int64(l.Starved)), answer,
 		})
 	}
 	c := s.Cluster

@@ -47,6 +47,7 @@ type Lease struct {
 	Owned     bool    `json:"owned"`          // by this process
 	Takeovers uint64  `json:"takeovers"`      // by this process since its start
 	Silent    float64 `json:"silent_seconds"` // since the bucket responded; -1 if it never has
+	Starved   uint64  `json:"starved"`        // timers of this process that were more than 2 s late
 
 	// Failure is the error of the last request to the cluster's NATS bucket. It is empty if that
 	// request succeeded.

@@ -87,7 +87,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 		b.log)
 	b.mu.Lock()
 	if old := b.holders[pipeline]; old != nil {
-		k.view.Takeover = old.View().Takeover
+		v := old.View()
+		k.view.Takeover, k.view.Starved = v.Takeover, v.Starved
 	}
 	b.holders[pipeline] = k
 	b.mu.Unlock()
@@ -109,6 +110,7 @@ type LeaseStatus struct {
 	Takeover uint64        // number of times that this process has become the owner
 	Silent   time.Duration // since the last response of the bucket; -1 if there was none
 	Failure  string        // error of the last request; "" if it succeeded
+	Starved  uint64        // number of timers of this process that were more than 2 s late
 }
 
 // Leases returns the state of the leases that this process tries to hold, by pipeline.
@@ -128,7 +130,7 @@ func (b *Bucket) Leases() []LeaseStatus {
 		}
 		out = append(out, LeaseStatus{
 			Pipeline: pipeline, Node: node, Epoch: v.Epoch, Owned: v.Owned,
-			Takeover: v.Takeover, Silent: silent, Failure: v.Failure,
+			Takeover: v.Takeover, Silent: silent, Failure: v.Failure, Starved: v.Starved,
 		})
 	}
 	return out

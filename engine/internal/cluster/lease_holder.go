@@ -35,6 +35,7 @@ type View struct {
 	Answered time.Duration // time of the last response, by the clock of the lease holder; 0 if none
 	Takeover uint64        // number of times that this process has become the owner
 	Failure  string        // error of the last request; "" if it succeeded
+	Starved  uint64        // number of timers that were late by more than starvedAfter
 
 	renewed time.Duration // when the last successful renewal was sent
 }
@@ -184,6 +185,7 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 		if now != nil {
 			ended = now.ended
 		}
+		due := k.clock() + max(wait, 0)
 		timer := time.NewTimer(max(wait, 0))
 		select {
 		case tell := <-done:
@@ -201,8 +203,26 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 		case <-ctx.Done():
 		}
 		timer.Stop()
+		k.checkTimer(due)
 	}
 	return k.finish(group, now, done, busy)
+}
+
+// starvedAfter is the lateness of a timer that counts as starvation: this process was suspended, or
+// the system had no time for it. A lease then expires although its owner is alive.
+const starvedAfter = 2 * time.Second
+
+// checkTimer counts a timer of Run that was due long ago.
+func (k *LeaseHolder) checkTimer(due time.Duration) {
+	late := k.clock() - due
+	if late <= starvedAfter {
+		return
+	}
+	k.mu.Lock()
+	k.view.Starved++
+	k.mu.Unlock()
+	k.log.Warn("this process was suspended or had no CPU time", "lease", k.name,
+		"late", late.Round(time.Millisecond))
 }
 
 // finish ends the work, if any, gives the lease back, and returns the error of the work.
@@ -233,7 +253,8 @@ func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 
 func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 	t := Tenure{Epoch: k.lease.Epoch(), holder: k}
-	k.log.Info("this process owns the lease", "lease", k.name, "epoch", t.Epoch)
+	k.log.Info("this process owns the lease", "lease", k.name, "epoch", t.Epoch,
+		"starved", k.View().Starved)
 	w := &work{ended: make(chan struct{})}
 	var working context.Context
 	var cancel context.CancelCauseFunc
@@ -249,7 +270,8 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 		defer cancel(nil)
 		if w.err = do(working, t); working.Err() != nil {
 			w.lost = true
-			k.log.Info("this process lost the lease", "lease", k.name, "epoch", t.Epoch)
+			k.log.Info("this process lost the lease", "lease", k.name, "epoch", t.Epoch,
+				"starved", k.View().Starved)
 		}
 		return nil
 	})

@@ -250,7 +250,7 @@ func clusterStatus(e *Engine) *status.Cluster {
 		}
 		out.Leases = append(out.Leases, status.Lease{
 			Pipeline: l.Pipeline, Node: l.Node, Epoch: l.Epoch, Owned: l.Owned,
-			Takeovers: l.Takeover, Silent: silent, Failure: l.Failure,
+			Takeovers: l.Takeover, Silent: silent, Failure: l.Failure, Starved: l.Starved,
 		})
 	}
 	return out
