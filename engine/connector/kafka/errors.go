@@ -42,6 +42,12 @@ func topicError(topic string, err error) error {
 	return fmt.Errorf("topic %q: %w", topic, err)
 }
 
+var errRecreated = errors.New("was deleted or created again while it was read")
+
+// recreatedError returns the error that ends a route whose client has an old id of a topic. The
+// client of the next start has the new one.
+func recreatedError(topic string) error { return fmt.Errorf("topic %q %w", topic, errRecreated) }
+
 // groupError adds a remedy to an error that concerns the group.
 func groupError(group string, err error) error {
 	switch {

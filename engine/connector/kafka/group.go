@@ -63,6 +63,9 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	}
 	parts, offers, err := r.offersSoon(ctx, keys)
 	if err != nil {
+		if errors.Is(err, errRecreated) {
+			r.fail(err) // this client never reads the new topic
+		}
 		return nil, err
 	}
 	if len(offers) == 0 {
@@ -116,7 +119,7 @@ func (r *reader) offersSoon(ctx context.Context,
 		parts, offers, err = r.offers(ctx, keys)
 		return err
 	}, retry.Options{Policy: offersBackoff, MaxAttempts: -1, Classify: func(err error) retry.Action {
-		if isFatal(err) || isUnknownTopic(err) {
+		if isFatal(err) || isUnknownTopic(err) || errors.Is(err, errRecreated) {
 			return retry.Fail
 		}
 		return retry.Retry
@@ -184,7 +187,6 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 	if err != nil {
 		return nil, nil, fmt.Errorf("list offsets: %w", err)
 	}
-	r.ids = make(map[string][16]byte)
 	found := make([]bounds, len(keys))
 	for i, key := range keys {
 		detail := m.Topics[key.topic]
@@ -192,6 +194,9 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 		end, _ := ends.Lookup(key.topic, key.num)
 		if err := errors.Join(detail.Err, start.Err, end.Err); err != nil {
 			return nil, nil, topicError(key.topic, err)
+		}
+		if id, ok := r.ids[key.topic]; ok && id != detail.ID {
+			return nil, nil, recreatedError(key.topic)
 		}
 		r.ids[key.topic], found[i] = detail.ID, bounds{start.Offset, end.Offset}
 	}

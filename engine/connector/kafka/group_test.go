@@ -2,8 +2,13 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
@@ -72,5 +77,48 @@ func TestRevokedWhileAssigned(t *testing.T) {
 		if len(r.parts) != 0 {
 			t.Errorf("%d partitions are left", len(r.parts))
 		}
+	}
+}
+
+// TestRecreatedBetweenAssignments checks that a client ends the route if a topic has another id at
+// a later assignment.
+func TestRecreatedBetweenAssignments(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	o := DefaultSourceOptions()
+	o.Brokers, o.Topics, o.Group = fake.ListenAddrs(), []string{"t"}, "g"
+	s, err := NewSource(*o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(s, stream.OpenOptions{Assignments: &slowEngine{}}, "g")
+	if r.client, err = kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...)); err != nil {
+		t.Fatal(err)
+	}
+	defer r.client.Close()
+	r.admin = kadm.NewClient(r.client)
+	close(r.made)
+	keys := []topicPartition{{"t", 0}}
+	for range 2 {
+		if _, _, err := r.offersSoon(t.Context(), keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.admin.DeleteTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.admin.CreateTopic(t.Context(), 1, 1, nil, "t"); err != nil {
+		t.Fatal(err)
+	}
+	r.client.PurgeTopicsFromClient("t")
+	given := offsets{"t": {0: kgo.NewOffset()}}
+	if _, err := r.assign(t.Context(), given); !errors.Is(err, errRecreated) {
+		t.Errorf("assign returned %v, want %v", err, errRecreated)
+	}
+	if !errors.Is(r.err, errRecreated) {
+		t.Errorf("the route's error is %v, want %v", r.err, errRecreated)
 	}
 }

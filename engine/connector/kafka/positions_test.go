@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +112,50 @@ func recreatedTopic(t *testing.T, c *cluster) {
 	until(t, "the second topic", func() bool { return got.distinct() == len(texts) })
 	checkAll(t, got, texts)
 	_ = n
+}
+
+// TestUnknownTopicID checks that the route restarts with a new client if the brokers keep refusing
+// the topic id of a client, although the topic exists. This is the state of a client that has
+// fetched its metadata before a topic was recreated, and its positions afterwards.
+func TestUnknownTopicID(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"))
+	texts := c.produce("orders", "a", 1, 50)
+	var clients atomic.Int64
+	c.ControlKey(int16(kmsg.JoinGroup), func(q kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if q.(*kmsg.JoinGroupRequest).MemberID == "" {
+			clients.Add(1)
+		}
+		return nil, nil, false
+	})
+	c.ControlKey(int16(kmsg.Fetch), func(q kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if clients.Load() > 1 {
+			return nil, nil, false
+		}
+		return refuseFetch(q, kerr.UnknownTopicID)
+	})
+	got := newArrivals()
+	c.start(got, route{source: ", topics: [orders]", pipeline: small})
+	until(t, "the records", func() bool { return got.distinct() == len(texts) })
+	checkAll(t, got, texts)
+}
+
+// refuseFetch answers a fetch with an error for each partition.
+func refuseFetch(q kmsg.Request, err *kerr.Error) (kmsg.Response, error, bool) {
+	req, res := q.(*kmsg.FetchRequest), q.ResponseKind().(*kmsg.FetchResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewFetchResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rp := kmsg.NewFetchResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, err.Code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		res.Topics = append(res.Topics, rt)
+	}
+	return res, nil, len(req.Topics) > 0
 }
 
 func (c *cluster) recreate(topic string, partitions int32) {
@@ -233,18 +278,7 @@ func TestDeletedWhileRead(t *testing.T) {
 	until(t, "the records", func() bool { return got.distinct() == 10 })
 	c.ControlKey(int16(kmsg.Fetch), func(q kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		req, res := q.(*kmsg.FetchRequest), q.ResponseKind().(*kmsg.FetchResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewFetchResponseTopic()
-			rt.Topic, rt.TopicID = t.Topic, t.TopicID
-			for _, p := range t.Partitions {
-				rp := kmsg.NewFetchResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.OffsetOutOfRange.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			res.Topics = append(res.Topics, rt)
-		}
-		return res, nil, len(req.Topics) > 0
+		return refuseFetch(q, kerr.OffsetOutOfRange)
 	})
 	until(t, "the stop", func() bool { return n.counter("partitions_stopped") > 0 })
 }

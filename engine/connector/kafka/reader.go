@@ -35,7 +35,8 @@ type reader struct {
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
 	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
-	ids     map[string][16]byte          // topic ids of the assigned topics; likewise
+	ids     map[string][16]byte          // topic ids as first seen by this client; likewise
+	unknown map[string]unknownTopic      // owned by the fetching goroutine
 
 	mu        sync.Mutex // guards the fields below
 	parts     map[topicPartition]*partition
@@ -61,7 +62,8 @@ func newReader(s *GroupSource, o stream.OpenOptions, group string) *reader {
 	r := &reader{
 		s: s, o: o, group: group, meta: newMetaAdder(&s.o.Meta), made: make(chan struct{}), ended: make(chan struct{}),
 		parts: make(map[topicPartition]*partition), changed: make(chan struct{}), room: make(chan struct{}),
-		limit: commitmeta.DefaultLimit, started: time.Now(),
+		limit: commitmeta.DefaultLimit, started: time.Now(), ids: make(map[string][16]byte),
+		unknown: make(map[string]unknownTopic),
 	}
 	for _, name := range sourceCounters {
 		r.count(name, 0)
@@ -131,12 +133,32 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 	}
 }
 
+// unknownTopic is the period in which fetches of a topic have failed because a broker does not know
+// it.
+type unknownTopic struct{ first, last time.Time }
+
+// unknownLimit is the time for which a broker may not know a topic that the other brokers know.
+const unknownLimit = 5 * time.Second
+
 // verify checks topics that a broker does not know. It returns an error if one of them was deleted
-// or recreated.
+// or recreated, or stays unknown: the client never accepts the new id of a topic, and its view may
+// be older than that of the brokers.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {
 		return nil // the next fetch fails again
+	}
+	now := time.Now()
+	for _, topic := range topics {
+		u := r.unknown[topic]
+		if now.Sub(u.last) > unknownLimit {
+			u.first = now
+		}
+		u.last = now
+		r.unknown[topic] = u
+		if now.Sub(u.first) > unknownLimit {
+			return recreatedError(topic)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +169,7 @@ func (r *reader) verify(ctx context.Context, topics []string) error {
 		}
 		if detail.Err != nil || partitionID(m.Cluster, p.key.topic, detail.ID,
 			p.key.num) != p.part.ID {
-			return fmt.Errorf("topic %q was deleted or created again while it was read",
-				p.key.topic)
+			return recreatedError(p.key.topic)
 		}
 	}
 	return nil
@@ -167,6 +188,9 @@ func (r *reader) take(ctx context.Context, polled kgo.Fetches) (unknown []string
 				p.ready = time.Since(r.started) + r.o.Linger
 			}
 			r.fetched += p.add(f.Records)
+		}
+		if len(f.Records) > 0 {
+			delete(r.unknown, f.Topic)
 		}
 		if f.Err == nil || ctx.Err() != nil {
 			return

@@ -242,6 +242,7 @@ func startCopies(t *testing.T, to target, links int) *copies {
 		batch: 500,
 	}
 	t.Cleanup(g.tick.Stop)
+	t.Cleanup(g.logs)
 	g.server = connectortest.NewServer(t, "kafka", "java")
 	t.Setenv("KAFKA_PROPERTIES", write(t, filepath.Join(dir, "kafka.properties"),
 		"group.min.session.timeout.ms=1000\n"+g.listeners(links)))
@@ -273,6 +274,18 @@ pipelines:
 		g.members = append(g.members, m)
 	}
 	return g
+}
+
+// logs prints the last lines of each member's log if the test has failed.
+func (g *copies) logs() {
+	if !g.t.Failed() {
+		return
+	}
+	for i, m := range g.members {
+		lines := strings.Split(m.printed(), "\n")
+		g.t.Logf("log of member %d:\n%s", i,
+			strings.Join(lines[max(0, len(lines)-100):], "\n"))
+	}
 }
 
 // listeners makes links to the broker and returns its settings. A broker tells each client the
