@@ -167,14 +167,14 @@ kafka-short: ## A real Kafka broker: the scenarios of the connector, and three p
 
 .PHONY: cluster-crash
 cluster-crash: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200 times (PENSTOCK_KILLS=n), then three that share a pipeline over NATS (PENSTOCK_CLUSTER=n kills).
+cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200 times (PENSTOCK_KILLS=n), then three that share a pipeline over NATS (PENSTOCK_CLUSTER=n kills, and half as many suspensions in a COPY).
 	cd engine && PENSTOCK_KAFKA=full go test -count=1 -timeout 20m -v -run TestReal ./connector/kafka
 	cd engine && PENSTOCK_KAFKA=full PENSTOCK_KILLS=$${PENSTOCK_KILLS:-200} go test -count=1 -timeout 5h -v -run 'TestKillKafka(Group|Transactions)' ./internal/endtoend
 	cd engine && PENSTOCK_CLUSTER=$${PENSTOCK_CLUSTER:-20} go test -count=1 -timeout 1h -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
 
 .PHONY: cluster-short
 cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s, and a kill under `cluster dev`.
+cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s in a COPY, and a kill under `cluster dev`.
 	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend|Dev)$$' ./internal/endtoend
 
 .PHONY: takeover

@@ -72,14 +72,14 @@ func holeAfterRestart(t *testing.T, c *cluster) {
 }
 
 // TestHoleAfterRebalance checks that the new owner of a partition repeats only the batch that was
-// refused, although 50,000 later batches were acknowledged.
+// refused, although 100,000 later batches were acknowledged.
 func TestHoleAfterRebalance(t *testing.T) {
 	t.Parallel()
 	holeAfterRebalance(t, newCluster(t, kfake.SeedTopics(2, "orders")))
 }
 
 func holeAfterRebalance(t *testing.T, c *cluster) {
-	texts := c.produce(c.topic, "a", 2, 50_151)
+	texts := c.produce(c.topic, "a", 2, 100_151)
 	got := newArrivals()
 	got.set(stuck("a-0-00150", "a-1-00150"))
 	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }", workers: 4}

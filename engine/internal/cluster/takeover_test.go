@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,6 +277,44 @@ func TestFailureIsShown(t *testing.T) {
 			if n := strings.Count(log.String(), message); n != want {
 				t.Errorf("%d lines of log have %q, want %d:\n%s", n, message, want, &log)
 			}
+		}
+	})
+}
+
+// TestStarved checks that a timer that is late by more than 2 s is counted, and that the count is
+// logged when the lease is lost.
+func TestStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := newMemBucket(), time.Now()
+		var suspended atomic.Int64
+		var log bytes.Buffer
+		k := newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
+			func() time.Duration { return time.Since(start) + time.Duration(suspended.Load()) },
+			slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		for _, step := range []struct {
+			by   time.Duration
+			want uint64
+		}{{0, 0}, {time.Second, 0}, {7 * time.Second, 1}, {3 * time.Second, 2}} {
+			time.Sleep(5 * time.Second)
+			suspended.Add(int64(step.by))
+			time.Sleep(2 * time.Second)
+			if n := k.View().Starved; n != step.want {
+				t.Errorf("starved %d times after a suspension of %v, want %d", n, step.by, step.want)
+			}
+		}
+		cancel()
+		<-ended
+		const lost = `msg="this process lost the lease" lease=p epoch=1 starved=1`
+		if !strings.Contains(log.String(), lost) {
+			t.Errorf("the log has no line with %s:\n%s", lost, &log)
 		}
 	})
 }

@@ -381,25 +381,51 @@ func pauseRandomly(rnd *rand.Rand) {
 	<-timer.C
 }
 
-// TestClusterSuspend suspends the owner for 15 s while it delivers. Another process takes over.
-// When the first process continues, it neither writes a message a second time nor takes the
+// slowInserts makes each inserted row take about 2 ms.
+var slowInserts = []string{
+	`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+	$$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$`,
+	`CREATE TRIGGER slow BEFORE INSERT ON lines FOR EACH ROW EXECUTE FUNCTION slow()`,
+}
+
+// suspendInCopy suspends a process while the database executes a COPY of it. A process without a
+// COPY continues and is suspended again.
+func (r *sharedRun) suspendInCopy(node string) {
+	r.t.Helper()
+	await(r.t, time.Minute, "a suspension in a COPY", func() bool {
+		r.signal(node, syscall.SIGSTOP)
+		const running = `SELECT count(*) FROM pg_stat_activity
+WHERE state = 'active' AND query ILIKE 'copy %'`
+		if number(r.db, running) > 0 {
+			return true
+		}
+		r.signal(node, syscall.SIGCONT)
+		return false
+	})
+}
+
+// TestClusterSuspend suspends the owner for 15 s in the middle of a COPY. Another process takes
+// over. When the first process continues, it neither writes a message a second time nor takes the
 // pipeline back.
 func TestClusterSuspend(t *testing.T) {
-	n := max(1, clusterKills(t)/4)
+	n := max(1, clusterKills(t)/2)
 	rnd := seeded(t)
 	trio := startNATSCluster(t)
 	postgres := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, postgres.URL)
 	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")
+	for _, statement := range slowInserts {
+		connectortest.Execute(t, db, statement)
+	}
 	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, workers: 4 } }", postgres.URL)
 	r := startShared(t, trio, sink, db)
 	defer r.logs()
-	p := trio.produce(t, time.Millisecond)
+	p := trio.produce(t, 2*time.Millisecond)
 	r.awaitRows(0, time.Minute)
 	for range n {
 		pauseRandomly(rnd)
 		owner, epoch := trio.awaitOwner(t)
-		r.signal(owner, syscall.SIGSTOP)
+		r.suspendInCopy(owner)
 		suspended := time.Now()
 		var next string
 		var later uint64
@@ -420,7 +446,7 @@ func TestClusterSuspend(t *testing.T) {
 		}
 	}
 	r.check(p)
-	t.Logf("%d times suspended for 15s, %d messages", n, p.acked.Load())
+	t.Logf("%d times suspended for 15s in a COPY, %d messages", n, p.acked.Load())
 }
 
 // TestClusterDev runs `penstock cluster dev` and kills the owner. Another process takes over, and
