@@ -76,10 +76,13 @@ type bounds struct{ start, end int64 }
 //	committed offset                 begins at
 //	none                             start, or end of the log, by option start
 //	with our metadata                the offset, with the ranges above it
-//	with metadata of another topic   nowhere
+//	with metadata of another topic   nowhere; at the log's start: there
 //	without ours                     the offset: other software has set it
 //	below the log's start            nowhere, or by option truncated at the start
 //	beyond the log's end             nowhere, or by option truncated at the start
+//
+// A member that has not noticed the deletion of a topic may store its first offset for the next
+// topic of that name. The start of a log skips no record, so it is accepted.
 //
 // lost is the number of deleted offsets that are skipped.
 func offerOf(part stream.Partition, c committed, b bounds,
@@ -96,7 +99,7 @@ func offerOf(part stream.Partition, c committed, b bounds,
 	above, own := commitmeta.Decode(c.metadata, part.ID, c.offset)
 	if own {
 		offer.Origin, offer.Above = stream.FromCommit, above
-	} else if commitmeta.IsOurs(c.metadata) {
+	} else if commitmeta.IsOurs(c.metadata) && c.offset != b.start {
 		const other = "partition %q is not read: the group's offset %d was stored for another " +
 			"topic of that name, or changed " +
 			"since; set it with kafka-consumer-groups --reset-offsets, and restart"
