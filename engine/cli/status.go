@@ -182,7 +182,9 @@ func statusText(s *status.Status) string {
 
 // clusterText returns the table of leases known to this process of the cluster.
 func clusterText(s *status.Status) string {
-	rows := [][]string{{"pipeline", "runs at", "epoch", "taken over here", "starved", "last answer"}}
+	rows := [][]string{
+		{"pipeline", "runs at", "epoch", "taken over here", "starved", "last answer"},
+	}
 	for _, l := range s.Cluster.Leases {
 		node := printable(l.Node)
 		switch {

@@ -307,7 +307,8 @@ func TestStarved(t *testing.T) {
 			suspended.Add(int64(step.by))
 			time.Sleep(2 * time.Second)
 			if n := k.View().Starved; n != step.want {
-				t.Errorf("starved %d times after a suspension of %v, want %d", n, step.by, step.want)
+				t.Errorf("starved %d times after a suspension of %v, want %d", n, step.by,
+					step.want)
 			}
 		}
 		cancel()
