@@ -34,7 +34,7 @@ func (h idleHost) Go(name string, run func(context.Context) error) {
 	}
 }
 
-// begun opens a sink whose lanes run only deliveries. change may modify it before it connects.
+// begun opens a sink. Its lanes run only deliveries. change may modify it before it connects.
 func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
