@@ -52,7 +52,8 @@ type Assignments interface {
 	// Assign begins an assignment of each offered partition and returns the assignments, with their
 	// start positions, in the same order. It fences off other owners in the sink's ledger, and
 	// waits while the sink is down. An error means that nothing was assigned, because ctx or the
-	// route has ended or an offer is invalid.
+	// route has ended, an offer is invalid, or the broker did not confirm that this process owns
+	// the partitions. If the process still owns them, the source calls Assign again.
 	Assign(ctx context.Context, offers []PartitionOffer) ([]Assignment, error)
 	// Revoke ends assignments in an orderly way. It withdraws batches that no worker has, and waits
 	// for deliveries in progress until ctx is done, for at most [RevokeTimeout]. Then it commits

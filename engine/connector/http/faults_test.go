@@ -58,7 +58,7 @@ func testEarlyAnswer(t *testing.T, w way) {
 		b.Release()
 		close(returned)
 		if _, ok := errors.AsType[*stream.Throttled](err); !ok {
-			t.Errorf("Deliver: %v, want throttled", err)
+			t.Fatalf("Deliver: %v, want throttled", err) // perhaps the server was not asked
 		}
 		if n := <-read; n >= big {
 			t.Errorf("the server read the whole body, %d bytes: the test shows nothing", n)

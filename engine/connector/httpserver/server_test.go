@@ -336,9 +336,11 @@ func TestDuplicatesCount(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := run(t, "format: lines, memory: 8MiB, max_body: 4MiB, deadline: 300ms", "flow: {timeout: 60s, abandon: 120s}")
-	open := make(chan struct{})
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open() // a blocked delivery would block the end of the engine
 	s.setDeliver(func(context.Context, *stream.Batch) error {
-		<-open
+		<-gate
 		return nil
 	})
 	body := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 3<<10)
@@ -361,7 +363,7 @@ func TestFull(t *testing.T) {
 	if untaken == 0 {
 		t.Error("no request was refused")
 	}
-	close(open)
+	open()
 	if a := s.persist("/", "small", "Idempotency-Key: k"); a.status != 200 {
 		t.Errorf("after the jam: %d %s", a.status, a.body)
 	}
@@ -388,11 +390,12 @@ func TestDeadLetterCounts(t *testing.T) {
 // TestDrain checks that a drain finishes requests in progress and refuses new ones.
 func TestDrain(t *testing.T) {
 	s := run(t, "format: lines")
-	open, arrived := make(chan struct{}), make(chan struct{})
-	once := sync.OnceFunc(func() { close(arrived) })
+	gate, arrived := make(chan struct{}), make(chan struct{})
+	open, once := sync.OnceFunc(func() { close(gate) }), sync.OnceFunc(func() { close(arrived) })
+	defer open() // a blocked delivery would block the end of the engine
 	s.setDeliver(func(context.Context, *stream.Batch) error {
 		once()
-		<-open
+		<-gate
 		return nil
 	})
 	first := make(chan answer, 1)
@@ -400,14 +403,18 @@ func TestDrain(t *testing.T) {
 		a, _ := s.try("/", strings.NewReader("first"))
 		first <- a
 	}()
-	<-arrived
+	select {
+	case <-arrived:
+	case a := <-first:
+		t.Fatalf("answered before its delivery: %d %s", a.status, a.body)
+	}
 	s.e.Drain()
 	<-s.server.Draining()
 	if a := s.post("/", strings.NewReader("late")); a.status != 503 ||
 		a.header.Get(httpserver.StateHeader) != "untaken" {
 		t.Errorf("while draining: %d %v", a.status, a.header)
 	}
-	close(open)
+	open()
 	if a := <-first; a.status != 200 {
 		t.Errorf("the request in work was answered with %d %s", a.status, a.body)
 	}

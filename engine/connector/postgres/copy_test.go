@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // lines returns n rows of 1 MiB.
@@ -23,13 +25,22 @@ func lines(n int) (rows [][]field) {
 	return rows
 }
 
-// begun opens a sink. change may modify it before it connects.
+// idleHost starts no goroutines that prepare lanes after Load.
+type idleHost struct{ *streamtest.Host }
+
+func (h idleHost) Go(name string, run func(context.Context) error) {
+	if !strings.HasPrefix(name, "postgres ahead") {
+		h.Host.Go(name, run)
+	}
+}
+
+// begun opens a sink. Its lanes run only deliveries. change may modify it before it connects.
 func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
 	o.OnNewField = "ignore"
 	s := &opened{host: connectortest.NewHost(t)}
-	s.Sink = newSink(t, o, s.host)
+	s.Sink = newSink(t, o, idleHost{s.host})
 	t.Cleanup(func() { s.Close() })
 	lanes := func(l []stream.Lane) { s.lanes = l }
 	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true,
@@ -158,32 +169,32 @@ func TestFoldedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
-	s := begun(t, d, postgres.SlowEnter)
+	s := begun(t, d, postgres.GuardEnter)
 	b := s.batch([]field{{"message", stream.Text, "once"}})
 	if err := s.deliver(t, b); err != nil {
 		t.Fatal(err)
 	}
-	const looking = "SELECT pid::text FROM pg_stat_activity WHERE state = 'active' AND query " +
-		"LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
-	until := func(some bool) {
-		for tries := 0; len(d.column(t, looking)) > 0 != some; tries++ {
-			if tries == 200 {
-				t.Fatalf("somebody looks: %t, for 10 s", !some)
-			}
-			d.exec(t, "SELECT pg_sleep(0.05)")
-		}
-	}
-	until(false) // the lanes have prepared their statements
+	lock := fmt.Sprintf("(%d)", postgres.EnterLock)
+	d.exec(t, "SELECT pg_advisory_lock"+lock)
 	second := make(chan error, 1)
 	go func() {
 		_, err := s.lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: b})
 		second <- err
 	}()
-	until(true)
+	waiting := fmt.Sprintf("SELECT pid::text FROM pg_locks WHERE locktype = 'advisory' AND "+
+		"classid = 0 AND objid = %d AND NOT granted", postgres.EnterLock)
+	for len(d.column(t, waiting)) == 0 {
+		select {
+		case err := <-second:
+			t.Fatalf("the second attempt did not check the marks: %v", err)
+		default:
+		}
+	}
 	last := b.Spans[len(b.Spans)-1]
 	if err := s.Compact(t.Context(), []stream.Mark{{Part: *last.Part, Watermark: last.To}}); err != nil {
 		t.Fatal(err)
 	}
+	d.exec(t, "SELECT pg_advisory_unlock"+lock)
 	if err := <-second; err != nil {
 		t.Errorf("the second attempt: %v", err)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 )
@@ -15,8 +16,11 @@ func Disguise(s *Sink) {
 	}
 }
 
-// SlowEnter makes Enter sleep for a second between reading the marks and reading the rows.
-func SlowEnter(s *Sink) {
-	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute",
-		"FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
+// EnterLock is the number of an advisory lock. See [GuardEnter].
+const EnterLock = 1
+
+// GuardEnter makes Enter wait for [EnterLock] between reading the marks and reading the rows.
+func GuardEnter(s *Sink) {
+	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute", fmt.Sprintf(
+		"FROM pg_attribute CROSS JOIN pg_advisory_xact_lock_shared(%d)", EnterLock), 1)
 }

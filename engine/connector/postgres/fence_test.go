@@ -28,6 +28,7 @@ type wire struct {
 	held  chan struct{}
 	pass  chan struct{} // closed when held data may pass
 	conns []net.Conn
+	ended bool // new connections are closed at once
 }
 
 func newWire(t *testing.T, server string) *wire {
@@ -55,6 +56,9 @@ func newWire(t *testing.T, server string) *wire {
 	t.Cleanup(func() {
 		l.Close()
 		w.release()
+		w.mu.Lock()
+		w.ended = true
+		w.mu.Unlock()
 		w.cut()
 		all.Wait()
 	})
@@ -79,7 +83,11 @@ func (w *wire) serve(client net.Conn) {
 	}
 	w.mu.Lock()
 	w.conns = append(w.conns, client, server)
+	ended := w.ended
 	w.mu.Unlock()
+	if ended {
+		w.cut()
+	}
 	var both sync.WaitGroup
 	both.Go(func() { io.Copy(client, server); client.Close() })
 	both.Go(func() {

@@ -1,12 +1,16 @@
 package table_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,15 +19,34 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// away adds a delay to a server in both directions, and returns the address to use.
-func away(t *testing.T, server string, delay time.Duration) string {
+// pairing is a proxy in front of a server. It counts the responses with rows of each connection. It
+// holds back response k of one connection until another one has also reached its response k.
+type pairing struct {
+	done <-chan struct{} // ends all waits
+
+	mu      sync.Mutex      // guards the fields below
+	reached []int           // connections that have reached response k
+	both    []chan struct{} // closed when two have
+}
+
+// newPairing returns a proxy that holds back the given number of responses of each connection.
+func newPairing(ctx context.Context, rounds int) *pairing {
+	p := &pairing{done: ctx.Done(), reached: make([]int, rounds)}
+	for range rounds {
+		p.both = append(p.both, make(chan struct{}))
+	}
+	return p
+}
+
+// listen starts the proxy and returns its address.
+func (p *pairing) listen(t *testing.T, server string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	t.Cleanup(func() {
+	t.Cleanup(func() { // the source has closed its connections before
 		l.Close()
 		running.Wait()
 	})
@@ -36,51 +59,58 @@ func away(t *testing.T, server string, delay time.Duration) string {
 			far, err := net.Dial("tcp", server)
 			if err != nil {
 				near.Close()
-				return
+				continue
 			}
-			running.Go(func() { carry(far, near, delay) })
-			running.Go(func() { carry(near, far, delay) })
+			var asked atomic.Bool
+			running.Go(func() { carry(far, near, func([]byte) { asked.Store(true) }) })
+			responses := 0
+			running.Go(func() {
+				carry(near, far, func(data []byte) {
+					if bytes.Contains(data, []byte("row ")) && asked.Swap(false) {
+						p.meet(responses)
+						responses++
+					}
+				})
+			})
 		}
 	})
 	return l.Addr().String()
 }
 
-// carry copies from one connection to the other, with the delay, until one ends.
-func carry(to, from net.Conn, delay time.Duration) {
-	type chunk struct {
-		data []byte
-		at   time.Time
+// meet waits until two connections have reached response k.
+func (p *pairing) meet(k int) {
+	p.mu.Lock()
+	if k >= len(p.reached) {
+		p.mu.Unlock()
+		return
 	}
-	chunks := make(chan chunk, 1024)
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		defer close(chunks)
-		for {
-			data := make([]byte, 64<<10)
-			n, err := from.Read(data)
-			if n > 0 {
-				chunks <- chunk{data[:n], time.Now().Add(delay)}
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	for c := range chunks {
-		<-time.After(time.Until(c.at))
-		if _, err := to.Write(c.data); err != nil {
-			break
-		}
+	if p.reached[k]++; p.reached[k] == 2 {
+		close(p.both[k])
 	}
-	to.Close()
-	from.Close()
-	for range chunks { // the reader may wait for space
+	p.mu.Unlock()
+	select {
+	case <-p.both[k]:
+	case <-p.done:
 	}
-	reading.Wait()
 }
 
-// parallel checks that two partitions of a table on a distant server are read almost twice as fast
-// as one after the other.
+// carry copies from one connection to the other until one ends. It calls before with all data.
+func carry(to, from net.Conn, before func(data []byte)) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		before(buf[:n])
+		if _, failed := to.Write(buf[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// parallel checks that two partitions of a table are read concurrently: both have a query in flight
+// in each of their rounds, so on a distant server they take as long as one. A single connection
+// reads the same rows.
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)
@@ -89,26 +119,29 @@ func parallel(t *testing.T, server *connectortest.Server) {
 	execute(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v text)")
 	execute(t, db, fmt.Sprintf("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(0, %d) n",
 		rows-1))
-	far, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	far.Host = away(t, far.Host, 25*time.Millisecond)
-	read := func(connections int) time.Duration {
+	for connections, rounds := range map[int]int{1: 0, 2: rows / 2 / batch} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		p := newPairing(ctx, rounds)
+		u, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Host = p.listen(t, u.Host)
 		s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
-			o.Postgres, o.Table, o.Split, o.Connections = far.String(), "t", rows/2, connections
+			o.Postgres, o.Table, o.Split, o.Connections = u.String(), "t", rows/2, connections
 		})
-		r, err := s.Open(t.Context(), stream.OpenOptions{
+		r, err := s.Open(ctx, stream.OpenOptions{
 			Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		began, got, parts := time.Now(), 0, make(map[string]bool)
+		got, parts := 0, make(map[string]bool)
 		for {
 			b := stream.NewBatch(stream.BatchLimits{Records: batch})
-			err := r.Read(t.Context(), b)
+			err := r.Read(ctx, b)
 			for _, s := range b.Spans {
 				parts[s.Part.ID] = true
 			}
@@ -117,23 +150,17 @@ func parallel(t *testing.T, server *connectortest.Server) {
 				break
 			}
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%d connections, after %d rows: %v", connections, got, err)
 			}
 		}
 		if got != rows || len(parts) != 2 {
-			t.Errorf("%d rows of %d partitions, want %d of 2", got, len(parts), rows)
+			t.Errorf("%d connections: %d rows of %d partitions, want %d of 2", connections, got,
+				len(parts), rows)
 		}
-		return time.Since(began)
-	}
-	best := 0.0
-	for range 3 { // another process on the machine may slow down one measurement
-		one, two := read(1), read(2)
-		t.Logf("one connection %v, two %v: %.2f times as fast", one, two,
-			one.Seconds()/two.Seconds())
-		if best = max(best, one.Seconds()/two.Seconds()); best > 1.7 {
-			return
+		p.mu.Lock()
+		if slices.ContainsFunc(p.reached, func(n int) bool { return n != 2 }) {
+			t.Errorf("connections with a query in each round: %v, want 2", p.reached)
 		}
+		p.mu.Unlock()
 	}
-	t.Errorf("two partitions were read %.2f times as fast as one after the other, "+
-		"want 1.7 at least", best)
 }

@@ -149,7 +149,11 @@ func TestSecondSignal(t *testing.T) {
 	config := spoolJob(t, t.TempDir(), fmt.Sprintf("http: { endpoints: [%q] }", server.URL),
 		"    drain: 1h\n")
 	d := launch(t, fullPipe(t), bin, "run", config)
-	<-arrived
+	select {
+	case <-arrived:
+	case <-d.ended:
+		t.Fatal("the program ended before it sent a request")
+	}
 	d.signal(syscall.SIGTERM)
 	select {
 	case <-d.ended:

@@ -139,6 +139,86 @@ func TestAssignIsGivenUp(t *testing.T) {
 	})
 }
 
+// slowOwns is a source with an Owns that waits for resume. It records the results of Assign.
+type slowOwns struct {
+	stream.AssignedSource
+	asked   atomic.Int32
+	resume  chan struct{}
+	results chan assignResult
+}
+
+type assignResult struct {
+	got []stream.Assignment
+	err error
+}
+
+func (s *slowOwns) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	o.Assignments = slowAssignments{o.Assignments, s}
+	r, err := s.AssignedSource.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return slowOwnsReader{r.(stream.AssignedReader), s}, nil
+}
+
+type slowOwnsReader struct {
+	stream.AssignedReader
+	s *slowOwns
+}
+
+func (r slowOwnsReader) Owns(ctx context.Context, id string) (bool, error) {
+	r.s.asked.Add(1)
+	select {
+	case <-r.s.resume:
+		return r.AssignedReader.Owns(ctx, id)
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+type slowAssignments struct {
+	stream.Assignments
+	s *slowOwns
+}
+
+func (a slowAssignments) Assign(ctx context.Context, offers []stream.PartitionOffer) ([]stream.Assignment, error) {
+	got, err := a.Assignments.Assign(ctx, offers)
+	a.s.results <- assignResult{got, err}
+	return got, err
+}
+
+// TestAssignEndsWhileOwnershipIsChecked cancels Assign while the broker is asked for the owner. That
+// must be an error of Assign. A source does not offer a partition with an [stream.Assignment.Err]
+// again, so nobody would read it.
+func TestAssignEndsWhileOwnershipIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := streamtest.NewStore()
+		g := newGroup(t, 2, func(*node) any { return streamtest.NewStoreSink(store) })
+		slow := &slowOwns{resume: make(chan struct{}), results: make(chan assignResult, 100)}
+		g.wrap = func(n *node, s stream.AssignedSource) stream.AssignedSource {
+			if n.name != "a" {
+				return s
+			}
+			slow.AssignedSource = s
+			return slow
+		}
+		g.start("a", vfstest.New())
+		g.until("the owner of both is asked for", func() bool { return slow.asked.Load() == 2 })
+		g.start("b", vfstest.New()) // one partition is revoked
+		if r := <-slow.results; r.got != nil || !errors.Is(r.err, context.Canceled) {
+			t.Errorf("Assign = %v, %v; want an error", r.got, r.err)
+		}
+		close(slow.resume)
+		g.produce(0)
+		g.produce(1)
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		g.close()
+		if n := g.counts(store.Rows()); n > 0 {
+			t.Errorf("%d rows are there twice", n)
+		}
+	})
+}
+
 // TestPositionsDisagree checks that a partition is not read if the broker's position contradicts
 // the sink's ledger. The reason is reported, and the other partitions are delivered.
 func TestPositionsDisagree(t *testing.T) {

@@ -127,11 +127,14 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 	}
 	defer a.endTaking(offers)
 	taken, err := a.take(ctx, offers, first)
+	if err == nil {
+		err = a.checkAllOwned(ctx, offers)
+	}
 	out := make([]stream.Assignment, len(offers))
 	for i := range offers {
 		out[i] = stream.Assignment{Number: first + uint32(i), Err: err}
 		if err == nil {
-			out[i].Mark, out[i].Err = a.begin(ctx, &offers[i], out[i].Number, taken[i])
+			out[i].Mark, out[i].Err = a.begin(&offers[i], out[i].Number, taken[i])
 		}
 		if out[i].Err != nil && a.ledger != nil {
 			a.ledger.Release([]uint32{out[i].Number})
@@ -213,9 +216,19 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 	})
 }
 
-// begin opens the account of one partition, once the broker has confirmed that this process owns
-// it.
-func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, number uint32,
+// checkAllOwned calls checkOwned for all offers. Its error is not an [stream.Assignment.Err], because
+// the source does not offer such a partition again.
+func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.PartitionOffer) error {
+	for i := range offers {
+		if err := a.checkOwned(ctx, offers[i].Part.ID); err != nil {
+			return fmt.Errorf("partition %q: %w", offers[i].Part.Name, err)
+		}
+	}
+	return nil
+}
+
+// begin opens the account of one partition. The broker has confirmed that this process owns it.
+func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
 	if err != nil {
@@ -226,9 +239,6 @@ func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, numbe
 		a.r.host.log.Warn(
 			"the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
 			"committed", o.Watermark.Num, "held", at.Watermark.Num)
-	}
-	if err := a.checkOwned(ctx, o.Part.ID); err != nil {
-		return stream.Mark{}, fmt.Errorf("partition %q: %w", o.Part.Name, err)
 	}
 	a.r.mu.Lock()
 	err = a.r.books.assign(at, number, taken != nil && taken.Found)

@@ -22,7 +22,8 @@ import (
 type group struct {
 	t       *testing.T
 	broker  *streamtest.Broker
-	sink    func(*node) any // makes the sink of a node
+	sink    func(*node) any                                          // makes the sink of a node
+	wrap    func(*node, stream.AssignedSource) stream.AssignedSource // nil: none
 	route   config.Route
 	limit   int // of the metadata of commits
 	cut     int // records of a batch
@@ -63,6 +64,9 @@ func (g *group) start(name string, fs *vfstest.Mem) *node {
 		New: func(_ any, h stream.Host) (any, error) {
 			s := streamtest.NewBrokerSource(g.broker, h, name)
 			s.BatchRecords, s.MetadataLimit = g.cut, g.limit
+			if g.wrap != nil {
+				return g.wrap(n, s), nil
+			}
 			return s, nil
 		},
 	}}

@@ -159,7 +159,7 @@ func TestWithdrawFromEngine(t *testing.T) {
 		"processors": {"{sink: a, batch: {records: 3}, drain: 10m, " +
 			"processors: [{set: {x: '1'}}]}", false},
 		"two routes": {"{sink: a, batch: {records: 3}, drain: 10m}\n" +
-			"      s: {sink: b, batch: {records: 4}}", false},
+			"      s: {sink: b, batch: {records: 4}, drain: 10m}", false},
 	} {
 		for seed := range uint64(8) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
