@@ -56,8 +56,8 @@ func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 	balance(t, k, nil, 0)
 }
 
-// eagerSource is a fakeSource whose senders want nothing back, but ask for it before the route has
-// opened.
+// eagerSource is a fakeSource that asks its route to withdraw data before the route has opened. No
+// batch is unwanted.
 type eagerSource struct{ fakeSource }
 
 // Open implements stream.Source.
