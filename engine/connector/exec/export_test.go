@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"context"
+
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -16,3 +18,6 @@ func ParseForTest(line []byte, b *stream.Batch) (report stream.Report, outcome, 
 
 // FollowingForTest exports following.
 var FollowingForTest = following
+
+// RunForTest runs the command once. It submits the output until ctx is done.
+func (s *Source) RunForTest(ctx, run context.Context) error { return s.run(ctx, run) }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,30 +239,31 @@ func (s *Source) read(ctx context.Context, p *child.Process) (records int, err e
 	cut := intake.NewCutter(int(s.o.MaxRecord), intake.Delimiter(s.o.Delimiter), 0)
 	for {
 		n, readErr := p.Read(cut.Space())
-		for _, part := range []intake.Records{cut.Cut(n), endOf(cut, readErr)} {
-			if part.Len() == 0 {
-				continue
-			}
-			if err := s.Add(ctx, part); err != nil {
-				return records, err
-			}
-			records += part.Len()
+		added, err := s.add(ctx, cut.Cut(n))
+		records += added
+		if readErr != nil || err != nil { // the last record may have no delimiter
+			last, lastErr := s.add(ctx, cut.End())
+			records, err = records+last, cmp.Or(err, lastErr)
 		}
 		s.host.Count("records_cut", cut.Long())
-		if readErr == nil {
-			continue
-		}
-		if errors.Is(readErr, io.EOF) {
+		switch {
+		case err != nil:
+			return records, err
+		case errors.Is(readErr, io.EOF):
 			return records, nil
+		case readErr != nil:
+			return records, readErr
 		}
-		return records, readErr
 	}
 }
 
-// endOf returns the record without a delimiter at the end of the output.
-func endOf(cut *intake.Cutter, readErr error) intake.Records {
-	if readErr == nil {
-		return intake.Records{}
+// add submits records, and returns their number. Records that it cannot submit count as lost.
+func (s *Source) add(ctx context.Context, records intake.Records) (added int, err error) {
+	if records.Len() == 0 {
+		return 0, nil
 	}
-	return cut.End()
+	if err := s.Add(ctx, records); err != nil {
+		return 0, err
+	}
+	return records.Len(), nil
 }

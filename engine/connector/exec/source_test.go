@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // eventually waits until a condition holds, and reports whether it did within patience.
@@ -213,6 +214,32 @@ func TestSourceSchedule(t *testing.T) {
 	n := d.host.Counted("runs_failed")
 	if most := d.host.Counted("runs"); n < began-1 || n > most {
 		t.Errorf("%d runs failed, want each of %d to %d but the running one", n, began, most)
+	}
+}
+
+// TestSourceStopsFull checks that records that the source has read and cannot submit when it stops
+// count as lost, also the last one, which has no delimiter.
+func TestSourceStopsFull(t *testing.T) {
+	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
+	o := exec.DefaultSourceOptions()
+	o.Command = []string{"printf", `one\ntwo\nlast`}
+	s, err := exec.NewSource(*o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Reserve(t.Context(), int64(o.MaxWaiting)); err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.RunForTest(stopped, t.Context()); !errors.Is(err, context.Canceled) {
+		t.Errorf("the run ended with %v, want %v", err, context.Canceled)
+	}
+	if lost := h.Counted("records_lost"); lost != 3 {
+		t.Errorf("%d records count as lost, want 3", lost)
+	}
+	if !strings.Contains(h.Logged(), "records are lost") {
+		t.Errorf("the loss is not logged:\n%s", h.Logged())
 	}
 }
 

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	nethttp "net/http"
 	"os"
@@ -58,6 +59,38 @@ func newBody(t *testing.T, body []byte, encoding string) (*bodyReader, *intake.I
 		t.Fatal(err)
 	}
 	return b, in
+}
+
+// trickle is a body of which each read returns one byte after an interval.
+type trickle struct{ every time.Duration }
+
+// Read implements io.Reader.
+func (d trickle) Read(p []byte) (int, error) {
+	time.Sleep(d.every)
+	p[0] = 'x'
+	return 1, nil
+}
+
+// TestSlowBody checks that a body that comes at less than 1 KiB/s is refused with 408 after 10 s,
+// and that a faster one may take until the deadline of the request.
+func TestSlowBody(t *testing.T) {
+	for every, want := range map[time.Duration][2]time.Duration{
+		time.Second:                   {graceRead, graceRead + time.Second},
+		time.Second / (leastRate + 1): {time.Minute, time.Minute + time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := newBody(t, nil, "identity")
+			b.r.Body.(*connection).body, b.until = trickle{every}, time.Now().Add(time.Minute)
+			begun := time.Now()
+			_, err := b.read(t.Context())
+			took := time.Since(begun)
+			if e, ok := errors.AsType[*statusError](err); !ok || e.status != 408 ||
+				took < want[0] || took > want[1] {
+				t.Errorf("a byte every %v: %v after %v, want status 408 after %v", every, err, took,
+					want[0])
+			}
+		})
+	}
 }
 
 // TestBodyWaitsForRoom checks that a client is not blamed for the time in which its body waits for

@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -264,6 +265,10 @@ func TestCompressed(t *testing.T) {
 		{"gzip", gzipped(t, make([]byte, 20<<20)), 413, "max_"},
 		{"zstd", enc.EncodeAll(make([]byte, 20<<20), nil), 413, "max_"},
 		{"gzip", gzipped(t, zeros), 413, "max_ratio"},
+		{"snappy", binary.AppendUvarint(nil, 5<<20), 413, "max_body"},
+		{"snappy", append(binary.AppendUvarint(nil, 3<<20), "short"...), 413, "max_ratio"},
+		{"snappy", append(binary.AppendUvarint(nil, 1<<19), "short"...), 400,
+			"cannot be decompressed as snappy"},
 		{"br", big, 415, "not supported"},
 		{"", make([]byte, 5<<20), 413, "max_body"},
 		{"", append(bytes.Repeat([]byte("x"), 2<<20), '\n'), 400, "line 1 has 2097152 bytes, at " +
@@ -279,8 +284,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestRudeClients checks that connections that send nothing, half a header, a huge header or half a
-// body are closed. The source serves other clients meanwhile.
+// TestRudeClients checks that connections that send nothing, half a header, a huge header, half a
+// body, no HTTP or a malformed chunk are closed. The source serves other clients meanwhile.
 func TestRudeClients(t *testing.T) {
 	t.Parallel()
 	s := run(t, "format: lines, connections: 20, header_timeout: 300ms, deadline: 1s")
@@ -295,8 +300,9 @@ func TestRudeClients(t *testing.T) {
 		conns = append(conns, c)
 		_, _ = io.WriteString(c, []string{
 			"", "POST / HT", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf",
-			"POST / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 100_000) + "\r\n\r\n",
-		}[i%4]) // fails if the connection was closed to make room for others
+			hugeHeader, "\x16\x03\x01\x00\xff no HTTP\r\n\r\n",
+			"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		}[i%6]) // fails if the connection was closed to make room for others
 	}
 	if a := s.post("/", strings.NewReader("polite")); a.status != 200 {
 		t.Errorf("beside rude clients: %d %s", a.status, a.body)
@@ -314,6 +320,33 @@ func TestRudeClients(t *testing.T) {
 	if held := s.server.Held(); held != 0 {
 		t.Errorf("%d bytes are still held", held)
 	}
+}
+
+var hugeHeader = "POST / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 100_000) + "\r\n\r\n"
+
+// TestMalformedRequests checks the responses to requests that net/http refuses.
+func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
+	s := run(t, "format: lines")
+	for text, want := range map[string]string{
+		hugeHeader:        "HTTP/1.1 431 ",
+		"no HTTP\r\n\r\n": "HTTP/1.1 400 ",
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n":         "HTTP/1.1 400 ",
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab": "HTTP/1.1 400 ",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(conn, text) // the source may respond before it has read all of it
+		answer := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != want {
+			t.Errorf("%.60q: %q, %v; want %q", text, answer, err, want)
+		}
+		_ = conn.Close()
+	}
+	s.want(s.post("/", strings.NewReader("polite")), 200, "", `{"message":"polite"}`)
 }
 
 func TestBadOptions(t *testing.T) {

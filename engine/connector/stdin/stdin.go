@@ -7,6 +7,7 @@
 package stdin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,9 @@ func (s *source) run(ctx context.Context) error {
 		if err := s.Accepting(ctx); err != nil {
 			return &inputError{errInterrupted}
 		}
-		s.take(ctx)
+		if s.take(ctx) != nil && s.in.ended {
+			return &inputError{errStopped}
+		}
 	}
 	s.End()
 	if s.in.failed == nil {
@@ -143,34 +146,39 @@ func (s *source) run(ctx context.Context) error {
 	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
 }
 
-var errInterrupted = errors.New("standard input had not ended: the rest was not delivered")
+var (
+	errInterrupted = errors.New("standard input had not ended: the rest was not delivered")
+	errStopped     = errors.New("the last records of standard input were not delivered")
+)
 
-// take submits records until the input ends, the routes drain, or ctx is done.
-func (s *source) take(ctx context.Context) {
+// take submits records until the input ends, the routes drain, or ctx is done. It returns an error
+// if records could not be submitted. They count as lost.
+func (s *source) take(ctx context.Context) error {
 	defer s.Producer()()
 	for !s.in.ended {
 		var c chunk
 		select {
 		case c = <-s.in.chunks:
 		case <-s.Draining():
-			return
+			return nil
 		case <-ctx.Done():
-			return
+			return nil
 		}
 		records := s.in.cutter.Write(c.data)
-		if s.Add(ctx, records) != nil {
-			return // ctx is done
-		}
-		s.host.Count("records_cut", s.in.cutter.Long())
-		if c.err == nil {
-			continue
-		}
-		s.in.ended = true
-		if !errors.Is(c.err, io.EOF) {
+		s.in.ended = c.err != nil
+		if s.in.ended && !errors.Is(c.err, io.EOF) {
 			s.in.failed = c.err
 		}
-		_ = s.Add(ctx, s.in.cutter.End()) // fails only if ctx is done
+		err := s.Add(ctx, records)
+		s.host.Count("records_cut", s.in.cutter.Long())
+		if s.in.ended { // the last record may have no delimiter
+			err = cmp.Or(err, s.Add(ctx, s.in.cutter.End()))
+		}
+		if err != nil {
+			return err // ctx is done
+		}
 	}
+	return nil
 }
 
 // inputError ends the source permanently, because a restart could not read the input again.

@@ -126,10 +126,18 @@ func TestYear(t *testing.T) {
 		{january.AddDate(1, 0, 0), "Jan 02 00:00:00", "2027-01-02T00:00:00Z"},
 		{january.AddDate(2, 2, 0), "Feb 29 00:00:00", "2028-02-29T00:00:00Z"},
 		{january.AddDate(3, 0, 0), "Feb 29 00:00:00", "2028-02-29T00:00:00Z"},
+		{january.AddDate(2, 1, 0), "Feb 29 00:00:00", ""}, // 2028 would be in the future
+		{january, "Feb 29 00:00:00", ""},                  // 2025 to 2027 have none
+		{january, "Mar  1 00:00:00", "2025-03-01T00:00:00Z"},
+		{january, "Feb 30 00:00:00", ""},
 	} {
 		now = c.now
 		record, ok := p.parse([]byte("<34>"+c.stamp+" host text"), "")
-		if !ok || !strings.HasPrefix(string(record), `{"timestamp":"`+c.want+`"`) {
+		want := `{"timestamp":"` + c.want + `"`
+		if c.want == "" {
+			want = `{"timestamp":null`
+		}
+		if ok != (c.want != "") || !strings.HasPrefix(string(record), want) {
 			t.Errorf("%s at %v: %s %v, want %s", c.stamp, c.now, record, ok, c.want)
 		}
 	}

@@ -102,7 +102,12 @@ var differences = []struct {
 	text   *regexp.Regexp
 	fields []string // that differ; all if none are listed
 	failed bool     // only messages that are not parsed
+	rare   bool     // depends on the current year
 }{
+	{
+		reason: "February 29 is no date in most years; the library takes it as March 1",
+		text:   regexp.MustCompile(`^<\d+> *Feb 29 `), rare: true,
+	},
 	{
 		reason: "a priority with leading zeros or above 191 is none; " +
 			"the library takes its first digits",
@@ -232,7 +237,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	for i, d := range differences {
-		if !c.seen[i] {
+		if !c.seen[i] && !d.rare {
 			t.Errorf("no text has the difference: %s", d.reason)
 		}
 	}

@@ -44,9 +44,10 @@ const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 // setStamp sets m.timestamp from the timestamp at the start of text and returns its length. It
 // returns 0 if text does not begin with a timestamp and a space. The day may have a leading zero.
 //
-// A timestamp has no year. It gets the latest of the next, the current and the previous year with
-// which it is at most a day in the future. A message of December that arrives in January gets the
-// previous year.
+// A timestamp has no year. It gets the latest of the next, the current and the previous year in
+// which its date exists and with which it is at most a day in the future. A message of December
+// that arrives in January gets the previous year. February 29 is not a timestamp if none of the
+// years has it.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {
@@ -57,25 +58,25 @@ func (p *parser) setStamp(m *message, text []byte) int {
 	if text[4] != ' ' {
 		day = twoDigits(text[4:])
 	}
-	const leapYear = 2000
-	if month%3 != 0 || !isDate(leapYear, month/3+1, day) {
+	if month%3 != 0 {
 		return 0
 	}
 	now := p.now()
-	at := func(year int) time.Time {
-		return time.Date(year, time.Month(month/3+1), day,
-			twoDigits(text[7:]), twoDigits(text[10:]), twoDigits(text[13:]), 0, p.zone)
-	}
-	year := now.In(p.zone).Year()
-	t := at(year + 1)
-	for back := range 2 {
-		if t.After(now.Add(24 * time.Hour)) {
-			t = at(year - back)
+	next := now.In(p.zone).Year() + 1
+	for year := next; year >= next-2; year-- {
+		if !isDate(year, month/3+1, day) {
+			continue
 		}
+		t := time.Date(year, time.Month(month/3+1), day,
+			twoDigits(text[7:]), twoDigits(text[10:]), twoDigits(text[13:]), 0, p.zone)
+		if year > next-2 && t.After(now.Add(24*time.Hour)) {
+			continue
+		}
+		p.time = t.AppendFormat(p.time[:0], time.RFC3339)
+		m.timestamp = p.time
+		return len(stampLayout)
 	}
-	p.time = t.AppendFormat(p.time[:0], time.RFC3339)
-	m.timestamp = p.time
-	return len(stampLayout)
+	return 0
 }
 
 // cutSpaces cuts the leading spaces off text, but always leaves the last byte. ok reports whether

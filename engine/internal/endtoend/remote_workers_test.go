@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
 const (
@@ -232,12 +234,37 @@ func remoteRun(t *testing.T, url string, db *sql.DB) (w *remoteWorkers, total fl
 
 const remoteWarmup = 8 * time.Second
 
+// simulateRemote returns the simulated goodput of the twelve worker processes. It logs the figures.
+func simulateRemote(
+	t *testing.T, algorithm string, service scenario.Service,
+) (goodput float64) {
+	t.Helper()
+	s := scaled(t, "s01-saturated", 1)
+	for i := range s.Workers {
+		s.Workers[i].Rate /= remoteSlower
+	}
+	s.Service, s.RTT = service, time.Millisecond
+	f := simulate(t, s, algorithm)
+	t.Logf("%s, simulated, %s service times: %v", algorithm, service,
+		remoteFigures{goodput: f[scenario.Goodput],
+			inFlight: f[scenario.InFlightMean] / float64(len(rates)),
+			p99:      time.Duration(f[scenario.LatencyP99] * float64(time.Millisecond))})
+	return f[scenario.Goodput]
+}
+
 // TestUnequalRemote runs one reader and twelve worker processes of unequal rates into PostgreSQL.
-// Undisturbed, they reach the sum of their rates with few batches in flight. Then one worker hangs,
-// one is killed, one drains and two join. Each record is in the table once, although the records
-// have no keys of their own. The figures of `window: queue` are logged beside those of `credit`.
+// Undisturbed, they reach the sum of their rates with few batches in flight, as in the simulator.
+// Then one worker hangs, one is killed, one drains and two join. Each record is in the table once,
+// although the records have no keys of their own. The figures of `window: queue` are logged beside
+// those of `credit`. The simulator shows why they differ: `queue` keeps more in flight the more
+// service times vary.
 func TestUnequalRemote(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
+	for _, service := range []scenario.Service{scenario.Exponential, scenario.Deterministic} {
+		simulateRemote(t, "queue", service)
+	}
+	simulateRemote(t, "credit", scenario.Exponential)
+	simulated := simulateRemote(t, "credit", scenario.Deterministic)
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
 	undisturbed(t, func(t *testing.T) string {
@@ -248,11 +275,12 @@ func TestUnequalRemote(t *testing.T) {
 		s.stop()
 		_ = s.wait() // it was stopped
 		w.close()
-		return unequalRemote(t, server.URL, db, run)
+		return unequalRemote(t, server.URL, db, run, simulated)
 	})
 }
 
-func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration) (missed string) {
+func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration,
+	simulated float64) (missed string) {
 	t.Helper()
 	w, total := remoteRun(t, url, db)
 	count := int64(total * (remoteWarmup + 2*run).Seconds() * 0.9)
@@ -282,6 +310,10 @@ func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration) (mis
 	rows := number(db, `SELECT count(*) FROM landed`)
 	if n := number(db, `SELECT count(DISTINCT id) FROM landed`); n != count || rows != count {
 		t.Errorf("%d rows of %d records are in the table, want each of %d once", rows, n, count)
+	}
+	if math.Abs(f.goodput-simulated) > agreeWithin {
+		return fmt.Sprintf("goodput is %.3f, simulated %.3f: want at most %g between them",
+			f.goodput, simulated, agreeWithin)
 	}
 	return f.missed()
 }

@@ -207,8 +207,8 @@ func (o *Options) discovered(f Format) (all []discovered) {
 	return all
 }
 
-// lookup returns the addresses behind the name, in a stable order. If the lookup of one of several
-// targets fails, its last addresses stay.
+// lookup returns the addresses behind the name, in a stable order. If the lookup of some of several
+// targets fails, their last addresses stay, and lookup returns addresses and an error.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {
@@ -224,7 +224,7 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 		if lookupErr != nil {
 			err = lookupErr
 			failed++
-			if none, ok := errors.AsType[*net.DNSError](err); !ok || !none.IsNotFound {
+			if none, ok := errors.AsType[*net.DNSError](lookupErr); !ok || !none.IsNotFound {
 				found = before[t.Target]
 			}
 		}
@@ -235,10 +235,10 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 	}
 	slices.Sort(addresses)
 	addresses = slices.Compact(addresses)
-	if len(addresses) > 0 && failed < len(targets) {
-		return addresses[:min(len(addresses), maxDiscovered)], nil
+	if failed == len(targets) {
+		return nil, err
 	}
-	return nil, err
+	return addresses[:min(len(addresses), maxDiscovered)], err
 }
 
 // lookupHost returns the addresses of a host.

@@ -90,7 +90,7 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 }
 
 // look looks up a name, and adds and removes lanes accordingly. If the lookup fails, the last
-// addresses stay.
+// addresses stay. A lookup in which only some targets failed counts as failed, too.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
@@ -110,10 +110,11 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 				"endpoint", d.base.name,
 				"workers", len(d.found), "error", err)
 		}
-		d.failing = true
+	}
+	d.failing = err != nil
+	if err != nil && len(addresses) == 0 {
 		return
 	}
-	d.failing = false
 	var found []endpoint
 	for _, a := range addresses {
 		found = append(found, d.endpointAt(a))

@@ -121,7 +121,9 @@ func TestDiscovered(t *testing.T) {
 }
 
 // lookups returns the number of completed lookups, failed ones included.
-func (f *fixture) lookups() int64 { return f.sink.host.(*streamtest.Host).Counted("lookups") }
+func (f *fixture) lookups() int64 { return f.counted("lookups") }
+
+func (f *fixture) counted(name string) int64 { return f.sink.host.(*streamtest.Host).Counted(name) }
 
 // TestDiscoveredLater checks that a name may have no addresses at first, and that workers listed in
 // SRV records get the ports of these records.
@@ -135,10 +137,15 @@ func TestDiscoveredLater(t *testing.T) {
 		net.SRV{Target: "b.test", Port: 8002})
 	all := []string{"https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/"}
 	f.want(all...)
-	// The workers of a target stay while its lookup fails, and the others change.
+	// The workers of a target stay while its lookup fails, and the others change. The lookup counts
+	// as failed.
+	failed := f.counted("lookups_failed")
 	dns.FailName("b.test", true)
 	dns.Set("a.test", "127.0.0.1", "127.0.0.3")
 	f.want(append(all, "https://127.0.0.3:8001/")...)
+	if f.counted("lookups_failed") == failed {
+		t.Error("a lookup without the addresses of one target does not count as failed")
+	}
 	dns.FailName("b.test", false)
 	dns.Set("b.test")
 	f.want(all[0], "https://127.0.0.3:8001/")

@@ -120,7 +120,7 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 		i.working[r.request] = s
 	}
 	if i.stopped && !awaited {
-		i.host.Count(recordsLost, int64(records.count))
+		i.lose(records)
 	}
 	i.queue = append(i.queue, s)
 	i.notify()
@@ -142,7 +142,7 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 			_, err = r.Submit(piece, false)
 		}
 		if err != nil {
-			i.host.Count(recordsLost, int64(records.count))
+			i.lose(records)
 			return err
 		}
 		if rest.count == 0 {
@@ -150,6 +150,16 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 		}
 		records = rest
 	}
+}
+
+// lose counts and logs records that will not be delivered.
+func (i *Intake) lose(records Records) {
+	if records.count == 0 {
+		return
+	}
+	i.host.Count(recordsLost, int64(records.count))
+	i.host.Log().Warn("records are lost: the source has stopped", "source", i.o.Name, "records",
+		records.count, "bytes", records.Size())
 }
 
 // split returns the first records, which cost no more than most, and the others. If the first

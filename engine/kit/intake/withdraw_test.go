@@ -232,4 +232,31 @@ func TestWithdrawReadBefore(t *testing.T) {
 	h.SetRoutes(streamtest.Route)
 	take(t, second)
 	wantOutcomes(t, []*intake.Submission{second}, context.Canceled)
+	w.settle(w.unsent[0]) // drops the progress of the removed route
+	wantOutcomes(t, []*intake.Submission{first, second}, nil, context.Canceled)
+	w.withdraw()
+	wantOutcomes(t, []*intake.Submission{second}, context.Canceled)
+}
+
+// TestWithdrawClosed checks that the reader of a route that has ended withdraws nothing: neither
+// after it was closed, nor after the route has opened again. Data that no route has read is
+// withdrawn.
+func TestWithdrawClosed(t *testing.T) {
+	in := newIntake(t, intake.Options{}, quiet())
+	w := openWithdrawal(t, in)
+	read, unread := submit(t, in, lines("1")), submit(t, in, lines("2"))
+	w.limits.Records = 1
+	b := w.next("[1]")
+	if err := w.reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	take(t, read)
+	take(t, unread)
+	outcomes := []error{context.Canceled, intake.ErrWithdrawn}
+	wantOutcomes(t, []*intake.Submission{read, unread}, outcomes...)
+	openWithdrawal(t, in)
+	if w.reader.(stream.WithdrawingReader).Unwanted(b) {
+		t.Error("a closed reader wants to withdraw a batch")
+	}
+	wantOutcomes(t, []*intake.Submission{read, unread}, outcomes...)
 }

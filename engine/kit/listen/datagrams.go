@@ -40,6 +40,7 @@ type Datagrams struct {
 	mu      sync.Mutex // guards the fields below
 	pending []datagram
 	bytes   int
+	dropped drops
 	more    chan struct{} // buffer of 1; signals that pending is not empty
 }
 
@@ -76,7 +77,10 @@ func (d *Datagrams) Run(ctx context.Context) error {
 		_ = os.Remove(d.Address) // net does not remove this kind of socket
 	}
 	ended := group.Wait()
-	d.Host.Count("datagrams_dropped", int64(len(d.pending))) // received after the last submission
+	for _, p := range d.pending { // received after the last submission
+		d.drop(p.peer)
+	}
+	d.reportDrops()
 	return errors.Join(ended, closed)
 }
 
@@ -111,13 +115,35 @@ func (d *Datagrams) keep(data []byte, peer string) {
 	}
 	d.mu.Unlock()
 	if full {
-		d.Host.Count("datagrams_dropped", 1)
+		d.drop(peer)
 		return
 	}
 	select {
 	case d.more <- struct{}{}:
 	default:
 	}
+}
+
+// drop counts a datagram that was received and is not submitted.
+func (d *Datagrams) drop(peer string) {
+	d.mu.Lock()
+	d.dropped.add(peer)
+	d.mu.Unlock()
+	d.Host.Count("datagrams_dropped", 1)
+}
+
+// reportDrops logs the drops since its last call.
+func (d *Datagrams) reportDrops() {
+	d.mu.Lock()
+	dropped := d.dropped
+	d.dropped = drops{}
+	d.mu.Unlock()
+	if dropped.total == 0 {
+		return
+	}
+	peer, count := dropped.most()
+	d.Host.Log().Warn("datagrams dropped: the source is full or has stopped",
+		"datagrams", dropped.total, "peer", peer, "of_peer", count)
 }
 
 // submit hands datagrams to the intake. During a drain, it still submits the datagrams that were
@@ -159,18 +185,19 @@ func (d *Datagrams) submitUntilDrain(ctx context.Context) {
 	}
 }
 
-// watchDrops counts the datagrams that the system has dropped because its receive buffer was full.
-// Only Linux reports them.
+// watchDrops logs drops. It also counts the datagrams that the system has dropped because its
+// receive buffer was full. Only Linux reports them, and only for UDP.
 func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	u, ok := local.(*net.UDPAddr)
-	if !ok {
-		return nil
-	}
 	tick := time.NewTicker(dropsEvery)
 	defer tick.Stop()
 	before := int64(0)
 	for {
-		now := systemDrops(u.Port)
+		d.reportDrops()
+		now := before
+		if ok {
+			now = systemDrops(u.Port)
+		}
 		if now > before {
 			d.Host.Count("datagrams_dropped", now-before)
 			d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full",

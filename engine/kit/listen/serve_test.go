@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -75,6 +76,30 @@ func TestSlowRecord(t *testing.T) {
 		_ = client.Close()
 		_ = server.Close()
 		<-ended
+	})
+}
+
+// TestSilentTLS checks that a connection that needs TLS and sends nothing is closed after 10 s.
+func TestSilentTLS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewHost(t)
+		in, err := intake.New(intake.Options{Name: "test"}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, TLS: new(tls.Config),
+			Framer: func(string) Framer { return new(endless) }}
+		begun := time.Now()
+		s.pump(t.Context(), tls.Server(server, s.TLS), func(bool) {})
+		if took := time.Since(begun); took != handshakeTime {
+			t.Errorf("the connection was open for %v, want %v", took, handshakeTime)
+		}
+		if n := h.Counted("connections_timed_out"); n != 1 {
+			t.Errorf("%d connections timed out, want 1", n)
+		}
+		_ = client.Close()
+		_ = server.Close()
 	})
 }
 
