@@ -33,8 +33,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		l.onTime.ofSuspects--
 	}
 	l.hanging.returned(a)
-	shut := t.lanes.shared.shut(t.now, forItem)
-	if l.gates.ended(a); shut && !t.lanes.shared.shut(t.now, forItem) {
+	shut := t.lanes.shared.full(t.now)
+	if l.gates.ended(a); shut && !t.lanes.shared.full(t.now) {
 		t.lanes.refreshAll()
 	}
 	t.backlog.suspects.spent(a, t.now)
@@ -82,7 +82,9 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	l.est.sample(seconds, a.cost)
 	l.onTime.delivered = max(l.onTime.delivered, a.sent)
-	l.onTime.markLost(t.now, l.est.overdueSoon())
+	if l.onTime.overtaken() {
+		l.onTime.markLost(t.now, l.est.overdueSoon())
+	}
 	if l.hanging.delivered(l.onTime.delivered, a.late) {
 		l.win.OnUndo(t.now)
 	}

@@ -153,13 +153,15 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	t.lanes.inFlightCost += a.cost
 	a.ahead, a.progress = l.inFlightCost-l.hanging.cost, l.est.delivered
 	a.epoch, a.totalCost = l.win.cached.epoch, t.lanes.inFlightCost
-	c := Command{Kind: Start, Reason: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	out = append(out, Command{})
+	c := &out[len(out)-1]
+	c.Kind, c.Reason, c.Seq, c.ID, c.Lane, c.Number = Start, why, it.seq, a.id, l.num, it.number
 	if l.limits.Ordered {
 		t.addToRun(l, a)
 		c.Run, c.Index = a.run, a.index
 	}
 	t.lanes.timer.dirty = l.gates.started(t.now, a) || t.lanes.timer.dirty
-	if t.lanes.shared.shut(t.now, forItem) {
+	if t.lanes.shared.full(t.now) {
 		t.lanes.refreshAll()
 	}
 	if a.ofSuspect {
@@ -167,10 +169,10 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 		l.hanging.exclude(a)
 		t.backlog.suspects.running++
 		t.lanes.refresh(l)
-		return append(out, c)
+		return out
 	}
 	c.Expect = t.occupy(a)
-	return append(out, c)
+	return out
 }
 
 // occupy gives attempt a its place among the attempts of its lane. It returns the time at which the

@@ -112,6 +112,9 @@ func (gs *gates) shut(now time.Duration, u use) bool {
 	return n == 0
 }
 
+// full reports whether one of the gates that apply to items in their turn leaves no room.
+func (gs *gates) full(now time.Duration) bool { return gs.items.room(now) == 0 }
+
 // started records the start of an attempt, and reports whether a gate is now shut until a certain
 // time.
 func (gs *gates) started(now time.Duration, a *attempt) (timed bool) {

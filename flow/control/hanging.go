@@ -95,6 +95,9 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	if s.recent *= hangingMemory; late {
 		s.recent = max(0, s.recent-1) // the attempt was only slow
 	}
+	if len(s.notOvertaken) == 0 {
+		return false
+	}
 	s.notOvertaken = slices.DeleteFunc(s.notOvertaken, func(b *attempt) bool {
 		if b.sent >= sent {
 			return false

@@ -65,6 +65,11 @@ func (o *onTimeAttempts) drop(a *attempt) {
 	a.earlier, a.later = nil, nil
 }
 
+// overtaken reports whether an attempt not presumed lost has been overtaken.
+func (o *onTimeAttempts) overtaken() bool {
+	return o.firstNotLost != nil && o.firstNotLost.sent < o.delivered
+}
+
 // markLost marks overtaken attempts that have run longer than limit as presumed lost.
 func (o *onTimeAttempts) markLost(now time.Duration, limit time.Duration) {
 	for a := o.firstNotLost; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {

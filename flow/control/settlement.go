@@ -195,7 +195,9 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 			s.lanes.all[i].failures.goodFailed++
 		}
 	}
-	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
+	out = append(out, Command{})
+	c := &out[len(out)-1]
+	c.Kind, c.Seq, c.ID, c.Lane, c.Number = Settle, it.seq, a.id, a.lane.num, it.number
 	out = s.cancelOthers(a, out)
 	s.settle(it)
 	return out

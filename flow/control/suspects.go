@@ -79,13 +79,17 @@ func (q *suspects) affords(idle bool) bool {
 // spent records the duration of an attempt that has ended. At a lane with a rate limit an attempt
 // costs at least its share of the rate.
 func (q *suspects) spent(a *attempt, now time.Duration) {
+	limit := max(maxSuspectSeconds, 2*q.typical)
+	if !a.ofSuspect && q.allowed >= limit {
+		q.allowed = limit
+		return
+	}
 	seconds := (now - a.sent).Seconds()
 	if rate := a.lane.limit.paced(now); rate > 0 {
 		seconds = max(seconds, 1/rate)
 	}
 	if !a.ofSuspect {
-		q.allowed = min(q.allowed+seconds*suspectShare/(1-suspectShare),
-			max(maxSuspectSeconds, 2*q.typical))
+		q.allowed = min(q.allowed+seconds*suspectShare/(1-suspectShare), limit)
 		return
 	}
 	q.running--
