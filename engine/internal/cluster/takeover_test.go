@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -228,23 +229,35 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
+// startHolder runs a lease holder that keeps its lease until stop is called. Its clock has advanced
+// by suspended more than the time of the test.
+func startHolder(t *testing.T, s *memBucket, log io.Writer,
+	suspended func() time.Duration) (k *LeaseHolder, stop func()) {
+	start := time.Now()
+	k = newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
+		func() time.Duration { return time.Since(start) + suspended() },
+		slog.New(slog.NewTextHandler(log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	return k, func() {
+		cancel()
+		<-ended
+	}
+}
+
 // TestFailureIsShown checks that only the first of consecutive failed requests is a warning, and
 // that the view contains the failure until the bucket responds again.
 func TestFailureIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, start := newMemBucket(), time.Now()
+		s := newMemBucket()
 		var log bytes.Buffer
-		k := newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
-			func() time.Duration { return time.Since(start) },
-			slog.New(slog.NewTextHandler(&log, nil)))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
-				<-ctx.Done()
-				return nil
-			})
-		}()
+		k, stop := startHolder(t, s, &log, func() time.Duration { return 0 })
 		time.Sleep(5 * time.Second)
 		s.setDown(true)
 		time.Sleep(20 * time.Second)
@@ -269,8 +282,7 @@ func TestFailureIsShown(t *testing.T) {
 		if got := k.View().Failure; got != "" {
 			t.Errorf("the bucket answers, and the view has the failure %q", got)
 		}
-		cancel()
-		<-ended
+		stop()
 		for message, want := range map[string]int{
 			"lease cannot be ": 2, "lease can be read again": 2,
 		} {
@@ -285,20 +297,10 @@ func TestFailureIsShown(t *testing.T) {
 // logged when the lease is lost.
 func TestStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, start := newMemBucket(), time.Now()
 		var suspended atomic.Int64
 		var log bytes.Buffer
-		k := newLeaseHolder(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
-			func() time.Duration { return time.Since(start) + time.Duration(suspended.Load()) },
-			slog.New(slog.NewTextHandler(&log, nil)))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
-				<-ctx.Done()
-				return nil
-			})
-		}()
+		k, stop := startHolder(t, newMemBucket(), &log,
+			func() time.Duration { return time.Duration(suspended.Load()) })
 		for _, step := range []struct {
 			by   time.Duration
 			want uint64
@@ -311,8 +313,7 @@ func TestStarved(t *testing.T) {
 					step.want)
 			}
 		}
-		cancel()
-		<-ended
+		stop()
 		const lost = `msg="this process lost the lease" lease=p epoch=1 starved=1`
 		if !strings.Contains(log.String(), lost) {
 			t.Errorf("the log has no line with %s:\n%s", lost, &log)
