@@ -90,15 +90,17 @@ func waitingLines(bad int) string {
 	return log.String()
 }
 
-// waitingBatches returns how many batches wait, and for how long, by PENSTOCK_WAITING.
-func waitingBatches() (bad int, wait time.Duration) {
+// waitingBatches returns how many batches wait, for how long, and how many are sent again in a
+// second, by PENSTOCK_WAITING. A kill also repeats the attempts that were answered since the last
+// save. A save can take 100 ms beside other tests, which is about 10 or 100 attempts.
+func waitingBatches() (bad int, wait time.Duration, rate int) {
 	switch os.Getenv("PENSTOCK_WAITING") {
 	case "short":
-		return 300, 4 * time.Second
+		return 300, 4 * time.Second, 100
 	case "full":
-		return 10_000, 20 * time.Second
+		return 10_000, 20 * time.Second, 1000
 	}
-	return 100, 4 * time.Second
+	return 100, 4 * time.Second, 100
 }
 
 // TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
@@ -106,12 +108,12 @@ func waitingBatches() (bad int, wait time.Duration) {
 // too early, and the attempt counts continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
-	bad, wait := waitingBatches()
+	bad, wait, rate := waitingBatches()
 	server := &flakyServer{tries: map[string][]time.Time{}, taken: map[string]int{}}
 	http := httptest.NewServer(server)
 	defer http.Close()
 	dir := t.TempDir()
-	config := waitingConfig(t, dir, http.URL, wait)
+	config := waitingConfig(t, dir, http.URL, wait, rate)
 	if err := os.Mkdir(filepath.Join(dir, "in"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +244,7 @@ func (s *flakyServer) checkLetters(t *testing.T, path string, want, inFlight int
 	}
 }
 
-func waitingConfig(t *testing.T, dir, url string, wait time.Duration) string {
+func waitingConfig(t *testing.T, dir, url string, wait time.Duration, rate int) string {
 	t.Helper()
 	return write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
@@ -252,9 +254,9 @@ pipelines:
     sink: { http: { endpoints: [%q], body: raw } }
     batch: { records: 1, linger: 0s }
     retry: { backoff: fixed, base: %v }
-    flow: { redeliver: 1, redeliver_rate: 1000, max: %d }
+    flow: { redeliver: 0.1, redeliver_rate: %d, max: %d }
     guard: { off: true }
-`, url, wait, mostInFlight))
+`, url, wait, rate, mostInFlight))
 }
 
 // mostInFlight is the largest window of the program that is killed.
