@@ -55,8 +55,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut subtracts 1 from a count in the newest slice. It does nothing if that count is 0, because
-// the window has moved on.
+// takeOut subtracts 1 from the given count of the newest slice. If the window has moved on and this
+// count is 0, it does nothing.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)
