@@ -10,21 +10,23 @@ import (
 	"time"
 )
 
-// Adaptive is the pace of a poller: slower while the fetched data goes unused, faster while it is
-// used. It is a value without state: the caller keeps the interval. The zero value starts at 1 s,
-// multiplies the interval by 1.5 after each unused fetch, up to 5 min, and returns to 1 s after a
-// used one.
+// Adaptive computes the interval of a poller. The interval grows while the fetched data goes
+// unused, and shrinks when it is used. An Adaptive has no state: the caller keeps the interval. The
+// zero value starts at 1 s, multiplies the interval by 1.5 after each unused fetch, up to 5 min,
+// and returns to 1 s after a used one.
 type Adaptive struct {
 	Min  time.Duration // shortest interval; 0 means 1 s
 	Max  time.Duration // longest interval; 0 means 5 min
 	Grow float64       // factor after a fetch that went unused, above 1; 0 means 1.5
-	// Factor after a fetch that was used, in [0, 1); 0 means back to Min at once.
+	// Shrink is the factor after a fetch that was used, in [0, 1). Zero means that the interval
+	// returns to Min at once.
 	Shrink float64
 }
 
-// Next returns the interval until the next poll, given the last one (0 at the start) and whether
-// the fetched data has been used. It is always within [Min, Max]. To keep many pollers apart, draw
-// the wait from Fixed(interval).Proportional(0.1).
+// Next returns the interval until the next poll, always within [Min, Max]. The parameter last is
+// the previous interval, or 0 at the start. The parameter used reports whether the data of the last
+// fetch has been used. To keep many pollers from polling at the same time, draw the wait from
+// Fixed(interval).Proportional(0.1).
 func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
 	low, high := a.limits()
 	switch {

@@ -53,8 +53,8 @@ import (
 	"time"
 )
 
-// State is a position in a sequence of waits. Its zero value is the start. It has 24 bytes and can
-// be stored with a message.
+// State is a position in a sequence of waits. The zero value is the start of the sequence. A State
+// has 24 bytes, so it can be stored with each message.
 type State struct {
 	// Number of waits so far, which is also the step of the next wait; does not exceed the largest
 	// uint32.
@@ -64,8 +64,8 @@ type State struct {
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }
 
-// After returns the state that follows s when the wait was d. Policies of other packages need it in
-// their Next.
+// After returns the state that follows s after a wait of d. The Next of a policy in another package
+// calls it.
 func (s State) After(d time.Duration) State {
 	if s.N < math.MaxUint32 {
 		s.N++
@@ -80,9 +80,9 @@ func (s State) After(d time.Duration) State {
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
 	// Next returns the wait at s, and the state after that wait. d is never negative. If ok is
-	// false, the caller gives up; d is then 0 and the state unchanged. src is called only from
-	// within Next, so a source that is not safe for concurrent use (rand.PCG) belongs to one
-	// caller. A nil src means the runtime's source.
+	// false, the caller gives up: d is then 0, and next equals s. A nil src means the runtime's
+	// source. src is called only from within Next. A source that is not safe for concurrent use,
+	// such as a rand.PCG, must not be shared by concurrent callers.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 

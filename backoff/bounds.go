@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// Bounder is implemented by every policy of this package and of compat: it computes the range of
-// its waits without a draw.
+// Bounder is implemented by every policy of this package and of compat. It computes the range of
+// the waits without drawing one.
 type Bounder interface {
-	// Bounds returns the lowest, the mean and the highest wait at step n, from 0. No draw leaves
-	// [lowest, highest]. Past the end of the policy all are 0.
+	// Bounds returns the lowest, the mean and the highest wait at step n, counted from 0. No wait
+	// drawn at step n lies outside [lowest, highest]. After the last wait of the policy, all three
+	// are 0.
 	Bounds(n int) (lowest, mean, highest time.Duration)
 }
 
-// Bounds returns the lowest, the mean and the highest wait of p at step n, from 0. Use it to
-// compute a worst case in advance. Past the end of p all are 0. For a policy without a Bounds
-// method, it returns 0, 0 and the largest Duration.
+// Bounds returns the lowest, the mean and the highest wait of p at step n, counted from 0. Use it
+// to compute the longest total wait in advance. After the last wait of p, all three are 0. For a
+// policy without a Bounds method, they are 0, 0 and the largest Duration.
 func Bounds(p Policy, n int) (lowest, mean, highest time.Duration) {
 	if b, ok := p.(Bounder); ok {
 		return b.Bounds(n)

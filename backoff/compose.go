@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Limit ends p after the given number of attempts, the first call included, so there are attempts-1
-// waits. With 1 or less there is no wait. If p ends earlier, Limit changes nothing.
+// Limit ends p after the given number of attempts, including the first call. Example: Limit(p, 5)
+// gives the first 4 waits of p. With 1 or less there is no wait. If p ends earlier, Limit changes
+// nothing.
 func Limit(p Policy, attempts int) Policy {
 	if inner, ok := p.(limited); ok {
 		return limited{inner.p, min(inner.attempts, step(attempts))}
@@ -59,9 +60,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits as policy a does for the first n waits, then as policy b does from its start. If a has
-// fewer than n waits, b follows after the last one. But if a gives up for a reason other than its
-// number of waits, such as the time waited, the whole policy ends. n below 0 counts as 0.
+// Then waits like policy a for the first n waits, and like policy b, from its start, for the rest.
+// If a has fewer than n waits, b follows after the last one. But if a gives up for another reason,
+// such as the time waited, the whole policy ends. An n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }
@@ -121,7 +122,7 @@ func (p sequence) String() string {
 		describe(p.b) + ")"
 }
 
-// FirstNow waits 0 the first time and then as p does from its start. Use it for failures that
+// FirstNow waits 0 the first time. Then it waits like p from its start. Use it for failures that
 // mostly disappear at once.
 func FirstNow(p Policy) Policy { return firstNow{p} }
 
@@ -144,9 +145,9 @@ func (p firstNow) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p firstNow) Validate() error { return Validate(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
-// Sum waits for the sum of the waits of ps, saturating, and gives up as soon as one of ps does.
-// Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter on top. Without policies
-// it waits 0.
+// Sum waits for the sum of the waits of ps, at most the largest Duration. It gives up as soon as
+// one of ps does. Example: Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter
+// on top. Without policies it waits 0.
 func Sum(ps ...Policy) Policy { return sum(slices.Clone(ps)) }
 
 type sum []Policy
@@ -189,8 +190,8 @@ func (ps sum) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps sum) Validate() error { return validateAll(ps) }
 func (ps sum) String() string  { return "sum(" + describeAll(ps) + ")" }
 
-// Max waits for the longest wait of ps, and gives up as soon as one of ps does. Without policies it
-// waits 0.
+// Max waits for the longest of the waits of ps. It gives up as soon as one of ps does. Without
+// policies it waits 0.
 func Max(ps ...Policy) Policy { return longest(slices.Clone(ps)) }
 
 type longest []Policy

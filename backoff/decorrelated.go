@@ -12,11 +12,14 @@ import (
 // Walk is decorrelated jitter: see [Decorrelated].
 type Walk struct{ base, max time.Duration }
 
-// Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut
-// to max (M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original
-// draws first and cuts afterwards, so that a fifth of its waits equal the cap). max 0 means no cap
-// but the largest Duration. A short draw makes the next one short, too. So 190 contending clients
-// need more time and more calls than with full jitter.
+// Decorrelated is decorrelated jitter: it draws each wait from [base, 3 * the last wait], and the
+// first from [base, 3 * base]. The range ends at max. A max of 0 means no cap but the largest
+// Duration.
+//
+// A short wait makes the next one short, too. So 190 contending clients need more time and more
+// calls than with full jitter. The source is M. Brooker, Exponential Backoff And Jitter, AWS
+// Architecture Blog, 2015. The original cuts to max after the draw, so that a fifth of its waits
+// equal the cap.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {
@@ -132,11 +135,13 @@ type Smooth struct {
 }
 
 // DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas,
-// Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
-// tanh(sqrt(4t)) the wait at step n is (x(t) - x of the previous draw) * base / 1.4. The median is
-// about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
-// after the draw. Here the policy stops growing when its longest wait reaches max, and a draw above
-// max is made again. The waits are computed in floats.
+// Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2). The median waits are about base * 0.9,
+// 1.1, 2, 4, 8. A max of 0 means no cap but the largest Duration.
+//
+// The wait at step n is (x(t) - x of the previous draw) * base / 1.4, with t = n + U and x(t) = 2^t
+// tanh(sqrt(4t)). U is uniform in [0, 1). The waits are computed in floats. Polly cuts to max after
+// the draw. Here the policy stops growing when its longest wait reaches max, and a draw above max
+// is made again.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

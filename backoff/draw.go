@@ -46,9 +46,8 @@ func bits64(src rand.Source) uint64 {
 // runtimeBits is the only use of the runtime's random source in this package.
 func runtimeBits() uint64 { return rand.Uint64() }
 
-// scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The
-// product is rounded by itself (float64() forbids a fused multiplication), so every platform gets
-// the same.
+// scale returns d * f cut to [0, MaxInt64] and truncated to whole nanoseconds. A NaN gives 0. The
+// conversion float64() forbids a fused multiplication, so every platform gets the same result.
 func scale(d time.Duration, f float64) time.Duration {
 	x := float64(float64(d) * f)
 	switch {

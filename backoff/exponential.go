@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// Exponential waits base, base*factor, base*factor^2, ... at most max; max 0 means no cap but the
-// largest Duration. With a whole factor the waits are exact. With a fractional factor they are
-// computed in floats and truncated to whole nanoseconds. A factor that is not above 0 counts as 1.
-// Without a jitter mode every wait is the interval itself: see [Ladder.Full].
+// Exponential waits base, base*factor, base*factor^2, ... at most max. A max of 0 means no cap but
+// the largest Duration. A factor that is not above 0 counts as 1. Without a jitter mode every wait
+// is the interval itself: see [Ladder.Full].
 //
 //	Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
+//
+// With a whole factor the waits are exact. With a fractional factor they are computed in floats and
+// truncated to whole nanoseconds.
 func Exponential(base time.Duration, factor float64, max time.Duration) Ladder {
 	return newLadder(exponentialGrowth{base, factor}, jitter{}, max)
 }

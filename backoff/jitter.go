@@ -28,9 +28,9 @@ type jitter struct {
 	width float64 // of proportional and additive, as a share of the interval
 }
 
-// spread returns the lowest and the highest wait of an interval under a cap. Both are in [0,
-// limit]. An interval above limit counts as limit. With additive jitter, intervals are limited to
-// limit/(1+width), so that the range at the cap is as wide as below it.
+// spread returns the lowest and the highest wait of an interval of length d. Both are in [0,
+// limit]. A d above limit counts as limit. With additive jitter, d is at most limit/(1+width), so
+// that the range is as wide at the limit as below it.
 func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	d = min(max(d, 0), limit)
 	switch j.mode {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Ladder is a policy with an interval for each step, a jitter mode that draws the wait from it, and
-// a cap. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern] and
-// [Recommended] make one. The methods Full, Equal, Proportional, Additive and Plain return a copy
-// with another jitter mode. The zero Ladder waits 0 forever.
+// Ladder is a policy with an interval for each step. A jitter mode draws the wait from the
+// interval, and a cap bounds the wait. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci],
+// [Table], [Pattern] and [Recommended] return a Ladder. The methods Full, Equal, Proportional,
+// Additive and Plain return a copy with another jitter mode. The zero Ladder waits 0 forever.
 type Ladder struct {
 	// p is never written after its constructor. A single pointer lets a Policy hold a Ladder
 	// without a copy at each call.
@@ -156,23 +156,24 @@ func step(n int) uint32 {
 
 // Plain removes the jitter: every wait is the interval itself, at most the cap. Use it for
 // schedules and for a single client. Many clients without jitter collide again and again, and take
-// 7 to 14 times as long.
+// 7 to 14 times as long as with jitter.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
 // Full draws each wait from [0, interval], both ends included. Under contention it is the best of
 // the simple modes.
 func (l Ladder) Full() Ladder { return l.with(jitter{mode: full}) }
 
-// Equal draws each wait from [interval/2, interval]: never a short wait, at the price of more
-// collisions than Full.
+// Equal draws each wait from [interval/2, interval]. There is never a very short wait, but clients
+// collide more often than with Full.
 func (l Ladder) Equal() Ladder { return l.with(jitter{mode: equal}) }
 
-// Proportional draws each wait from [(1-f) interval, (1+f) interval], cut to the cap, with f in [0,
-// 1]. At the cap it draws from [(1-f) cap, cap].
+// Proportional draws each wait from [(1-f) * interval, (1+f) * interval], with f in [0, 1]. The
+// range ends at the cap: once the interval has reached the cap, waits are drawn from [(1-f) * cap,
+// cap].
 func (l Ladder) Proportional(f float64) Ladder { return l.with(jitter{proportional, f}) }
 
-// Additive draws each wait from [interval, (1+f) interval], with f of 0 or more. The interval grows
-// to at most cap/(1+f), so that the jitter is as wide at the cap as below it.
+// Additive draws each wait from [interval, (1+f) * interval], with an f of 0 or more. The interval
+// grows to at most cap/(1+f), so that the jitter is as wide at the cap as below it.
 func (l Ladder) Additive(f float64) Ladder { return l.with(jitter{additive, f}) }
 
 func (l Ladder) with(j jitter) Ladder {

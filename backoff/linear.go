@@ -18,9 +18,10 @@ func Linear(d, increment, max time.Duration) Ladder {
 	return newLadder(linearGrowth{d, increment}, jitter{}, max)
 }
 
-// Polynomial waits base * (n+1)^degree at step n, at most max; max 0 means no cap but the largest
-// Duration. A whole degree is computed in integers, exactly. A degree that is not above 0 counts as
-// 0. Of all shapes the quadratic one clears a one-shot crowd soonest: see [Recommended].
+// Polynomial waits base * (n+1)^degree at step n, at most max. A max of 0 means no cap but the
+// largest Duration. A whole degree is computed exactly, in integers. A degree that is not above 0
+// counts as 0. If many clients contend once for a resource, degree 2 serves all of them in the
+// least time: see [Recommended].
 func Polynomial(base time.Duration, degree float64, max time.Duration) Ladder {
 	return newLadder(polynomialGrowth{base, degree}, jitter{}, max)
 }

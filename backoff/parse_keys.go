@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Settings are the keys and values of one policy in a text. A reader given to [ParseWith] takes the
-// keys that it knows. Only the first error is kept. A key that the reader has not taken is reported
-// as unknown.
+// Settings are the keys and values of one policy in a text. A function given to [ParseWith] asks
+// for the keys that it knows by the methods of Settings. A key that it has not asked for is
+// reported as unknown. Only the first error is kept.
 type Settings struct {
 	policy string
 	values map[string]string

@@ -12,8 +12,9 @@ import (
 // Uniform waits a random time below its limit: see [Random].
 type Uniform struct{ limit time.Duration }
 
-// Random draws each wait from [0, max), which excludes max. The waits do not grow, so Random suits
-// a known number of clients. A max of 0 or less waits 0.
+// Random draws each wait from [0, max), which excludes max. The waits do not grow with the number
+// of failures. So Random suits cases in which the number of clients is known. A max of 0 or less
+// waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -51,15 +52,16 @@ type Binary struct {
 	attempts    uint32
 }
 
-// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5: after
-// collision c it waits r slots, r an integer uniform in [0, 2^k - 1] with k = min(c, maxExponent),
-// and it gives up after attempts transmissions.
+// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5. After
+// collision c it waits r slots. r is an integer uniform in [0, 2^k - 1], with k = min(c,
+// maxExponent). Slotted gives up after the given number of attempts (transmissions). 0 attempts
+// mean no limit.
 //
 //	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
 //	Slotted(51200*time.Nanosecond, 10, 17) // the articles' count of 16 retries: at most 418.51 ms in all
 //
-// A slot is 5.12 us at 100 Mb/s. attempts 0 means no limit. A negative slot counts as 0, a
-// maxExponent outside 0 to 63 as the nearest of the two, attempts below 0 as 1.
+// A slot is 5.12 us at 100 Mb/s. A negative slot counts as 0, a maxExponent outside 0 to 63 as the
+// nearer of the two, and a negative number of attempts as 1.
 func Slotted(slot time.Duration, maxExponent, attempts int) Binary {
 	if attempts < 0 {
 		attempts = 1

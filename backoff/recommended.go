@@ -10,23 +10,24 @@ import (
 
 // Recommended is a policy for many clients that contend for one resource: full jitter over an
 // interval that grows with the square of the step. At step n the interval is latency/2 * (n+2)^2,
-// at most max: 2, 4.5, 8, 12.5, ... latencies of one attempt. max 0 means no cap but the largest
-// Duration.
+// at most max. Example: with a latency of 100 ms, the intervals are 200, 450, 800 and 1250 ms.
+// latency is the duration of one attempt. A max of 0 means no cap but the largest Duration.
 //
 // The reasons, as measured with the setup of the AWS Architecture Blog (clients that read and write
 // one version, 100 trials):
 //
-//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter costs
-//     as many calls as equal jitter and is a quarter to a third faster.
+//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter
+//     costs as many calls as equal jitter and is a quarter to a third faster.
 //   - The wait has to be proportional to the latency of an attempt. Compared with a base of an
-//     eighth of the latency, a base of one latency saves 30 % of the calls and takes 2 % more time.
-//   - A square grows fast enough to spread out a crowd (any growth above linear is stable, Hastad,
-//     Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190 clients it
-//     beats full jitter over a doubling interval in time (2 to 15 %) and in calls (20 to 30 %). For
-//     10 clients it takes somewhat longer than doubling.
+//     eighth of the latency, a base of one latency saves 30 % of the calls and takes 2 % more
+//     time.
+//   - A square grows fast enough to spread out a crowd (any growth above linear is stable,
+//     Hastad, Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190
+//     clients it beats full jitter over a doubling interval in time (2 to 15 %) and in calls
+//     (20 to 30 %). For 10 clients it takes somewhat longer than doubling.
 //
-// Under continuous load, unlike a crowd that is served once, doubling keeps more throughput. Under
-// such a load, or if the latency is unknown, use Exponential(...).Full().
+// If new clients keep arriving, doubling has a higher throughput than a square. In that case, or if
+// the latency is unknown, use Exponential(...).Full().
 func Recommended(latency, max time.Duration) Ladder {
 	return newLadder(recommendedGrowth(latency), jitter{mode: full}, max)
 }

@@ -24,9 +24,10 @@ type Point struct {
 	Delay time.Duration // until the From of the next point
 }
 
-// Pattern waits the delay of the last point whose From is not above the step, and 0 before the
-// first point (Camel's delayPattern: "5:1000;10:5000" is Pattern(Point{5, time.Second}, Point{10, 5
-// * time.Second})). Points may come in any order; of two with the same From the later counts.
+// Pattern chooses the wait by the step, counted from 0. The last point whose From is not above the
+// step gives it. Before the first point the wait is 0. Points may come in any order. If two have
+// the same From, the later one counts. Example: Camel's delayPattern "5:1000;10:5000" is
+// Pattern(Point{5, time.Second}, Point{10, 5 * time.Second}).
 func Pattern(points ...Point) Ladder {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int { return cmp.Compare(a.From, b.From) })

@@ -5,13 +5,15 @@
 //	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
 //
 // A breaker opens after five failures in a row, or when half of at least 20 calls within ten
-// seconds failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes
-// through as a probe: if it succeeds the breaker closes, else the breaker stays open, longer each
-// time. [State] has the transition table, [Options] the numbers.
+// seconds failed. While it is open, Do returns an [*OpenError] at once. After a wait, one call goes
+// through as a probe. If the probe succeeds, the breaker closes. If the probe fails, the breaker
+// stays open for a longer wait. [State] lists the transitions. [Options] sets the thresholds and
+// the waits.
 //
-// [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets
-// package retry ask a breaker before each attempt. Package breakerhttp has an http.RoundTripper.
-// [Circuit] is the state machine alone.
+// Use [Breaker.Allow] instead of Do if the call cannot be wrapped in a function. Use
+// [Breaker.Budget] with package retry, which then asks the breaker before each attempt. Package
+// breakerhttp has an http.RoundTripper. [Circuit] is the state machine without a clock and without
+// locks.
 //
 // The package starts no goroutine and runs under testing/synctest. Do and Allow allocate nothing
 // unless the call is refused.
@@ -42,8 +44,8 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true: the breaker did not make the call. Breakers and limiters that contain this
-// breaker do not count the error as an outcome of the call.
+// Refused returns true, because the breaker did not make the call. If the call was made inside
+// another breaker or limiter, that one ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is
@@ -95,10 +97,16 @@ func New(o Options) (*Breaker, error) {
 	return b, nil
 }
 
-// OutcomeOf returns the outcome that err usually stands for. Nil is Success. Errors unrelated to
-// the server's health are Ignored: a canceled context, and a refusal by a breaker or limiter within
-// the call (a method Refused() bool that returns true). Failures that package retry does not retry
-// are Ignored, too, such as a 404 (Permanent() bool). Everything else is Failure.
+// OutcomeOf returns the outcome of a call that returned err. It is the default of Options.Outcome.
+// The outcome is
+//
+//   - Success if err is nil
+//   - Ignored if err wraps context.Canceled
+//   - Ignored if a breaker or limiter inside the call refused it: err wraps an error with a
+//     method Refused() bool that returns true
+//   - Ignored if package retry would not retry err, such as a 404: err wraps an error with a
+//     method Permanent() bool that returns true
+//   - Failure otherwise.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -125,8 +133,9 @@ type permanent interface {
 	Permanent() bool
 }
 
-// Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. A panic counts
-// as a failure and is passed on. An error of f counts as context.Canceled if ctx has been canceled.
+// Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. If f panics,
+// the breaker counts a failure, and the panic continues. If ctx has been canceled, an error of f
+// counts as context.Canceled.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {
@@ -206,7 +215,8 @@ func (c Call) Done(err error) {
 	}
 }
 
-// changed records a change of state, and reports whether the caller must report it.
+// changed adds a change of state to b.changes. It reports whether the caller must call report,
+// which passes the changes to onChange.
 func (b *Breaker) changed(before State, now time.Duration, err error) bool {
 	after := b.circuit.State()
 	if after == before || b.onChange == nil {

@@ -69,25 +69,25 @@ type Options struct {
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
-	// Wait is the time for which the breaker stays open. It grows with each failed probe, and
-	// starts over once the breaker has stayed closed for as long as it was last open. Nil means
-	// 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that time and
-	// the whole. If the policy gives up, the breaker continues with the last wait.
+	// Wait is the time for which the breaker stays open. It grows with each failed probe. It starts
+	// from the beginning once the breaker has stayed closed for as long as it was last open. Nil
+	// means 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that time
+	// and the whole. If the policy gives up, the breaker repeats the last wait.
 	Wait backoff.Policy
 
-	// Probes is the number of calls that pass while half-open, at once and in total. When all have
-	// succeeded, the breaker closes. Zero means 1.
+	// Probes is the number of calls that a half-open breaker lets through. They may run at the same
+	// time. When all have succeeded, the breaker closes. Zero means 1.
 	Probes int
 
-	// ProbeTimeout bounds the time for which a probe that does not return blocks other calls. Zero
-	// means 1 minute.
+	// ProbeTimeout bounds how long a probe that does not return can block other calls. After it,
+	// the breaker opens again. Zero means 1 minute.
 	ProbeTimeout time.Duration
 
 	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.
 	Outcome func(error) Outcome
 
-	// OnChange is called after each change of state, in order and one call at a time. A goroutine
-	// that uses the breaker calls it, without holding the breaker's lock. A Circuit does not use
+	// OnChange is called after each change of state, in order and one call at a time. It runs on
+	// the goroutine of a caller of the breaker, without the breaker's lock. A Circuit does not use
 	// it.
 	OnChange func(Change)
 }
@@ -151,9 +151,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Circuit is the state machine of a breaker, for programs with a loop of their own. It is pure:
-// callers pass the time in, as the time since some origin. The time must not decrease. A Circuit
-// allocates nothing and is not safe for concurrent use. Make one with [NewCircuit].
+// Circuit is the state machine of a breaker, for programs that have an event loop. It reads no
+// clock: the caller passes the time in, as the time since some origin. The time must not decrease.
+// A Circuit allocates nothing and is not safe for concurrent use. Make one with [NewCircuit].
 type Circuit struct {
 	options Options
 	random  rand.Source
@@ -202,8 +202,8 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	return Ticket{c.epoch}, c.state != Open
 }
 
-// Done ends a call. If a failure opens the circuit, it stays open for at least the duration least,
-// such as a server's Retry-After. Zero means no minimum.
+// Done ends a call that Allow let through. If its failure opens the circuit, the circuit stays open
+// for at least the duration least, such as a server's Retry-After. Zero means no minimum.
 func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
 	if t.epoch != c.epoch || c.state == Open {
 		return
@@ -269,7 +269,8 @@ func (c *Circuit) enter(s State) {
 	c.recent = recent{width: c.recent.width}
 }
 
-// State returns the state. After its wait an open circuit stays open until the next Allow.
+// State returns the state. An open circuit becomes half-open at the first Allow after its wait, not
+// when the wait ends.
 func (c *Circuit) State() State { return c.state }
 
 // Wait returns the time for which calls will be refused. It returns zero if a call may pass now, or

@@ -5,8 +5,8 @@ import "time"
 // attemptTable is the set of attempts that have not returned.
 type attemptTable[T any] struct {
 	byID map[uint64]*attempt[T]
-	// list of the attempts with a live context, in the order of their start, which is also the
-	// order of their abandon times
+	// list of the attempts with a live context, in the order of their start. Since every attempt
+	// has the same time limit, this is also the order in which they are abandoned.
 	first, last *attempt[T]
 	free        []*attempt[T]
 }
@@ -75,7 +75,8 @@ func (f *attemptTable[T]) reuse(a *attempt[T]) {
 	}
 }
 
-// alarm is the loop's one timer. It may fire early, because a later time does not reset it.
+// alarm is the timer of the loop. It may fire early, because setting a later time does not reset
+// it.
 type alarm struct {
 	timer *time.Timer
 	at    time.Duration

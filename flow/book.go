@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Checkpoint stores progress durably: the watermark, up to which every row is settled, and the
-// settled ranges above it, as returned by [ledger.Ledger.Progress]. Package
-// [github.com/penstock-io/penstock/flow/checkpoint] implements a Checkpoint in a file; its Encode
-// and Decode help to implement one in a database. A Book calls its Checkpoint from one goroutine at
-// a time.
+// Checkpoint stores the progress of a partition durably: the watermark, up to which every row is
+// settled, and the settled ranges above it, as [ledger.Ledger.Progress] returns them. Package
+// [github.com/penstock-io/penstock/flow/checkpoint] implements a Checkpoint in a file. Use its
+// Encode and Decode to implement one in a database. A Book calls its Checkpoint from one goroutine
+// at a time.
 type Checkpoint interface {
 	// Load returns the progress saved last, or the zero position if none ever was. A failure to
 	// read must be returned as an error, never as the zero position.
@@ -40,8 +40,8 @@ type BookOptions[R any] struct {
 	Checkpoint Checkpoint // stores the progress; required
 
 	// At returns the position of a row, such as its time, key or offset. Positions never decrease
-	// from row to row and are greater than the zero Position. At most MaxTies rows may share a
-	// position; they are sent in one batch. At is called several times per row, by several
+	// from row to row and are greater than the zero Position. At most MaxTies rows may have the
+	// same position. They are sent in one batch. At is called several times per row, by several
 	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
 	// Unique makes two rows with the same position an error. If Unique is false, a full batch waits
@@ -51,32 +51,34 @@ type BookOptions[R any] struct {
 	// Pack bounds the batches.
 	Pack PackOptions[R]
 
-	// Replay bounds the rows that are in flight, or settled and not yet saved. A crash repeats no
-	// more rows than that. Replay counts bytes if Pack.BytesOf is set, else rows. One batch is
+	// Replay bounds the rows that a crash can repeat: the rows in flight, and the settled rows that
+	// are not saved yet. It is in bytes if Pack.BytesOf is set, and otherwise in rows. One batch is
 	// always allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
-	// Save is the interval between two saves. The Book also saves as soon as the rows settled since
-	// the last save reach a quarter of Replay, or leave too little room for another batch. Zero
-	// means 1 s.
+	// Save is the interval between two saves. The Book saves earlier when the rows settled since
+	// the last save reach a quarter of Replay, or when Replay leaves too little room for another
+	// batch. Zero means 1 s.
 	Save time.Duration
 
 	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If its Settled is
-	// not nil, it is called on the loop after the Book has recorded the batch or piece. If Bisect
-	// is nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf
-	// is nil, MaxBytes counts rows. Control.Replay must be 0: set BookOptions.Replay instead.
+	// not nil, it is called on the loop after the Book has recorded the batch, or a part of it. If
+	// Bisect is nil, the Book halves a refused batch until it has found the refused row. If
+	// Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: set BookOptions.Replay
+	// instead.
 	Sender Options[[]R]
 }
 
 // Book delivers rows in batches to many workers, and records the settled rows in a [Checkpoint]. A
-// program that crashes resumes from the same Checkpoint.
+// row is settled when a worker has delivered it or DeadLetter has stored it. A program that crashes
+// resumes from the same Checkpoint.
 //
-// No row is lost: the saved progress contains a row only after a worker has delivered it or
-// DeadLetter has stored it. A crash repeats at most BookOptions.Replay. Rows that were settled and
-// saved are not delivered again, even if earlier rows were not settled. (As with any Sender, a
-// Worker that reports a failure after it has delivered also causes a repeat.)
+// No row is lost: only settled rows are part of the saved progress. A crash repeats at most
+// BookOptions.Replay. Rows that were settled and saved are not delivered again, even if earlier
+// rows were not settled. As with any Sender, a row is also repeated if a Worker delivers it and
+// then reports a failure.
 //
 // A Book handles one partition of rows. Its methods are safe for concurrent use. A Book needs no
-// Close; the caller closes the Checkpoint.
+// Close. The caller closes the Checkpoint.
 type Book[R any] struct {
 	o       BookOptions[R]
 	sender  *Sender[[]R]
@@ -170,13 +172,14 @@ func (o *BookOptions[R]) complete() (err error) {
 // Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It
 // may be called once.
 //
-// next returns the rows in the order of their positions. Its first row must follow the watermark of
-// [Book.Progress] immediately, or be an earlier row: Run skips rows that were settled before the
-// restart, so next may ignore the ranges. One goroutine at a time calls next, when there is room.
-// next must return ctx's error soon after ctx is done. If Pack.Linger is set, ctx may also end
-// because a batch is due. Run then calls next again, so next must not drop a row. A row with an
-// invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next run
-// reads that row again.
+// next returns the rows in the order of their positions. It starts at the watermark of
+// [Book.Progress]: its first row is the row after the watermark, or an earlier one. Run skips rows
+// that were settled before the restart, so next may ignore the settled ranges. Run calls next from
+// one goroutine at a time. next must return ctx's error soon after ctx is done.
+//
+// If Pack.Linger is set, ctx may also end because a batch is due. Run then calls next again, so
+// next must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at once,
+// and Run saves nothing more: the next run reads that row again.
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
@@ -351,7 +354,8 @@ func (b *Book[R]) recordSettled(it Item[[]R]) error {
 	return err
 }
 
-// wake signals c if should is true; at most one signal is pending.
+// wake sends a signal to c if should is true. It does nothing if the previous signal has not been
+// received.
 func wake(c chan struct{}, should bool) {
 	if should {
 		select {
@@ -386,13 +390,15 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Progress returns the progress: before Run the loaded progress, then the current one, parts of
-// which may not be saved yet. Read rows from the watermark on. The caller may modify the ranges.
+// Progress returns the progress of the Book: before Run the loaded progress, and later the current
+// one, which may be ahead of the saved one. Read rows from the watermark on. The caller may modify
+// the ranges.
 func (b *Book[R]) Progress() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.tracker.ledger.Progress()
 }
 
-// Sender returns the Book's sender, for its Status and SetLanes. Do not call its Run and Saved.
+// Sender returns the Book's sender, so that the caller can call Status and SetLanes. Do not call
+// Run or Saved on it.
 func (b *Book[R]) Sender() *Sender[[]R] { return b.sender }

@@ -81,15 +81,15 @@ type progressTracker[R any] struct {
 	batches []entry[R] // in read order
 	closed  int        // entries of open that have settled completely and are not yet removed
 
-	// a row or a piece was invalid, and the watermark must not pass it: nothing is begun or saved
-	// any more
+	// a row or a part of a batch was invalid, and the watermark must not pass it: no batch is
+	// opened and no progress is saved any more
 	broken  error
 	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
 	largest int64 // bytes of the largest batch so far
 }
 
-// entry is a batch that the sender has: the range (from, to]. Its rows are nil when all of them
+// entry is a batch that the sender holds: the range (from, to]. Its rows are nil when all of them
 // have settled.
 type entry[R any] struct {
 	from, to ledger.Position
@@ -102,8 +102,8 @@ type pieces struct {
 	ends  []ledger.Position
 	left  []int // unsettled rows, by index in ends
 	total int   // sum of left
-	// bytes of settled pieces that the progress does not include yet, because another row of one of
-	// their positions has not settled
+	// bytes of settled parts that are not in the progress yet: one of their positions has another
+	// row that has not settled
 	bytes int64
 }
 
@@ -208,7 +208,8 @@ func (a *progressTracker[R]) countPieces(e *entry[R]) *pieces {
 	return p
 }
 
-// settleRow settles a position when the last of its rows has settled, and reports whether it did.
+// settleRow counts one row at a position as settled. It settles the position when that was its last
+// row, and reports whether it did.
 func (a *progressTracker[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
 	p := e.pieces
 	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)
@@ -258,8 +259,8 @@ func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.
 	return watermark, above, bytes, true
 }
 
-// due reports whether the settled rows should be saved now, because otherwise the replay bound
-// could keep the next batch from being sent.
+// due reports whether the settled rows should be saved now. Otherwise BookOptions.Replay could keep
+// the next batch from being sent.
 func (a *progressTracker[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

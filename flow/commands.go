@@ -95,7 +95,7 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// split passes the answer e to the machine, together with the pieces of err that replace h. If h
+// split passes the answer e to the machine, together with the pieces in err that replace h. If h
 // was settled or replaced before, the pieces are dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// eventQueue passes events from other goroutines to the loop, which takes all of them at once. Its
-// content is bounded: a response for each running attempt, one item of the producer, one dead
-// letter, and the newest lanes.
+// eventQueue passes events from other goroutines to the loop, which takes all of them at once. It
+// holds at most one response for each running attempt, one item of the producer, one dead letter,
+// and the newest lanes. So its size is bounded.
 type eventQueue[T any] struct {
 	start time.Time
 	// wake has capacity one. A value means that there are events, and that the goroutine that added
@@ -78,8 +78,8 @@ func (b *eventQueue[T]) putDeadLettered(h *heldItem[T], err error) {
 	b.mu.Unlock()
 }
 
-// putSaved and putLanes wake the goroutine of Run instead of running the loop: their callers may
-// hold locks that a callback takes.
+// putSaved and putLanes wake the goroutine of Run. They do not run the loop themselves, because
+// their callers may hold locks that a callback takes.
 func (b *eventQueue[T]) putSaved(n int64) {
 	b.mu.Lock()
 	b.pending.saved += n
@@ -118,7 +118,8 @@ func (b *eventQueue[T]) putPing() <-chan struct{} {
 	return b.pending.pinged
 }
 
-// close ends the event queue: the channels of later pings are closed at once.
+// close ends the event queue. It closes the channels of earlier pings, and later pings return a
+// closed channel.
 func (b *eventQueue[T]) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,25 +10,31 @@
 //		return flow.HTTPOutcome(resp)
 //	})
 //
-// [Each] delivers the values of an iterator to lanes: a fast lane gets more of them, a failing one
-// is probed until it works again. [HTTPOutcome] turns a response into an outcome.
+// [Each] delivers the values of an iterator. It returns when all are delivered. Use it for data
+// that need not survive a crash of the program. [HTTPOutcome] turns a response into an outcome.
 //
-// A [Sender] has all options. It pulls items from a [Producer] when there is room, and passes them
-// to [Worker]s as attempts. One pure machine, [control.Machine], makes all decisions: windows,
-// dispatch, timeouts and retries. The Sender feeds it events and carries out its commands. It does
-// not know records, files or positions.
+// A [Book] resumes after a crash. It packs rows into batches, tracks the settled rows by their
+// positions, and saves this progress in a [Checkpoint], such as a file of
+// [github.com/penstock-io/penstock/flow/checkpoint].
 //
-// A [Book] is a Sender that resumes after a crash. It packs rows into batches, tracks the settled
-// rows by their positions, and saves this progress in a [Checkpoint], such as a file of
-// [github.com/penstock-io/penstock/flow/checkpoint]. Programs with another kind of position use a
-// Sender, and record each call of Options.Settled in a ledger
+// A [Sender] is the part that both have in common, with all options. It pulls items from a
+// [Producer] when there is room, and passes them to [Worker]s. The state machine [control.Machine]
+// makes all decisions: windows, dispatch, timeouts and retries. The Sender feeds it events and
+// carries out its commands. A Sender does not know records, files or positions. To save progress
+// that does not fit a Book, record each call of Options.Settled in a ledger
 // ([github.com/penstock-io/penstock/flow/ledger]).
 //
-// A [Receiver] is the other side: a server that advertises to its senders how much it accepts.
+// A [Receiver] is the other side: a server that advertises to its senders how much each may have in
+// flight.
 //
-// Delivery is at least once: an item is settled when a worker has delivered it or when it has been
-// dead-lettered. The number of attempts or the age of an item never settles it. The package needs
-// no real time: everything runs under testing/synctest.
+// # Terms
+//
+// A lane is a worker's place in the Sender: an endpoint, a connection, a process. An attempt is one
+// call of a worker with an item. An item is settled when a worker has delivered it, or when it has
+// been dead-lettered or withdrawn. The number of attempts or the age of an item never settles it.
+// Delivery is at least once.
+//
+// The package needs no real time: everything runs under testing/synctest.
 package flow
 
 import (
@@ -42,14 +48,14 @@ import (
 // Options.Released.
 type Item[T any] struct {
 	Value T // passed to the worker
-	// Cost is in window units, such as records; 0 means 1. A window always admits one item,
-	// regardless of its cost.
+	// Cost is the item's share of a window, in units such as records. 0 means 1. A window always
+	// admits one item, regardless of its cost.
 	Cost float64
-	// Bytes counts against Options.MaxBytes until the item is settled, and against
-	// control.Config.Replay until it is also saved.
+	// Bytes counts against Options.MaxBytes until the item is settled. It counts against
+	// control.Config.Replay until the settled item has also been saved.
 	Bytes int64
-	// Items that share a key keep their order. They are never in flight together, except on an
-	// Ordered lane.
+	// Items with a common key keep their order. They are never in flight at the same time, except
+	// on an Ordered lane.
 	Keys []string
 }
 
@@ -59,18 +65,20 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, attempts must take effect in the order of Index, which counts from 0 within
-	// a Run. Run never decreases during the life of a Sender. After a failed attempt, all later
-	// ones of its Run must fail, too. When all have returned, the next Run starts with the failed
-	// item.
+	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
+	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
+	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
+	// starts with the failed item.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue: the worker then counts as BUSY and the
-	// Sender tries another one. The context stays valid until Options.Abandon. Zero means never.
+	// Expect is the time from which the attempt is overdue. The worker then counts as BUSY, and the
+	// Sender tries the item at another worker. The context stays valid until Options.Abandon has
+	// passed. Zero means that the attempt is never overdue.
 	Expect time.Time
 }
 
-// Report has a worker's statements about itself. A worker that makes none returns the zero value.
+// Report has a worker's statements about itself, such as its free capacity. A worker without
+// statements returns the zero value.
 type Report = control.Report
 
 // Limits bound a lane in addition to its window.
@@ -78,11 +86,11 @@ type Limits = control.Limits
 
 // Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
 type Worker[T any] interface {
-	// Deliver returns when the receiver has stored the value. It must not use the value afterwards,
-	// not even in a goroutine of net/http: an implementation that posts the value waits until
-	// net/http has closed the request body. Up to Limits.InFlight goroutines call Deliver at once,
-	// in no particular order (on Ordered lanes, Index gives the order). ctx ends at Options.Abandon
-	// and when the Sender stops; Deliver must then return soon.
+	// Deliver returns when the receiver has stored the value. It must not use the value after it
+	// has returned, not even in a goroutine of net/http: an implementation that posts the value
+	// waits until net/http has closed the request body. Up to Limits.InFlight goroutines call
+	// Deliver at once, in no particular order. On an Ordered lane, Index gives the order. ctx ends
+	// when Options.Abandon has passed, and when the Sender stops. Deliver must then return soon.
 	//
 	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
 	// *Rejected, *Misconfigured, *Split and *Died describe the other outcomes. A panic counts as
@@ -97,14 +105,14 @@ type Lane[T any] struct {
 	Limits Limits // zero means none but the window
 
 	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
-	// goroutine that runs the event loop then calls it, one call at a time, which saves two
-	// switches between goroutines. During the call the loop serves no other lane, and no context
-	// ends the call. Deliver must not call runtime.Goexit.
+	// goroutine that runs the event loop then calls Deliver itself, which saves two switches
+	// between goroutines. During the call the loop serves no other lane, and no context ends the
+	// call. Deliver must not call runtime.Goexit.
 	Inline bool
 }
 
-// Producer returns the items. The Sender requests one item at a time, and holds at most one for
-// which it has no room yet.
+// Producer returns the items. The Sender requests one item at a time. It holds at most one item
+// that does not fit its limits yet.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
 	// data: the items in flight are finished, then Run returns nil. Any other error stops the
@@ -119,8 +127,8 @@ type Settlement struct {
 	Lane         string // that delivered the item; "" if DeadLettered
 	ResumeToken  string // Report.ResumeToken of the delivering attempt
 	DeadLettered bool   // Options.DeadLetter has stored it
-	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Do
-	// not report its Bytes to Sender.Saved.
+	// Withdrawn means that the item was not delivered and will not be delivered by this Sender; see
+	// Options.Withdrawn. Do not report its Bytes to Sender.Saved.
 	Withdrawn bool
 }
 
@@ -130,7 +138,7 @@ type Withdrawal uint8
 // The withdrawals.
 const (
 	NotWithdrawn Withdrawal = iota
-	// StopSending starts no further attempt of the item. The running ones may still deliver it.
+	// StopSending starts no further attempt of the item. The running attempts may still deliver it.
 	StopSending
 	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
 	CancelAttempts
@@ -145,57 +153,62 @@ type Failure struct {
 	Died    bool            // the item, or the piece named by Split.Died, killed the worker
 }
 
-// Options configures a Sender. Lanes are required, but may be set later by SetLanes. Functions that
-// are documented as called on the loop are called one at a time. The caller is the goroutine of
-// Run, or a goroutine that has just returned from Next, Deliver or DeadLetter. These functions must
-// not block. A panic in one of them makes Run panic with a *PanicError.
+// Options configures a Sender. Lanes are required, but may be set later by SetLanes.
+//
+// The functions that are documented as called on the loop are called one at a time, and must not
+// block. The goroutine that runs the event loop calls them: that of Run, or one that has just
+// returned from Next, Deliver or DeadLetter. A panic in one of them makes Run panic with a
+// *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
-	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window
-	// means window.Queue{}.
+	// Control configures windows, dispatch, timeouts, breaker and retry budget, and the bound on
+	// the data that a crash repeats (Replay). A nil Window means window.Queue{}.
 	Control control.Config
-	// MaxBytes bounds the Bytes of unsettled items: the Sender requests no item while their sum
-	// is at least MaxBytes. Zero means 32 MiB. Negative means no bound: the producer must bound
-	// them.
+	// MaxBytes bounds the total Bytes of unsettled items. While the total is at least MaxBytes, the
+	// Sender requests no further item. Zero means 32 MiB. A negative value means no bound: the
+	// producer must then bound the unsettled items.
 	MaxBytes int64
 	// Abandon is the time after which the context of an attempt ends. Zero means 60 s.
 	Abandon time.Duration
-	// AwaitRepair makes Run continue while every lane is misconfigured: the Sender probes each lane
-	// from time to time until one is repaired. False means that Run returns the reason as soon as
-	// the last attempt of every lane was Misconfigured.
+	// AwaitRepair makes Run continue while every lane is misconfigured. The Sender then probes each
+	// lane from time to time until one is repaired. If AwaitRepair is false, Run returns the reason
+	// as soon as the last attempt of every lane was Misconfigured.
 	AwaitRepair bool
 
-	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a
-	// nil Bisect, mean that it cannot be cut and is dead-lettered whole. It is called on the loop,
-	// never while an attempt of the item runs.
+	// Bisect cuts a refused item into pieces that replace it, in order. If it returns fewer than
+	// two pieces, or if Bisect is nil, the item is dead-lettered as a whole. It is called on the
+	// loop, and never while an attempt of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
-	// DeadLetter stores a refused item durably as a dead letter before it returns nil; an error
-	// stops the Sender. It is called on a goroutine of its own, one call at a time. If DeadLetter
-	// is nil, a refusal by a worker stops the Sender, and items that kill workers or that
-	// Control.Poison or Control.End would refuse are tried forever.
+	// DeadLetter stores a refused item durably as a dead letter before it returns nil. An error
+	// stops the Sender. It is called on a goroutine of its own, one call at a time.
+	//
+	// If DeadLetter is nil, a refusal by a worker stops the Sender. Items that Control.Poison or
+	// Control.End would refuse are then tried forever, even if they kill workers.
 	DeadLetter func(ctx context.Context, it Item[T], refusal error) error
-	// Waiting, if not nil, keeps items that wait long for their next attempt. Two Senders must not
+	// Waiting, if not nil, stores items that wait long for their next attempt. Two Senders must not
 	// share it.
 	Waiting WaitStore[T]
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
-	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except
-	// attempts that the Sender canceled, but including those that it ended at Abandon. ctx is
-	// derived from the context of Run. Nothing else reports the error of an attempt after which the
-	// item is tried again. LogTo returns a Failed that logs it.
+	// Failed, if not nil, is called on the loop for each attempt that did not deliver. It is also
+	// called for an attempt that the Sender ended after Abandon, but not for an attempt that the
+	// Sender canceled. ctx is derived from the context of Run. If the item is tried again, the
+	// error of the attempt is reported nowhere else. LogTo returns a Failed that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
-	// Withdrawn, if not nil, reports whether an item must not be sent any more, for example because
-	// another sender will send it. It is called on the loop, for each new item and, after
+	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
+	// another sender will send it. It is called on the loop: for each new item and, after
 	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
-	// the item was ever started: a worker may then be using the value, and the receiver may have
-	// stored it even if the attempt failed. The result for an item may change from a lesser
-	// Withdrawal to a greater one. A withdrawn item settles when none of its attempts runs: as
-	// delivered if one has delivered it, else with Settlement.Withdrawn.
+	// the item was ever started. In that case a worker may still be using the value, and the
+	// receiver may have stored it even if the attempt failed.
+	//
+	// The result for an item may change only from a lesser Withdrawal to a greater one. A withdrawn
+	// item settles when none of its attempts runs any more. If one of them has delivered it, it
+	// settles as delivered, and otherwise with Settlement.Withdrawn.
 	Withdrawn func(it Item[T], sent bool) Withdrawal
-	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
-	// is called when the item has been settled or replaced and none of its attempts runs, or when
-	// Run ends. The item's memory may then be reused.
+	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. At
+	// that time the item has been settled or replaced and none of its attempts runs, or Run ends.
+	// The item's memory may then be reused.
 	Released func(it Item[T])
 	// Trace, if not nil, is called on the loop with each event and the machine's commands, before
 	// the Sender carries them out. Both are valid only during the call.

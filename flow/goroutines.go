@@ -24,8 +24,8 @@ type lane[T any] struct {
 	up      bool // takes attempts; otherwise the lane only waits for its running ones
 	running int
 	fault   error // of its last attempt, if the outcome was Misconfigured
-	// replacement replaces an Ordered lane that is down, once its running attempts have returned.
-	// So old and new attempts keep one order.
+	// replacement replaces an Ordered lane that is down, once the running attempts of the lane have
+	// returned. So no new attempt takes effect before an old one.
 	replacement *Lane[T]
 }
 
@@ -62,9 +62,9 @@ type goroutines[T any] struct {
 	idle    []*runner[T]
 }
 
-// deliver passes attempt a to the idle runner that was used last, or to a new one. The runner used
-// last may be the one that runs the loop now. It then delivers the attempt after the loop, without
-// a switch between goroutines.
+// deliver passes attempt a to the idle runner that was used last, or to a new runner. If the runner
+// used last is running the loop at the moment, it delivers the attempt after the loop, without a
+// switch between goroutines.
 func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]

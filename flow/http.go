@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// maxRetryAfter caps the Retry-After that HTTPOutcome returns. A Sender waits at most 5 minutes.
+// maxRetryAfter is the longest Retry-After that HTTPOutcome returns. A Sender waits for 5 minutes
+// at most.
 const maxRetryAfter = time.Hour
 
 // HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the
 // response:
 //
 //	2xx                       nil: delivered
-//	429; 503 with Retry-After *Throttled, for as long as Retry-After says, at most an hour
+//	429; 503 with Retry-After *Throttled, for the time in Retry-After, at most an hour
 //	408, 425, other 5xx       an error of no special type: the value is sent again
 //	400, 413, 422             *Rejected: this value will never be accepted
-//	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's
+//	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the lane is at fault
 //
 // If a receiver responds with 409 to a value that it has already stored, handle that status before
-// calling HTTPOutcome. HTTPOutcome does not read the body; the caller closes it, and drains it if
+// calling HTTPOutcome. HTTPOutcome does not read the body. The caller closes it, and drains it if
 // connections are to be reused.
 func HTTPOutcome(resp *http.Response) error {
 	code := resp.StatusCode

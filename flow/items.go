@@ -19,8 +19,8 @@ type heldItem[T any] struct {
 	tokens  []deliveredToken // of attempts that delivered it and reported a token
 }
 
-// deliveredToken is the Report.ResumeToken of an attempt. It is kept because on an Ordered lane the
-// item may settle later than the attempt returns.
+// deliveredToken is the Report.ResumeToken of an attempt. It is kept until the item settles, which
+// on an Ordered lane may be later than the return of the attempt.
 type deliveredToken struct {
 	id    uint64
 	token string
@@ -49,8 +49,8 @@ type store[T any] struct {
 // maxFreeItems bounds the items that are kept for reuse.
 const maxFreeItems = 1024
 
-// add takes an item, the next in sequence. An item with an invalid cost or size is held with the
-// smallest valid one, and add returns an error as well.
+// add adds an item as the next one in sequence. If the item's cost or size is invalid, add uses the
+// smallest valid value instead and also returns an error.
 func (s *store[T]) add(it Item[T]) (*heldItem[T], error) {
 	var h *heldItem[T]
 	if n := len(s.free); n > 0 {
@@ -106,8 +106,8 @@ func (s *store[T]) all() []*heldItem[T] {
 	return list
 }
 
-// keyTable maps each key that an item holds to a number. It reuses the numbers of keys that no item
-// holds any more.
+// keyTable maps each key of an unsettled item to a number. When no item has the key any more, its
+// number is used for another key.
 type keyTable struct {
 	numbers map[string]uint32
 	uses    []keyUse // by number

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// loop is the event loop of one Run: it feeds events to the machine and carries out its commands.
-// It decides nothing. Its fields belong to the goroutine that runs it (loop_owner.go), except
-// events, base, the channels and the atomics.
+// loop is the event loop of one Run: it feeds events to the state machine and carries out its
+// commands. It decides nothing. Its fields belong to the goroutine that runs the loop
+// (loop_owner.go), except events, base, the channels and the atomics.
 type loop[T any] struct {
 	s          *Sender[T]
 	o          *Options[T]
@@ -33,7 +33,8 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	// claims is 0 if no goroutine runs the loop. It grows with each event for the loop owner.
+	// claims is 0 while no goroutine runs the loop. Each event for the goroutine that runs it adds
+	// 1.
 	claims     atomic.Int64
 	handedOver chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm      *alarm
@@ -62,8 +63,8 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	return l
 }
 
-// run runs the loop until everything has settled, or until the Sender stops, and no attempt runs
-// any more.
+// run runs the loop until everything has settled or the Sender stops. It returns when no attempt
+// runs any more.
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.stopGoroutines() // also when a callback panics
@@ -144,7 +145,7 @@ func (l *loop[T]) handleEvents() {
 }
 
 // pull passes the producer's next item to the machine if there is room. It also requests the item
-// after it, so that the loop has one when the next attempt returns.
+// after that one, so that the next item is ready when an attempt returns.
 func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
@@ -181,8 +182,8 @@ func (l *loop[T]) offer(it Item[T], past History) {
 		Keys: h.keys, History: past})
 }
 
-// expire ends the attempts that have taken too long, and passes a Tick to the machine if one is
-// due.
+// expire ends the attempts that have taken longer than Options.Abandon. It also passes a Tick to
+// the machine if one is due.
 func (l *loop[T]) expire() {
 	if l.stopping {
 		return

@@ -6,14 +6,13 @@ import (
 )
 
 // A goroutine with an event for the loop puts it into the event queue and then runs the loop
-// itself, unless another goroutine is already running it. So a runner that has a response, and is
-// idle afterwards, takes the next attempt at once, without waking another goroutine. If another
-// goroutine is running the loop, that one handles the event in one more round. The technique is
-// flat combining (Hendler, Incze, Shavit, Tzafrir: Flat combining and the
-// synchronization-parallelism tradeoff, SPAA 2010).
+// itself, unless another goroutine is already running it. In that case the other goroutine handles
+// the event in one more round. So a runner that returns with a response can take the next attempt
+// at once, without waking another goroutine. The technique is flat combining (Hendler, Incze,
+// Shavit, Tzafrir: Flat combining and the synchronization-parallelism tradeoff, SPAA 2010).
 
-// roundsAtOnce is the number of rounds that a goroutine other than that of Run handles before it
-// returns to its own work.
+// roundsAtOnce is the maximum number of rounds that a goroutine other than that of Run handles
+// before it returns to its own work.
 const roundsAtOnce = 8
 
 // runLoop makes sure that the caller's events in the event queue are processed. It may call the

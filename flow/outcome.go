@@ -17,9 +17,9 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 // CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full: it gets no attempts until After has passed, at
-// most about 5 minutes. Throttled counts neither as a failure nor as a measurement of the round
-// trip.
+// Throttled means that the worker is alive but full. It gets no attempts until After has passed, at
+// most about 5 minutes. The attempt does not count as a failure, and its duration is not used as a
+// round trip.
 type Throttled struct {
 	After time.Duration // from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil
@@ -29,28 +29,30 @@ type Throttled struct {
 // refused part, and dead-letters that part.
 type Rejected struct{ Err error }
 
-// Misconfigured means that the lane is at fault (401, 403, 404, no such table): its breaker opens
-// and the item goes to another lane. Nothing is settled or dead-lettered. If every lane is
-// misconfigured, Run returns, unless Options.AwaitRepair is true.
+// Misconfigured means that the lane is at fault (401, 403, 404, no such table). The breaker of the
+// lane opens, and the item goes to another lane. Nothing is settled or dead-lettered. If every lane
+// is misconfigured, Run returns, unless Options.AwaitRepair is true.
 type Misconfigured struct{ Err error }
 
-// Died means that the worker died, or hung and had to be killed, perhaps because of the value.
-// Return it only for the value that may be to blame, not for other values that the worker had. The
-// value is tried again. A value that has killed several workers is refused ([control.Poison]): it
-// is bisected, and the part that kills workers is dead-lettered. A panic in Deliver means the same.
+// Died means that the worker died, or hung and had to be killed, perhaps because of the value. A
+// panic in Deliver means the same. Return Died only for the value that may be to blame, not for
+// other values that the worker had.
+//
+// The value is tried again. A value that has killed several workers is refused ([control.Poison]):
+// it is bisected, and the part that kills workers is dead-lettered.
 type Died struct{ Err error }
 
-// Split means that a value was settled in part. Done, Rest and Refused together are exactly the
-// value.
+// Split means that only a part of the value was delivered. Done, Rest and Refused together are
+// exactly the value.
 type Split[T any] struct {
 	Done    []Item[T] // delivered; Settled is called for each
 	Rest    []Item[T] // replaces the item, in order, and is tried again
 	Refused []Item[T] // passed to Options.DeadLetter without another attempt
 	Err     error     // the cause
-	// Refusals, if not nil, has the reason for each item of Refused. Err stands in for a missing or
-	// nil reason.
+	// Refusals, if not nil, has the reason for each item of Refused. If a reason is missing or nil,
+	// Err is used.
 	Refusals []error
-	// Died, if above 0, means that Rest[Died-1] killed the worker; see the error Died.
+	// Died, if above 0, means that Rest[Died-1] killed the worker. See the type Died.
 	Died int
 }
 

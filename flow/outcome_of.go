@@ -43,9 +43,9 @@ func (e *Split[T]) diedAt() int {
 	return e.Died - 1
 }
 
-// typed returns the outermost error of an outcome type in err's tree, in the order of errors.As, or
-// nil. Calls of errors.As, one for each type, would prefer the type that is tried first, even if
-// another one wraps it.
+// typed returns the outermost error in err's tree that is one of the outcome types, or nil. The
+// order is that of errors.As. One call of errors.As for each type would not do: it would find the
+// type that is tried first, even inside another outcome.
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {

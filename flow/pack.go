@@ -22,8 +22,8 @@ type PackOptions[R any] struct {
 	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is
 	// always allowed.
 	Cost float64
-	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means
-	// no bound: a batch waits until it is full or the rows end.
+	// Linger bounds the time from the first row of a batch until the batch is sent. Zero means no
+	// bound: a batch waits until it is full or the rows end.
 	Linger time.Duration
 
 	// CostOf returns the cost of a row, more than 0. Nil means 1 for each.
@@ -39,8 +39,9 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o       PackOptions[R]
 	readRow func(context.Context) (R, error)
-	// join, if not nil, reports whether the last row read must be in the same batch as the one
-	// before it, regardless of the bounds. So a full batch waits for the next row.
+	// join, if not nil, reports whether the last row read must be in the same batch as the row
+	// before it, regardless of the bounds. If join is set, even a full batch waits for the next
+	// row.
 	join func() bool
 
 	current []R // rows of the batch that is not yet complete
@@ -53,13 +54,13 @@ type packer[R any] struct {
 }
 
 // Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and
-// settles a batch as one item. Its Value has the rows in their order, its Cost and Bytes are their
-// sums, and its memory is not reused.
+// settles a batch as one item. The item's Value has the rows in their order. Its Cost and Bytes are
+// the sums over its rows. Its memory is not reused.
 //
-// next is called by one goroutine at a time, and ends the rows with io.EOF. Rows before an error
-// are delivered before the error is returned. If Linger is set, next must return ctx's error soon
-// after ctx is done, and must not drop a row then: the next call returns it. The error of Pack
-// names an invalid option.
+// next is called by one goroutine at a time, and returns io.EOF at the end of the rows. If it
+// returns another error, the rows before the error are delivered first. If Linger is set, next must
+// return ctx's error soon after ctx is done, and must not drop a row then: the next call returns
+// it. The error of Pack names an invalid option.
 func Pack[R any](o PackOptions[R],
 	next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
 	if next == nil {

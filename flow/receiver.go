@@ -22,8 +22,8 @@ const (
 
 // Receiver advertises a worker's window to its senders: how much each of them may have in flight.
 // It keeps the queue at the worker short, but not empty. Wrap the handler of an HTTP server with
-// [Receiver.Handler], or call Begin and the functions that it returns around each batch. The
-// methods are safe for concurrent use, and start no goroutine.
+// [Receiver.Handler]. In other servers, call Begin and the functions that it returns around each
+// batch. The methods are safe for concurrent use, and start no goroutine.
 //
 // The zero value serves as many batches at once as the program has threads, runtime.GOMAXPROCS(0),
 // which suits a handler that computes. For a handler that mostly waits for a disk or another
@@ -66,10 +66,11 @@ func (g Grant) String() string {
 		g.Service.Microseconds(), more)
 }
 
-// Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
+// Begin records the arrival of a batch of this cost from a sender. A cost of 0 means 1. Call serve
 // when the service of the batch begins (at once if batches never wait), and done when it has been
-// served. Send the result of done with the response. Only the first call of each function counts.
-// The parameter network is the network's round trip as measured by the sender, or 0 if unknown.
+// served. Send the result of done with the response. Only the first call of each function has an
+// effect. The parameter network is the network's round trip as measured by the sender, or 0 if
+// unknown.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
@@ -98,7 +99,8 @@ func (r *Receiver) begin() {
 	}
 }
 
-// Draining returns the grant of a receiver that is about to end: senders stop using its lane.
+// Draining returns the grant of a receiver that is about to end. A sender that gets it stops using
+// the lane.
 func (r *Receiver) Draining() Grant {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -110,11 +110,13 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the lanes by name. A lane with the same name keeps its Worker and its
-// measurements and gets the new Limits. A new lane is added; a missing one gets no further
-// attempts. An Ordered lane that was missing and is in the list again gets attempts only after its
-// running ones have returned. SetLanes returns before the change takes effect, and has no effect
-// after Run. An error means that l is invalid and nothing was changed.
+// SetLanes replaces the list of lanes. A lane with the name of an existing one keeps that one's
+// Worker and measurements, and gets the new Limits. A new name adds a lane. A lane whose name is
+// not in the list gets no further attempts. If it is Ordered and comes back in a later list, it
+// gets attempts only after its running ones have returned.
+//
+// SetLanes returns before the change takes effect, and has no effect after Run. An error means that
+// l is invalid and nothing was changed.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
@@ -131,11 +133,11 @@ func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 // in Config.Replay.
 func (s *Sender[T]) Saved(n int64) { s.events.putSaved(n) }
 
-// Ping returns a channel that is closed when the event loop has handled all events that precede the
-// call, or Run has returned. If Run has not started, the channel stays open until it starts. A
-// channel that stays open for seconds during Run means that a callback of Options does not return.
-// Workers that hang do not delay it, except workers of a lane with Inline. Pings that the loop has
-// not handled yet share one channel.
+// Ping checks that the event loop is alive. It returns a channel that is closed when the loop has
+// handled all earlier events, or when Run has returned. Before Run starts, the channel stays open.
+// A channel that stays open for seconds during Run means that a callback of Options does not
+// return. Workers that hang do not delay it, except workers of a lane with Inline. Pings that the
+// loop has not handled yet share one channel.
 func (s *Sender[T]) Ping() <-chan struct{} { return s.events.putPing() }
 
 // Status returns a snapshot of the sender, and the names of the lanes, indexed by LaneStatus.Lane.

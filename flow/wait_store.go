@@ -21,24 +21,24 @@ type Wait struct {
 	History History
 }
 
-// WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps
-// across restarts. The Sender counts them towards Control.Waiting. The store keeps its record of an
-// item until the item is settled (Options.Settled), or waits again.
+// WaitStore stores items that wait long for their next attempt, so that they use no memory of the
+// Sender, and may survive a restart. The Sender counts them towards Control.Waiting. The store
+// keeps its record of an item until the item is settled (Options.Settled) or waits again.
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
-	// Note records that an item waits, so that a restart need not begin its wait again. The Sender
-	// keeps the item.
+	// Note records that an item waits. After a restart the item then continues its wait instead of
+	// beginning it again. The Sender keeps the item.
 	Note(it Item[T], w Wait)
 	// Take moves a waiting item into the store, and reports whether it did so. The Sender then
-	// releases the item. The Sender passes every wait of a second or more to Note first and, a
-	// moment later, to Take.
+	// releases the item. For every wait of a second or more, the Sender first calls Note and, a
+	// moment later, Take.
 	Take(it Item[T], w Wait) bool
-	// Next blocks until an item of the store is due, removes it and returns it with its history.
-	// The parameter suspect selects either suspects (by their History) or the other items. There
-	// may be one call for each kind at the same time, on separate goroutines. io.EOF means that the
-	// Sender should end without the items that are still held. Any other error stops the Sender.
-	// When ctx is done, Next must soon return its error, and must not remove an item.
+	// Next blocks until an item of the store is due, removes it and returns it with its history. If
+	// suspect is true, Next returns only suspects (see History), and otherwise only the other
+	// items. The two kinds have a goroutine each, so two calls may run at the same time. io.EOF
+	// means that the Sender should end without the items that are still held. Any other error stops
+	// the Sender. When ctx is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.
@@ -176,8 +176,8 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 }
 
 // done reports whether no more items will come back. If the store is empty or has ended, done first
-// cancels the pending requests. It returns false until they have returned, because one of them may
-// already have taken an item out.
+// cancels the pending calls of Next. It returns false until they have returned, because one of them
+// may have taken an item out already.
 func (w *deferredItems[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

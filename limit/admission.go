@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// admission decides which calls may run. It is pure: callers pass the time in, as the time since an
-// origin. That time never decreases. While a caller waits, all slots of the limit are taken.
+// admission decides which calls may run. It reads no clock: callers pass the time in, as the time
+// since an origin. That time never decreases. A caller waits only while the number of running calls
+// is at the limit.
 type admission struct {
 	window    window.Window
 	limit     int // whole slots of the window, at least 1
@@ -42,8 +43,8 @@ type slot struct {
 // handle identifies one use of a slot.
 type handle struct{ slot, use uint32 }
 
-// newAdmission returns the admission for o, in which defaults are filled in. The parameter clock is
-// the wall clock's time at the origin.
+// newAdmission returns the admission for o. The defaults in o must be filled in. The parameter
+// clock is the wall clock's time at the origin of the other times.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock
@@ -171,7 +172,7 @@ func (a *admission) expectedWait(ahead int) time.Duration {
 }
 
 // enqueue adds a caller to the queue, or returns the reason for its refusal. The parameter deadline
-// is the time at which the caller's context ends; zero means never.
+// is the time at which the caller's context ends. Zero means that it never ends.
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline

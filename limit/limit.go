@@ -9,13 +9,14 @@
 //	reply, err := call(ctx)
 //	permit.Done(limit.OutcomeOf(err))
 //
-// The limit follows the round trips: it grows while the server keeps up and shrinks when calls
-// queue there, so that neither server nor network needs to be configured. Calls beyond the limit
-// wait here, in a bounded queue in order of priority. A caller whose deadline cannot be met is
-// refused at once. [Fixed] returns a limiter with a constant limit, a bulkhead.
+// The limiter measures the round trips of calls. The limit grows while the server keeps up, and
+// shrinks when calls queue at the server. So you need not know what the server and the network can
+// bear. Calls beyond the limit wait in the limiter, in a bounded queue in order of priority. A
+// caller whose deadline cannot be met is refused at once. [Fixed] returns a limiter with a constant
+// limit (a bulkhead).
 //
 // Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The
-// algorithms are those of package flow/window; docs/flow-control.md compares them.
+// algorithms are those of package flow/window. docs/flow-control.md compares them.
 //
 // The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done
 // allocate nothing unless the caller has to wait.
@@ -33,19 +34,19 @@ import (
 
 // Options configures a Limiter. The zero value works.
 type Options struct {
-	// Window chooses the algorithm. Nil means window.Queue{Short: true}; window.Queue{} keeps a
-	// longer queue at the server and spends less on probes. Use window.AIMD{} for a server shared
-	// with clients that do not limit themselves. window.Credit is refused: it needs a server that
-	// advertises its window.
+	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}. Plain
+	// window.Queue{} keeps a longer queue at the server and needs fewer probes. Use window.AIMD{}
+	// for a server shared with clients that do not limit themselves. New refuses window.Credit,
+	// because it needs a server that advertises its window.
 	Window window.Algorithm
 
-	// MaxWaiting bounds the number of callers that wait for a slot. Zero means 1000; with a
-	// negative value nobody waits, and callers beyond the limit are refused.
+	// MaxWaiting bounds the number of callers that wait for a permit. Zero means 1000. If it is
+	// negative, no caller waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxWait bounds the wait of one caller. A caller with a longer expected wait is refused at
-	// once. Any other caller is refused when it has waited for this time. Zero means no bound but
-	// MaxWaiting and the caller's context.
+	// MaxWait bounds the time that a caller waits for a permit. A caller with a longer expected
+	// wait is refused at once, and any other caller after this time. Zero means that only
+	// MaxWaiting and the caller's context bound the wait.
 	MaxWait time.Duration
 }
 
@@ -87,8 +88,8 @@ type Limiter struct {
 	admission *admission // guarded by mu
 }
 
-// New returns a Limiter for one server. Give each server its own: a limit shared by several follows
-// the slowest.
+// New returns a Limiter for one server. Use one Limiter for each server: a limit shared by several
+// servers adapts to the slowest of them.
 func New(o Options) (*Limiter, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -222,10 +223,15 @@ func (l *Limiter) refusal(p Priority, why Reason) error {
 	return &RefusedError{why, l.admission.expectedWait(l.admission.queue.ahead(p))}
 }
 
-// OutcomeOf returns the outcome that err usually stands for. Nil is Success. A refusal by a breaker
-// or limiter within the call is Ignored (a method Refused() bool that returns true). A timeout is
-// TimedOut. An error with a method RetryAfter() time.Duration that returns more than zero is
-// Overloaded. Everything else is Ignored.
+// OutcomeOf returns the outcome of a call that returned err:
+//
+//   - Success if err is nil
+//   - Ignored if a breaker or limiter inside the call refused it: err wraps an error with a
+//     method Refused() bool that returns true
+//   - TimedOut if err is a timeout
+//   - Overloaded if err wraps an error with a method RetryAfter() time.Duration that returns
+//     more than zero
+//   - Ignored otherwise.
 func OutcomeOf(err error) Outcome {
 	var (
 		timeout interface{ Timeout() bool }

@@ -12,8 +12,8 @@ type Outcome uint8
 
 // How a call ended.
 const (
-	// Success means that the server did its work, whatever the response. The limit learns from the
-	// duration of the call.
+	// Success means that the server did the work, whatever the response. The limit is computed from
+	// the durations of such calls.
 	Success Outcome = iota
 	// Overloaded means that the server refused the call because it already has too many calls (503,
 	// 429, RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, but at most by half within
@@ -23,7 +23,7 @@ const (
 	// round trip.
 	TimedOut
 	// Ignored means that the result is unrelated to the load: the caller gave up, or the call
-	// failed before the server worked on it. Fast failures belong here: as Success they would look
+	// failed before the server worked on it. If fast failures counted as Success, they would look
 	// like a fast server.
 	Ignored
 )
@@ -43,7 +43,7 @@ func (o Outcome) String() string {
 // below its own.
 type Priority int8
 
-// The priorities. Values outside of this range count as the nearest.
+// The priorities. A value below Low counts as Low, a value above High as High.
 const (
 	Low    Priority = iota - 1 // background work: first to be shed
 	Normal                     // the zero value
@@ -80,8 +80,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned to a caller that got no slot. Its work has not begun, so the caller may
-// try another server.
+// RefusedError is returned to a caller that got no permit. The call has not been made, so the
+// caller may try another server.
 type RefusedError struct {
 	Reason Reason
 	Wait   time.Duration // until a new caller would probably get a slot; zero means not known
@@ -98,6 +98,6 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
-// error.
+// Refused returns true, because the call was not made. If the call was made inside another breaker
+// or limiter, that one ignores the error.
 func (e *RefusedError) Refused() bool { return true }

@@ -8,13 +8,14 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// probes narrows the window now and then to measure the server's round trip without a queue. That
-// is only worth while where the limit is always reached: elsewhere the queue is empty often enough.
+// probes narrows the window now and then, to measure the server's round trip without a queue. It
+// does so only while calls reach the limit. Otherwise, the queue at the server is empty often
+// enough.
 //
-// Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
-// therefore narrow at the same time, so that the calls of all of them leave the queue. A client
-// that probed alone would measure the queue of the others, take it for the server's round trip, and
-// let its own queue grow with theirs.
+// Probes begin at whole multiples of their interval on the wall clock. So all clients of a server
+// narrow their windows at the same time, and the queue at the server drains. If one client probed
+// alone, it would measure the queue of the other clients and take it for the server's round trip.
+// Its own queue would then grow with theirs.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███
@@ -34,8 +35,8 @@ const (
 	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
-// sampled begins or ends a probe after a success. The parameter mean is the smoothed round trip in
-// seconds.
+// sampled begins or ends a probe after a successful call. The parameter mean is the smoothed round
+// trip in seconds.
 func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	if p.window == nil {
 		return

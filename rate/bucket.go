@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket, for programs that have a loop of their own: tokens flow into it at a
-// constant rate, those beyond its burst are lost, and each event takes some out. It is pure: time
-// is passed in, as the time since some origin, and must not go back. It allocates nothing and is
-// not safe for concurrent use. The zero value holds no token and never will; make a full bucket
-// with [NewBucket].
+// Bucket is a token bucket, for programs that have an event loop. Tokens flow into it at a constant
+// rate, up to its burst, and each event takes tokens out. It reads no clock: the caller passes the
+// time in, as the time since some origin. The time must not decrease. A Bucket allocates nothing
+// and is not safe for concurrent use. Make a full bucket with [NewBucket]: the zero value is empty
+// and stays empty.
 type Bucket struct {
 	rate, burst float64
 	tokens      float64 // at the time filled
@@ -27,7 +27,8 @@ func NewBucket(rate, burst float64) Bucket {
 // slack absorbs the rounding of sums of fractions.
 const slack = 1e-9
 
-// Tokens returns the number of tokens in the bucket. It is negative while tokens are owed.
+// Tokens returns the number of tokens in the bucket. It is negative after Add took out more tokens
+// than there were.
 func (b *Bucket) Tokens(now time.Duration) float64 {
 	return min(b.tokens+b.rate*max(now-b.filled, 0).Seconds(), b.burst)
 }
@@ -42,15 +43,15 @@ func (b *Bucket) Take(now time.Duration, n float64) bool {
 	return true
 }
 
-// Add puts n tokens in, up to the burst. A negative n takes tokens out even if there are fewer: the
-// bucket then owes them.
+// Add puts n tokens in, up to the burst. A negative n takes tokens out, even more than there are:
+// the number of tokens is then negative.
 func (b *Bucket) Add(now time.Duration, n float64) {
 	b.tokens, b.filled = min(b.Tokens(now)+n, b.burst), now
 }
 
-// Wait returns the time until the bucket has n tokens if nobody takes any. n may exceed the burst:
-// the result is then the time for several events in a row. If tokens are missing and the rate is 0,
-// the result is the longest Duration.
+// Wait returns the time until the bucket has n tokens if no tokens are taken meanwhile. If n
+// exceeds the burst, the result is the time in which n tokens flow in, although the bucket never
+// holds n at once. If tokens are missing and the rate is 0, the result is the longest Duration.
 func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 	missing := n - b.Tokens(now)
 	if missing <= slack {

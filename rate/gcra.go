@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// GCRA is the generic cell rate algorithm of ITU-T I.371: it allows the same events as a [Bucket],
-// in whole nanoseconds. Its state is one Duration, so a table of a million users stays small.
+// GCRA is the generic cell rate algorithm of ITU-T I.371. It allows the same events as a [Bucket],
+// but its state is a single Duration. Use it for a table with the state of many users.
 //
 //	limit := rate.GCRA{Interval: 100 * time.Millisecond, Burst: 5}
 //	state[user], wait = limit.Take(state[user], now, 1)
 //
-// The state is the time at which the full burst is available again. The zero state is that of a
-// user without events. Times are measured from an origin of the caller's choice and must not
+// The state is the time at which the full burst is available again. Zero is the state of a user
+// without events. All times are counted from an origin that the caller chooses, and must not
 // decrease.
 type GCRA struct {
 	Interval time.Duration // between two events in the long run. Zero or less means no limit.
 	Burst    int           // events at once after a pause. Values below 1 count as 1.
 }
 
-// Take returns the state after n events and a wait of zero if they are allowed now. Otherwise it
-// returns the unchanged state and the time until they are allowed. That time is the longest
-// Duration if n exceeds the burst, because they are never allowed. n below 1 is always allowed.
+// Take returns the state after n events and a wait of zero if the events are allowed now.
+// Otherwise, it returns the unchanged state and the time until they are allowed. If n exceeds the
+// burst, the events are never allowed, and that time is the longest Duration. If n is below 1, they
+// are always allowed.
 func (g GCRA) Take(state, now time.Duration, n int) (time.Duration, time.Duration) {
 	if g.Interval <= 0 || n < 1 {
 		return state, 0

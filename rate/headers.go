@@ -12,13 +12,13 @@ import (
 // Advice is the rate limit that a server states in a response. The zero value states none.
 type Advice struct {
 	// RetryAfter is the time for which the server wants no request. Zero means that the server
-	// states none. On a response other than 429 and 503 it may mean something else, such as when to
-	// poll again.
+	// states no such time. On a response other than 429 and 503, the field Retry-After may have
+	// another meaning, such as when to poll again.
 	RetryAfter time.Duration
 
-	// Remaining is the number of events that the server allows until Reset has passed. It has a
-	// meaning only if Reset is above zero. If the server states several limits, Remaining and Reset
-	// belong to the one that is reached first.
+	// Remaining is the number of events that the server allows until Reset has passed. Ignore it if
+	// Reset is zero. If the server states several limits, Remaining and Reset belong to the limit
+	// that is reached first.
 	Remaining int
 	Reset     time.Duration
 
@@ -27,9 +27,9 @@ type Advice struct {
 	Window time.Duration
 }
 
-// ParseHeaders reads an Advice from the header of a response that was received at now, an
-// http.Header or any map with canonical keys. It returns false if the header says nothing of a
-// rate. It understands
+// ParseHeaders reads an Advice from a response header: an http.Header, or any map with canonical
+// keys. The response was received at now. It returns false if the header states no rate limit. It
+// understands
 //
 //	Retry-After: 30                          RFC 9110: seconds or a date
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
@@ -41,8 +41,8 @@ type Advice struct {
 //	X-RateLimit-Reset-After: 0.5                     Discord
 //	X-RateLimit-Remaining-Requests: 5                OpenAI
 //
-// Values that make no sense are skipped. Times that are too long for a Duration become the longest
-// one.
+// ParseHeaders skips invalid values. A time that is too long for a Duration becomes the longest
+// Duration.
 func ParseHeaders(header map[string][]string, now time.Time) (Advice, bool) {
 	var a Advice
 	if d, ok := parseRetryAfter(get(header, "Retry-After"), now); ok {
@@ -140,9 +140,9 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	return found
 }
 
-// bindsBefore reports whether a limit that leaves r events for t is reached before another one. The
-// limit with fewer events left is reached first; of two with equally many, the one with the longer
-// time.
+// bindsBefore reports whether a limit that leaves r events for the time t is reached before another
+// limit. The limit with fewer events left is reached first. If both leave equally many events, it
+// is the one with the longer time.
 func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 	return r < other || r == other && t > otherT
 }

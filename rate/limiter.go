@@ -1,5 +1,5 @@
-// Package rate bounds how many events happen in a time, and follows the limits that servers state
-// in their headers.
+// Package rate limits the number of events per time, such as requests per minute. It also follows
+// the limits that servers state in their response headers.
 //
 //	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
 //	...
@@ -8,16 +8,17 @@
 //	}
 //	call(ctx)
 //
-// [Limiter.Allow] asks without waiting, [Limiter.Reserve] books an event for later. Callers wait in
-// order of arrival, in a bounded queue, and a caller whose deadline is too soon is refused at once.
-// [Limiter.Observe] adds the limits that a server states: [ParseHeaders] reads them. Package
-// ratehttp does all of that for an http.Client.
+// Callers of [Limiter.Wait] wait in order of arrival, in a bounded queue. A caller whose deadline
+// is too soon is refused at once. [Limiter.Allow] does not wait. [Limiter.Reserve] books an event
+// for later. [Limiter.Observe] adds the limits that a server states, as read by [ParseHeaders].
+// Package ratehttp does all of that for an http.Client.
 //
-// [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have a loop or a
-// table of their own. [Limiter.Budget] lets package retry ask a limiter before each attempt.
+// [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have an event loop
+// or a table with many users. [Limiter.Budget] lets package retry ask a limiter before each
+// attempt.
 //
-// The package starts no goroutine and runs under testing/synctest. Allow, and Wait where an event
-// is free, allocate nothing.
+// The package starts no goroutine and runs under testing/synctest. Allow allocates nothing, and
+// neither does Wait if the event may happen at once.
 package rate
 
 import (
@@ -31,8 +32,8 @@ import (
 	"time"
 )
 
-// Options configures a Limiter. The zero value has no limit of its own and only follows the advice
-// of servers.
+// Options configures a Limiter. With the zero value, only the limits that servers state delay
+// events.
 type Options struct {
 	// Events is the number of events allowed in each Per, in the long run. Zero means no limit.
 	Events float64
@@ -41,12 +42,12 @@ type Options struct {
 	// Burst is the number of events allowed at once after a pause. Zero means 1.
 	Burst int
 
-	// MaxWaiting bounds the number of callers that wait. Zero means 1000; with a negative value
-	// nobody waits, and callers beyond the limit are refused.
+	// MaxWaiting bounds the number of callers that wait. Zero means 1000. If it is negative, no
+	// caller waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxPause bounds the time for which one observed Advice can stop all events, before a jitter
-	// of up to a tenth is added. Zero means 5 minutes.
+	// MaxPause bounds the time for which one observed Advice can stop all events. A jitter of up to
+	// a tenth is added to it. Zero means 5 minutes.
 	MaxPause time.Duration
 }
 
@@ -122,8 +123,8 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
-// error.
+// Refused returns true, because the call was not made. If the call was made inside another breaker
+// or limiter, that one ignores the error.
 func (e *RefusedError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
@@ -281,9 +282,9 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind all waiting callers, and makes these callers wait longer. Use it to
-// schedule an event instead of blocking: sleep for Delay, or call Cancel. It returns false if n
-// exceeds the burst.
+// Reserve books n events behind those of all waiting callers. The waiting callers wait longer then,
+// because the limiter counts the booked events at once. Use Reserve to schedule events instead of
+// blocking: sleep for Delay, or call Cancel. It returns false if n exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,7 +298,7 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	return Reservation{wait, l, n, now + wait}, true
 }
 
-// Cancel gives the events back to the limiter if their time has not come. Call it at most once.
+// Cancel cancels the reserved events if their time has not come. Call it at most once.
 func (r Reservation) Cancel() {
 	if r.limiter == nil {
 		return
@@ -312,8 +313,8 @@ func (r Reservation) Cancel() {
 }
 
 // Observe applies the advice of a server: no event happens until RetryAfter has passed, and at most
-// Remaining events until Reset has passed. A random jitter prolongs pauses by up to a tenth, so
-// that clients do not return together.
+// Remaining events happen until Reset has passed. A random jitter prolongs these pauses by up to a
+// tenth, so that clients do not all return at the same time.
 func (l *Limiter) Observe(a Advice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

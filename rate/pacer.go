@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pacer decides when the next event may happen. Three things delay it: the limit of the options, a
-// pause that a server wants, and the rest of a quota that a server has stated. It is pure: callers
-// pass the time in.
+// pacer decides when the next event may happen. Three things can delay an event: the limit of the
+// options, a pause that a server asked for, and the rest of a quota that a server has stated. It
+// reads no clock: callers pass the time in.
 type pacer struct {
 	limited  bool // bucket is in use
 	bucket   Bucket
@@ -113,8 +113,8 @@ func (p *pacer) renew(now time.Duration) {
 	q.ends += q.window * ((now-q.ends)/q.window + 1)
 }
 
-// pauseJitter is the maximum jitter of a pause, as a share of its length. Jitter only prolongs a
-// pause. It keeps clients from returning together.
+// pauseJitter is the maximum jitter of a pause, as a share of its length. It keeps clients from
+// returning at the same time. Jitter only prolongs a pause.
 const pauseJitter = 0.1
 
 // observe applies the advice of a server. The parameter chance is a random number, uniform in [0,

@@ -86,8 +86,8 @@ func (b *cancelingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// replay lets a request body without GetBody be sent more than once: it rewinds an io.Seeker, and
-// records up to limit bytes of other bodies while they are read.
+// replay lets a request body without GetBody be sent more than once. If the body is an io.Seeker,
+// replay rewinds it. Otherwise, it records up to limit bytes of the body while they are read.
 //
 // A RoundTripper may still read and close the body of one attempt while the next one runs. So each
 // attempt has its own replayedBody, and only the replayedBody of the newest attempt gets data.
@@ -136,8 +136,8 @@ func (r *replay) next() io.ReadCloser {
 	return b
 }
 
-// finish is called when no attempt follows. It closes the source, unless the body of the last
-// attempt is still open. In that case, the Close of that body closes the source.
+// finish is called when no attempt follows. It closes the source. If the body of the last attempt
+// is still open, the Close of that body closes the source instead.
 func (r *replay) finish() {
 	r.closing.Lock()
 	defer r.closing.Unlock()

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Budget limits the attempts of all calls that share it, so that a service that is down or slow
-// does not receive several times its load in retries. Circuit breakers and rate limiters can
-// implement it without an import of this package. A Budget is safe for concurrent use.
+// Budget limits the attempts of all calls that share it. Without one, a service that is down or
+// slow receives several times its usual load, because every failed call is repeated. Circuit
+// breakers and rate limiters can implement Budget without an import of this package. A Budget is
+// safe for concurrent use.
 type Budget interface {
 	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
 	// stops the retry with ErrBudget, which wraps the error. Allow may wait for permission until
@@ -37,8 +38,9 @@ var (
 // isRetry reports whether ctx belongs to an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
-// unwanted reports whether err says nothing about the service because the caller of the attempt
-// gave up. An operation may return just the cause of the cancellation, so unwanted checks ctx, too.
+// unwanted reports whether err is only a consequence of the caller's cancellation, and so tells
+// nothing about the service. It also checks ctx, because an operation may return just the cause of
+// the cancellation.
 func unwanted(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -46,13 +48,13 @@ func unwanted(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
 }
 
-// TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes
-// price tokens. A success puts back refill tokens and, if it was a retry, its price. Time refills
-// nothing, so a service that is down receives first attempts only. AWS uses (500, 5, 1). Values
-// below 1 count as 1.
+// TokenBucket returns the budget of the AWS SDKs. The bucket holds at most size tokens and starts
+// full. Each retry takes price tokens. Each success puts back refill tokens and, if it was a retry,
+// its price. The bucket does not fill with time. So a service that is down soon receives first
+// attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
 //
-// If the failure that is being retried has a method RetryCost() int that returns more than 0, this
-// result is the price of the retry.
+// A failure may set the price of its retry: it has a method RetryCost() int that returns more than
+// 0.
 func TokenBucket(size, price, refill int) Budget {
 	size = max(size, 1)
 	price, refill = max(price, 1), max(refill, 1)
@@ -106,9 +108,10 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 	return b.price
 }
 
-// Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most
-// share of the calls, plus perSecond per second regardless of the number of calls, so that a client
-// with few calls can retry, too. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
+// Ratio returns the budget of Finagle, Linkerd and tower. Within the window, it allows share
+// retries per call, plus perSecond retries per second so that a client with few calls can retry as
+// well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in any 10 seconds, and 2
+// more for every 10 calls in that time. A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
@@ -138,8 +141,8 @@ func (b *ratioBudget) Allow(ctx context.Context) error {
 // Report implements Budget.
 func (b *ratioBudget) Report(context.Context, error) {}
 
-// InFlight returns the budget of Envoy: the running retries are at most share of all running
-// attempts, or floor if that is more. Envoy uses (0.2, 3).
+// InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time:
+// at most share of all running attempts, or floor if that is more. Envoy uses (0.2, 3).
 func InFlight(share float64, floor int) Budget {
 	return &inFlightBudget{inFlight: inFlight{share: max(share, 0), floor: max(floor, 0)}}
 }
@@ -169,15 +172,15 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 }
 
 // Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
-// first ones, with probability max(0, (requests - k*accepts) / (requests + 1)) over the last two
-// minutes. A client then sends at most about k times as much as the service accepts. The book uses
-// k = 2; a k below 1 counts as 1. Src is the source of randomness, used under a lock; nil means the
-// runtime's.
+// first ones, with probability max(0, (requests - k*accepts) / (requests + 1)). Both numbers are
+// those of the last two minutes. A client then sends at most about k times as many requests as the
+// service accepts. The book uses k = 2. A k below 1 counts as 1. Src is the source of randomness,
+// used under a lock. Nil means the runtime's source.
 //
-// Only evidence of overload counts against the service: timeouts, failures to get a response, the
-// HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are
-// retryable. A response such as 404, 409 or 422 counts as accepted. A call that its caller canceled
-// does not count.
+// A request is not accepted if its failure is evidence of overload: a timeout, no response, one of
+// the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, or another failure that is retryable. A
+// response such as 404, 409 or 422 counts as accepted. A call that its caller canceled does not
+// count.
 func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}

@@ -21,7 +21,8 @@ func (t *tokens) take(price int) bool {
 
 func (t *tokens) putBack(n int) { t.left = min(t.left+n, t.size) }
 
-// windowParts is the number of slices of a sliding window, which moves on by whole slices.
+// windowParts is the number of slices of a sliding window. When time passes, the window drops its
+// oldest slice as a whole.
 const windowParts = 10
 
 // window counts two things over a sliding window of time.
@@ -54,8 +55,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut subtracts 1 from the count of the newest slice, unless this count is 0 because the window
-// has moved on.
+// takeOut subtracts 1 from the given count of the newest slice. If the window has moved on and this
+// count is 0, it does nothing.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

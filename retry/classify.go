@@ -87,9 +87,9 @@ func Permanent(err error) error {
 	return &mark{cause: err, permanent: true}
 }
 
-// After demands that the next attempt begin no sooner than d from now. Options.MaxHint limits d.
-// After(d, nil) is an error that holds only this hint. A d of 0 or less matters only with
-// Options.ExactHint.
+// After wraps err and demands that the next attempt begin no sooner than d from now.
+// Options.MaxHint limits d. After(d, nil) is an error that holds only this demand. A d of 0 or less
+// has an effect only with Options.ExactHint.
 func After(d time.Duration, err error) error {
 	if d <= 0 {
 		d = -1

@@ -1,4 +1,4 @@
-// Package retry runs an operation again until it succeeds or is not worth another attempt.
+// Package retry runs an operation again until it succeeds or until another attempt makes no sense.
 //
 //	err := retry.Do(ctx, func(ctx context.Context) error {
 //		return publish(ctx, message)
@@ -9,9 +9,9 @@
 //
 //	user, err := retry.Value(ctx, load, retry.Options{MaxAttempts: 4, AttemptTimeout: time.Second})
 //
-// An operation can say more with its error: [Permanent] stops the retry, and [After] demands a
-// longer wait. Without either, [Classify] decides: it knows HTTP statuses and permanent network
-// failures.
+// The error of an operation decides whether and when the next attempt follows: [Permanent] stops
+// the retry, and [After] demands a longer wait. For all other errors, [Classify] decides: it knows
+// HTTP statuses and permanent network failures.
 //
 // # HTTP
 //
@@ -35,8 +35,8 @@
 //
 // # Hedging
 //
-// [Hedge] starts a second attempt beside a slow one and takes the first result. [Fallback] calls an
-// alternative when the retry has stopped.
+// [Hedge] starts a second attempt while a slow one is still running, and takes the first result.
+// [Fallback] calls an alternative when the retry has stopped.
 //
 //	resp, err := retry.Hedge(ctx, get, retry.HedgeOptions{Delay: 80 * time.Millisecond}, nil)
 //
@@ -46,30 +46,33 @@
 // # Budgets
 //
 // A [Budget] shared by all calls to a service prevents a storm of retries. It is a [TokenBucket],
-// [Ratio], [InFlight] or [Throttle], or a circuit breaker or rate limiter with the same two
-// methods.
+// [Ratio], [InFlight] or [Throttle], or a circuit breaker or rate limiter with the methods of
+// Budget.
 //
 //	var budget = retry.TokenBucket(500, 5, 1)
 //	err := retry.Do(ctx, call, retry.Options{Budget: budget})
 //
 // # Terms
 //
-// An attempt is one run of the operation, the first included. A retry is an attempt after the
+// An attempt is one run of the operation, including the first. A retry is an attempt after the
 // first. Limits count attempts, so MaxAttempts: 3 allows three runs with two waits between them. A
-// hint is a wait that the service asked for. [Loop] makes the attempts in a range statement.
+// hint is a wait that the service asked for.
+//
+// # Loops
+//
+// [Loop] makes the attempts in a range statement instead of a function.
 //
 // # Contexts
 //
-// The operation never runs with a context that has ended, and a wait that would outlive the
-// caller's deadline is not begun. [FromContext] reads the attempt's number, target and key from the
-// context. Retries nest independently of each other unless the outer one sets SuppressNested.
+// The operation never runs with a context that has ended. A wait that would outlive the caller's
+// deadline is not begun. [FromContext] reads the attempt's number, target and key from the context.
+// Nested retries are independent of each other unless the outer one sets SuppressNested.
 //
 // # Cost and tests
 //
 // If the first attempt succeeds, nothing is allocated and no clock is read. Each further attempt
-// allocates its context. No goroutine is started except by [Hedge], whose attempts run side by
-// side.
+// allocates its context. No goroutine is started except by [Hedge], whose attempts run in parallel.
 //
 // Everything runs under testing/synctest: waits use timers of package time, and budgets read its
-// clock, so a test in a bubble can check the exact instants of attempts without waiting.
+// clock. So a test in a bubble can check the exact times of attempts without waiting.
 package retry

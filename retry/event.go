@@ -49,9 +49,9 @@ type Event struct {
 	Stop    error         // Stopped: the reason, as in Error.Stop
 }
 
-// LogTo returns a hook for Options.OnEvent that writes to log: failures with level Info, stops with
-// level Warn, and successes that took more than one attempt with level Info. The attribute "name"
-// is the given name of the operation. The context of the attempt is passed on to the log's handler.
+// LogTo returns a hook for Options.OnEvent that writes to log. Failures, and successes after more
+// than one attempt, have level Info. Stops have level Warn. The attribute "name" is the given name
+// of the operation. The log's handler gets the context of the attempt.
 func LogTo(log *slog.Logger, name string) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		switch {

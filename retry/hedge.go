@@ -12,8 +12,8 @@ import (
 // HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative
 // Delay or MaxAttempts is refused with ErrOptions.
 type HedgeOptions struct {
-	// Delay is the time without a result after which another attempt starts. With the 95th
-	// percentile of the latency, a twentieth of the calls need two attempts. Zero starts all
+	// Delay is the time without a result after which another attempt starts. If Delay is the 95th
+	// percentile of the latency, one call in twenty makes a second attempt. Zero starts all
 	// attempts at once.
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
@@ -60,17 +60,17 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Hedge runs op, starts it again beside the running attempts whenever Delay has passed without a
-// result, and returns the first success. The contexts of the other attempts then end. A failed
-// attempt is replaced at once, or after the wait that its server asked for. The operation must
-// tolerate running twice at the same time.
+// Hedge runs op and returns the first success. Whenever Delay has passed without a result, it
+// starts another attempt while the earlier ones continue. After the first success, it ends the
+// contexts of the other attempts. It replaces a failed attempt at once, or after the wait that the
+// server asked for. The operation must tolerate running twice at the same time.
 //
 // If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
 // attempt's goroutine. If discard is nil, an io.ReadCloser and the body of an *http.Response are
 // closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
-// panics with a *PanicError; after Hedge has returned, the attempt's panic is not recovered.
+// panics with a *PanicError. A panic after Hedge has returned is not recovered.
 func Hedge[T any](
 	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
 ) (T, error) {

@@ -21,12 +21,12 @@ type Loop struct {
 }
 
 // Attempts returns the contexts of the attempts, one by one, and waits between them. The range ends
-// after a successful attempt: the body calls End(nil), or leaves the range by break or return
-// without calling End. The range ends with an error, which Err returns, if no further attempt may
-// follow. It also ends with an error if the body leaves it after End with a failure, or continues
-// without calling End.
+// after a successful attempt. An attempt is successful if the body calls End(nil), or leaves the
+// range by break or return without calling End. If no further attempt may follow, the range ends
+// with an error, which Err returns. It also ends with an error if the body leaves the range after
+// calling End with a failure, or continues without calling End.
 //
-// At most one Options may be given; without Options the defaults apply. Each range is a new retry.
+// At most one Options may be given. Without Options, the defaults apply. Each range is a new retry.
 func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.Context] {
 	return func(yield func(context.Context) bool) {
 		if l.state != nil {

@@ -36,8 +36,8 @@ type Options struct {
 	// ErrAttemptTimeout. A timed-out attempt is retried while the caller's context lives. Zero
 	// means no limit.
 	AttemptTimeout time.Duration
-	// MaxElapsed bounds the time from the call to the start of the last attempt. A wait that would
-	// exceed it is not begun; a running attempt is not interrupted. Zero means no limit.
+	// MaxElapsed bounds the time from the call to the start of the last attempt. Do does not begin
+	// a wait that would exceed it, and does not interrupt a running attempt. Zero means no limit.
 	MaxElapsed time.Duration
 	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or
 	// Progress. If the first attempt runs for an hour before it fails, that hour does not count.
@@ -55,26 +55,25 @@ type Options struct {
 	// MaxHint.
 	ClampHint bool
 	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy. By default the wait is the longer one of the hint and Policy's wait. Up to a
-	// tenth is added to a hint, so that clients with the same hint do not all return at once.
+	// restarts Policy. By default, the wait is the longer of the hint and Policy's wait. Up to a
+	// tenth is added to the hint, so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
-	// a failure with the action Failover the next target is tried at once. Policy's wait follows
-	// once all targets have failed. Zero means one target.
+	// a failure with the action Failover, the next target is tried at once. Once all targets have
+	// failed, the next attempt waits according to Policy. Zero means one target.
 	Targets int
 	// Refresh renews a stale token or address after a failure with the action Refresh. If Refresh
 	// is nil, such a failure is final. If several failures in a row need a refresh, the first
-	// refresh runs at once, and each further one after Policy's wait. The next attempt follows
-	// without another wait, even if Refresh fails. Its error is kept like the failure of an
-	// attempt. A Permanent error of Refresh stops the retry.
+	// refresh runs at once, and each later one waits according to Policy. The next attempt follows
+	// a refresh at once, even if the refresh fails. The error of a failed refresh is kept like the
+	// failure of an attempt. A Permanent error stops the retry.
 	Refresh func(ctx context.Context) error
-	// SuppressNested makes each retry inside an attempt run its operation once and stop with
-	// ErrNested. Three layers of three attempts are then three calls, not 27. A nested retry is
-	// found through the attempt's context. Once the attempt has ended, a retry with its context is
-	// no longer suppressed.
+	// SuppressNested makes each retry inside an attempt run its operation only once and stop with
+	// ErrNested. Example: three nested retries of three attempts each then make three calls instead
+	// of 27. A nested retry is recognized by the attempt's context, until the attempt has ended.
 	SuppressNested bool
-	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the
-	// attempt around this call, if any.
+	// Key is the idempotency key of the call, which the operation finds in Attempt.Key. If it is
+	// empty and the call is nested in another attempt, the key of that attempt is used.
 	Key string
 	// WaitFirst makes Poll wait before its first poll too.
 	WaitFirst bool

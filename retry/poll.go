@@ -9,11 +9,13 @@ import (
 var ErrNotReady = errors.New("not ready")
 
 // Poll calls probe until the operation that probe checks has ended, by default at most 60 times. It
-// does not wait before the first call, unless Options.WaitFirst is set. A nil error ends the poll
-// with the value. After an error that is ErrNotReady, Poll calls probe again. ErrNotReady is not a
-// failure, and the Budget is not asked before this next call. Every other error is handled as in
-// Do: a Permanent error ends the poll. A hint, such as that of HTTP(resp) or After(d, ErrNotReady),
-// demands a wait before the next call.
+// does not wait before the first call, unless Options.WaitFirst is set.
+//
+// The error of probe decides how Poll continues. Nil ends the poll with the value. After
+// ErrNotReady, Poll calls probe again. ErrNotReady is not a failure, and Poll does not ask the
+// Budget before it calls probe again. Every other error is handled as in Do: a Permanent error, for
+// example, ends the poll. A hint, such as that of HTTP(resp) or After(d, ErrNotReady), demands a
+// wait before the next call.
 //
 // Inside an attempt that suppresses retries, a poll continues after ErrNotReady and after an error
 // with a hint.

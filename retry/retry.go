@@ -9,11 +9,11 @@ import (
 var defaults Options
 
 // Do runs op until it returns nil, and waits between the attempts. At most one Options may be
-// given; without Options the defaults apply. The error is an *Error that holds the reason for the
-// stop and the failures of op; errors.Is and errors.AsType find both, the last failure first.
+// given. Without Options, the defaults apply. The error is an *Error that holds the reason for the
+// stop and the failures of op. errors.Is and errors.AsType find both, the last failure first.
 //
-// Op never runs with a context that has ended. With AttemptTimeout its context ends when it
-// returns.
+// Op never runs with a context that has ended. If AttemptTimeout is set, the context of op ends
+// when op returns.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Options) error {
 	// In this common case, the first attempt needs neither the clock nor a context of its own.
 	if len(opts) == 0 && ctx.Err() == nil && ctx.Value(attemptKey{}) == nil {
@@ -104,10 +104,10 @@ func Value[T any](
 	return v, nil
 }
 
-// Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with
-// the error and returns its result. It does not call alternative if ctx has ended, if the options
-// are invalid, or if an outer retry will try op again. If alternative fails too, the error holds
-// both failures, and errors.As finds the failure of alternative first.
+// Fallback is Value with an alternative: if the retry of op stops, Fallback calls alternative once
+// with the error and returns its result. It does not call alternative if ctx has ended, if the
+// options are invalid, or if an outer retry will try op again. If alternative fails as well, the
+// error holds both failures, and errors.As finds the failure of alternative first.
 //
 // To let attempts alternate between services, see Options.Targets and the action Failover.
 func Fallback[T any](

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends, and then returns the cause. Use it in loops that do other
-// work between two attempts, for which Do does not fit. A d of 0 or less does not wait.
+// Sleep waits for d and returns nil. If ctx ends first, it returns the cause. Use it between two
+// attempts in a loop that does not fit Do. A d of 0 or less does not wait.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() == nil && d > 0 {
 		timer := time.NewTimer(d)

@@ -12,17 +12,19 @@ const defaultMaxBuffer = 1 << 20
 
 // Transport is an http.RoundTripper that retries.
 //
-// It retries requests that may be sent twice. These have an idempotent method or a header field
-// Idempotency-Key or X-Idempotency-Key, or Idempotent returns true for them, or NewKeys gives them
-// a key. As in net/http, a field with a nil value suffices, and is not sent. A body is sent again
-// through Request.GetBody, by rewinding an io.Seeker such as a file, or from a buffer.
+// It retries requests that may be sent twice: requests with an idempotent method, with a header
+// field Idempotency-Key or X-Idempotency-Key, or for which Idempotent returns true or NewKeys
+// creates a key. As in net/http, a header field with a nil value suffices, and is not sent. To send
+// a body again, Transport uses Request.GetBody, rewinds an io.Seeker such as a file, or keeps the
+// body in a buffer.
 //
-// A request without a response is sent again unless the failure is permanent. A request with a
-// response is sent again if the response's status is retryable. See [Classify] and
-// [StatusError.Action]. If no attempt follows, RoundTrip returns the last response, such as a 503
-// with its body. If there is no response, or if the request's context has ended, it returns an
-// *Error. If a request should be retried but cannot be sent again, the reason is ErrNotRepeatable.
-// It is in the *Error or, if a response is returned, in the event Stopped.
+// Transport sends a request without a response again unless the failure is permanent, and a request
+// with a response if the response's status is retryable. See [Classify] and [StatusError.Action].
+//
+// If no attempt follows, RoundTrip returns the last response, such as a 503 with its body. If there
+// is no response, or if the request's context has ended, it returns an *Error. If a request should
+// be retried but cannot be sent again, the reason is ErrNotRepeatable. It is in the *Error or, if a
+// response is returned, in the event Stopped.
 //
 // The fields must not change after the first request. A Transport is safe for concurrent use if its
 // Options are.

@@ -45,7 +45,7 @@ func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 type Strategy uint8
 
 // The strategies. OneForAll and RestForOne first stop the other children one by one in reverse
-// order, each after the one behind it has returned. Then they start all of them in order.
+// order, and wait for each before they stop the next. Then they start all of them in order.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children
@@ -68,27 +68,29 @@ func nameOf[T ~uint8](v T, names ...string) string {
 // Child describes a child. New and Add copy it. Exactly one of Run, Service and New is set.
 type Child struct {
 	// Name is unique among the children of a supervisor and contains no slash. It may be empty if
-	// Service is a fmt.Stringer: then it is the result of String.
+	// Service is a fmt.Stringer. The name is then the result of String.
 	Name string
 	// Run is called at each start.
 	Run func(ctx context.Context) error
-	// Service is served at each start. It must support that; a *Supervisor does.
+	// Service is called at each start. Its Serve must therefore support several calls, one after
+	// the other. A *Supervisor does.
 	Service Service
-	// New makes a new Service at each start, so that no state of a failed one is left. It runs on
-	// the child's own goroutine. An error or a panic in it is a failure of the child.
+	// New makes a new Service at each start, so that the state of a failed Service cannot affect
+	// the next one. It runs on the child's own goroutine. An error or a panic in New is a failure
+	// of the child.
 	New func() (Service, error)
 
 	Restart Restart
-	// Backoff is the delay before each restart. Nil means Spec.Backoff. If it gives up, the
-	// supervisor escalates. It is not used if Spec.Decay is set.
+	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up, the
+	// supervisor escalates. Backoff is not used if Spec.Decay is set.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
-	// beginning. Zero means the longest delay of Backoff (10 minutes if that is unbounded) or twice
-	// the last delay, whichever is longer.
+	// beginning. Zero means the longer of two times: the longest delay of Backoff (10 minutes if
+	// that is unbounded), and twice the last delay.
 	StableAfter time.Duration
-	// Shutdown bounds the time that the child takes to return after its context has ended. Zero
-	// means 5 s, or for a supervisor the time that stopping its own children takes. A child that
-	// takes longer is stuck: it is reported, and is not started again before it has returned.
+	// Shutdown bounds the time from the end of the child's context until the child returns. A child
+	// that takes longer is stuck: it is reported, and is not started again before it has returned.
+	// Zero means 5 s. For a supervisor, zero means the time that it needs to stop its own children.
 	Shutdown time.Duration
 	// Significant means that the supervisor stops the other children and returns when this child
 	// ends without a restart.
@@ -105,32 +107,35 @@ type Spec struct {
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts, so that children which fail together do not
-	// restart together. Zero means 1 ms, a negative value none. First starts are not staggered.
+	// Stagger is the minimum time between two restarts, so that children that fail at the same time
+	// do not all restart at the same time. Zero means 1 ms. A negative value means none. First
+	// starts are not staggered.
 	Stagger time.Duration
-	// Spread bounds the delay that Stagger adds: if more than Spread/Stagger children wait, the
-	// gaps get shorter. Zero means 20 s.
+	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
+	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.
 	Spread time.Duration
-	// Shutdown bounds the time for stopping the children one by one. Those that are left are then
-	// stopped together, each within its own Shutdown. Zero means 30 s.
+	// Shutdown bounds the time for stopping the children one by one. After it, the remaining
+	// children are stopped at the same time, each within its own Shutdown. Zero means 30 s.
 	Shutdown time.Duration
 	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
 	// has got the Ended event. A panic in a Group that a child runs crashes the process at once.
-	// PassPanics applies to the supervisors below this one, too, but not to the child of a
-	// Resender. False means that a panic is a failure like an error.
+	// PassPanics also applies to the supervisors inside this one, but not to the child of a
+	// Resender. If it is false, a panic is a failure like an error.
 	PassPanics bool
-	// OnEvent is called for each event, in order, on the goroutine of Serve and with Serve's
-	// context, which may have ended. It must neither block nor wait for this supervisor. Nil means
-	// the OnEvent of the nearest supervisor above. Several goroutines then call that hook
-	// concurrently.
+	// OnEvent is called for each event, in order. It runs on the goroutine of Serve and gets
+	// Serve's context, which may have ended. It must not block, and must not wait for this
+	// supervisor. Nil means the OnEvent of the nearest supervisor above. That hook may then be
+	// called by several goroutines at a time.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random
 	// seed.
 	Rand rand.Source
 }
 
-// Intensity limits restarts: the supervisor gives up instead of making more than Max restarts in a
-// time of Within. Two restarts exactly that time apart both count. If Max is 0, there is no limit.
+// Intensity limits restarts: the supervisor gives up instead of making more than Max restarts
+// within the time Within. Two restarts that are exactly Within apart both count. If Max is 0, there
+// is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts, and gives up at a
+// fourth within a minute.
 type Intensity struct {
 	Max    int
 	Within time.Duration
@@ -244,8 +249,8 @@ func longest(p backoff.Policy) time.Duration {
 	return top
 }
 
-// stepAfter returns the step at which longest looks after step n. It looks at each of the first 128
-// steps, in which tables and limits end, and then at powers of two.
+// stepAfter returns the step that longest checks after step n. The first 128 steps are checked one
+// by one, because tables and limits end there. After them, only powers of two are checked.
 func stepAfter(n int) int {
 	if n < 128 {
 		return n + 1

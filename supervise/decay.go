@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of
-// children that are to be restarted. Each end, with or without an error, adds 1 to the count, which
-// halves every HalfLife. While the count is at most Threshold, a child is restarted at once. Above
-// Threshold, all restarts of the supervisor wait until the end of a pause, drawn from
-// [Pause, 1.5 Pause). Each further end during the pause starts a new pause. After the pause the
-// count is 0. Unlike in suture, the waiting children then start one after the other, at intervals
-// of Spec.Stagger.
+// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts how often
+// children end that are to be restarted, with or without an error. Each end adds 1 to the count,
+// and the count halves every HalfLife. While the count is at most Threshold, a child is restarted
+// at once. When the count exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 *
+// Pause). All restarts of the supervisor wait until the pause has ended. If another child ends
+// during the pause, a new pause begins. After the pause the count is 0.
+//
+// Unlike in suture, the waiting children then start one after the other, at intervals of
+// Spec.Stagger.
 type Decay struct {
 	HalfLife  time.Duration // 0 means 30 s
 	Threshold float64       // 0 means 5

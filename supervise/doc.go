@@ -1,10 +1,11 @@
 // Package supervise runs goroutines that have a name, an owner and a bounded shutdown, and restarts
 // them when they fail.
 //
-//   - A [Group] runs named goroutines with one context. The first failure stops all, and Wait
-//     returns it.
-//   - A [Supervisor] restarts its children when they end, with backoff, escalation and supervision
-//     trees as in Erlang/OTP. A Supervisor is a [Service], so it can be a child of another one.
+//   - A [Group] runs named goroutines with one context. The first failure ends the context, and
+//     Wait returns it.
+//   - A [Supervisor] restarts its children when they end, with backoff, escalation and
+//     supervision trees as in Erlang/OTP. A Supervisor is a [Service], so it can be a child of
+//     another one.
 //   - A [Resender] keeps messages for a child that may crash at any time, until the child has
 //     acknowledged them.
 //
@@ -20,8 +21,11 @@
 //	}
 //	return tree.Serve(ctx) // blocks
 //
-// Decisions (restart order, delays, limits, which messages are sent again) are in pure files that
-// take the time as a parameter. The other files start goroutines and wait. The package logs only
-// through [LogTo]; see also [Supervisor.Status]. It needs no real time: everything runs under
-// testing/synctest, with exact delays.
+// Terms: an incarnation of a child is one run of it, from a start to its return. A child is stuck
+// if it has not returned in time after its context has ended. A supervisor escalates, or gives up,
+// if it stops its children and returns an error instead of restarting a child.
+//
+// The package logs only through [LogTo]. See also [Supervisor.Status]. Everything runs under
+// testing/synctest, with exact delays. The files that decide (restart order, delays, limits, which
+// messages are sent again) take the time as a parameter. The other files start goroutines and wait.
 package supervise

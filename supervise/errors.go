@@ -10,20 +10,21 @@ import (
 
 // Errors that a child returns, possibly wrapped, to choose the next step.
 var (
-	// ErrStop means that the child is done and is not restarted, whatever its Restart is.
+	// ErrStop means that the child is done and must not be restarted, even if Child.Restart demands
+	// it.
 	ErrStop = errors.New("supervise: done, not to be restarted")
-	// ErrEscalate means that a restart does not help: the supervisor stops its children and returns
-	// an *EscalatedError.
+	// ErrEscalate means that restarting the child would not help. The supervisor stops its children
+	// and returns an *EscalatedError.
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
 // Causes of the end of a context.
 var (
-	// ErrStopped is the cause after Group.Stop(nil) or Group.Wait, and after a Significant child is
-	// done.
+	// ErrStopped is the cause of the context's end after Group.Stop(nil) or Group.Wait, and after a
+	// Significant child is done.
 	ErrStopped = errors.New("supervise: stopped")
-	// ErrRestarting is the cause if the child is going to be restarted, by Restart or by the
-	// strategy.
+	// ErrRestarting is the cause of the context's end if the child is going to be restarted, by
+	// Restart or by the strategy.
 	ErrRestarting = errors.New("supervise: restarting")
 	// ErrRemoved is the cause after Remove.
 	ErrRemoved = errors.New("supervise: removed")
@@ -127,8 +128,8 @@ func (e *StuckError) LogValue() slog.Value {
 		slog.Any("children", e.Children))
 }
 
-// asksToEscalate reports whether err is a child's own ErrEscalate, not one that a supervisor has
-// already handled.
+// asksToEscalate reports whether err is an ErrEscalate that the child itself returned. An
+// ErrEscalate that a supervisor inside the child has already handled does not count.
 func asksToEscalate(err error) bool {
 	if _, handled := errors.AsType[*EscalatedError](err); handled {
 		return false

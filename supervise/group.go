@@ -35,9 +35,8 @@ type member struct {
 // NewGroup returns an empty group whose context is derived from ctx.
 func NewGroup(ctx context.Context) *Group { return NewNamedGroup(ctx, "") }
 
-// NewNamedGroup is like NewGroup, but Status shows the group as one node of that name with the
-// goroutines below it. Without a name, the goroutines appear directly below the child that made the
-// group.
+// NewNamedGroup is like NewGroup, but in Status the group is a node with that name, above its
+// goroutines. Without a name, the goroutines appear directly below the child that made the group.
 func NewNamedGroup(ctx context.Context, name string) *Group {
 	up, _ := supervised(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -48,8 +47,8 @@ func NewNamedGroup(ctx context.Context, name string) *Group {
 // or the parent ends.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n
-// means no limit, which is the default; 0 makes Go block forever. Like SetLimit of
+// SetLimit limits the group to n goroutines at a time: Go blocks until fewer than n are running. A
+// negative n means no limit, which is the default. 0 makes Go block forever. Like SetLimit of
 // golang.org/x/sync/errgroup, it panics if goroutines of the group are running.
 func (g *Group) SetLimit(n int) {
 	g.mu.Lock()
@@ -64,9 +63,9 @@ func (g *Group) SetLimit(n int) {
 	}
 }
 
-// Go starts run in a goroutine. Several goroutines may have the same name. An error is wrapped with
-// the name and ends the group's context. Wait returns it if it is the first. An error that only
-// repeats the cause of the context's end is not a failure. Go must be called from one of the
+// Go starts run in a goroutine. Several goroutines may have the same name. An error of run is
+// wrapped with the name and ends the group's context. Wait returns the first such error. An error
+// that only repeats why the context has ended is not a failure. Go must be called from one of the
 // group's goroutines, or before Wait has returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()
@@ -105,8 +104,8 @@ func (g *Group) run(m *member, slots chan struct{}, run func(ctx context.Context
 	})
 }
 
-// contextOf returns the group's context with m as the parent of the groups and supervisors that m
-// starts.
+// contextOf returns the group's context for the goroutine m. Groups and supervisors that start with
+// this context appear below m in Status.
 func (g *Group) contextOf(m *member) context.Context {
 	if g.up.within == nil {
 		return g.ctx

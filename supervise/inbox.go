@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Inbox gives one incarnation of a Resender's child its messages. It is safe for concurrent use.
+// Inbox passes messages of a Resender to one incarnation of its child. It is safe for concurrent
+// use.
 type Inbox[K comparable, M, R any] struct {
 	r   *Resender[K, M, R]
 	run *run
@@ -24,9 +25,9 @@ type Message[K comparable, M, R any] struct {
 	h  *held[K, M, R]
 }
 
-// Next takes the oldest message. It waits until there is one and the child may take it: the child
-// may hold at most Limits.Window messages, fewer after a crash. The error is the cause of ctx's
-// end, or ErrStopped after the incarnation has returned.
+// Next takes the oldest message. It waits until there is a message and the child may take one: a
+// child may hold at most Limits.Window messages, and fewer after a crash. The error is the cause of
+// ctx's end, or ErrStopped after the incarnation has returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
@@ -152,8 +153,8 @@ type Held[K comparable, M any] struct {
 	Err      error         // of the last failure
 }
 
-// Messages returns a snapshot of the messages held, in no order, for programs that save them before
-// they exit.
+// Messages returns a snapshot of the messages held, in no particular order. A program may save them
+// before it exits.
 func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 	return func(yield func(Held[K, M]) bool) {
 		r.mu.Lock()

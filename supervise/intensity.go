@@ -4,16 +4,16 @@ package supervise
 
 import "time"
 
-// recent counts restarts in a sliding window. It keeps the last Max restarts in a ring, so a
-// decision costs O(1).
+// recent counts restarts in a sliding window. It keeps the times of the last Max restarts in a
+// ring, so that allow takes O(1).
 type recent struct {
 	Intensity
 	times []time.Duration // a ring once it has Max entries
 	at    int             // the oldest
 }
 
-// allow records a restart at now and reports whether the limit allows it. Two restarts exactly
-// Within apart are within it, as in OTP's supervisor.
+// allow records a restart at now and reports whether the limit allows it. As in OTP's supervisor,
+// two restarts that are exactly Within apart both count.
 func (r *recent) allow(now time.Duration) bool {
 	switch {
 	case r.Max == 0:

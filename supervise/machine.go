@@ -54,7 +54,7 @@ type child struct {
 	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }
 
-// follow is the step after the end of an incarnation that was told to stop.
+// follow is the action after the return of an incarnation that was told to stop.
 type follow uint8
 
 const (
@@ -93,8 +93,8 @@ const (
 	commandReport
 )
 
-// machine decides when each child starts and stops, and when to give up. Its methods get the time
-// since the start of Serve, and append commands to out.
+// machine decides when each child starts and stops, and when the supervisor gives up. Its methods
+// get the time since the start of Serve as a parameter, and append their commands to the field out.
 type machine struct {
 	path        string
 	spec        Spec
@@ -165,10 +165,10 @@ func (m *machine) link(c *child) {
 	m.names[c.Name] = c
 }
 
-// reset prepares a machine for another begin. The machine is over, and none of its children is
-// alive. All children start as new ones, but the count of their incarnations continues. The initial
-// children come back unless they were removed, including Temporary ones that have ended. Children
-// added later come back if they are still in the list.
+// reset prepares a machine for the next call of Serve. The machine is over, and none of its
+// children is alive. All children start as new ones, but the count of their incarnations continues.
+// The children from before the first Serve come back unless they were removed, even Temporary ones
+// that have ended. Children that were added later come back only if they are still in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {
@@ -241,8 +241,8 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.advance(now)
 }
 
-// wasStopped handles the end of a child that was stopped for its group or by Restart. It reports
-// whether the child is restarted.
+// wasStopped handles the return of a child that was told to stop, by Restart or because its group
+// restarts. It reports whether the child is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
 	case c.afterEnd == thenJudge && c.Restart == Temporary:
@@ -256,8 +256,8 @@ func (m *machine) wasStopped(now time.Duration, c *child) bool {
 
 func (m *machine) inGroup(c *child) bool { return m.phase == regrouping && c.seq >= m.mark }
 
-// judge handles the end of a child that was not told to stop, and reports whether and when it is
-// restarted.
+// judge handles the return of a child that was not told to stop. It reports whether and when the
+// child is restarted.
 func (m *machine) judge(now time.Duration, c *child, err error,
 	ran time.Duration) (again bool, delay time.Duration) {
 	wanted := c.Child.Restart == Permanent || c.Child.Restart == Transient && err != nil
@@ -293,7 +293,8 @@ func (m *machine) judge(now time.Duration, c *child, err error,
 	return true, delay
 }
 
-// delay returns the delay before the restart of c, and false if its policy has given up.
+// delay returns the delay before the restart of c. It returns false if the policy of c has given
+// up.
 func (m *machine) delay(now time.Duration, c *child, err error,
 	ran time.Duration) (time.Duration, bool) {
 	if m.spec.Decay != nil {
@@ -356,7 +357,7 @@ func (m *machine) remember(c *child, err error) {
 	m.errs = append(m.errs, err)
 }
 
-// wait schedules the start of c at due, or later if the stagger demands it.
+// wait schedules the start of c at due, or later if Stagger demands a gap.
 func (m *machine) wait(c *child, due time.Duration) {
 	c.state, c.at = Waiting, due
 	m.waits.put(c)
@@ -389,7 +390,7 @@ func (m *machine) resume(now time.Duration) {
 	}
 }
 
-// catchUp bounds the restarts that happen at once when the supervisor itself was late.
+// catchUp bounds the number of restarts that happen at once after the supervisor itself was late.
 const catchUp = 10
 
 // gap is the time between two restarts.

@@ -18,8 +18,8 @@ func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 
 // crashed handles a crash of the child, which had run for the time ran and failed with err. All
 // messages that the child had taken become ready again, or are dead-lettered. If it had taken only
-// one, the crash counts as a death for that message. crashed returns the delay before the next
-// incarnation, and false if the policy has given up.
+// one message, the crash counts against this message (MaxDeaths). crashed returns the delay before
+// the next incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -121,7 +121,7 @@ func (s *resends[K, M, R]) stalled(now time.Duration) bool {
 	return s.limits.Stall > 0 && s.out.n > 0 && now-s.progress >= s.limits.Stall
 }
 
-// detour selects the recipe of the next incarnation: Options.Child or Options.Fallback.
+// detour chooses between Options.Child and Options.Fallback for the next incarnation.
 type detour struct {
 	after    int           // crashes in a row until the recipe changes; 0 if there is no fallback
 	back     time.Duration // maximum time with the fallback; 0 means no limit

@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// Resender keeps each message until a child, which may crash at any time, has acknowledged it, and
-// passes the child's reply to the caller. It follows the BackOffSender of R. Roestenburg (Akka),
-// and adds bounds. The number of held messages is limited, and an ack costs O(1). After a crash,
-// only the messages that the child had taken are sent again. A message that crashes its child is
-// detected. Delays start from the beginning only after the child has recovered.
+// Resender keeps each message until a child, which may crash at any time, has acknowledged it. It
+// passes the child's reply to the caller.
 //
 // Delivery is at least once: a child that crashes between its work and its ack gets the message
-// again. Methods are safe for concurrent use; Send and Call work before Serve, too. A Resender is a
-// [Service]. As a supervisor's child it is the Child.Service and keeps its messages when Serve is
+// again. After a crash, only the messages that the child had taken are sent again. A message that
+// crashes its child is detected and dead-lettered. The delays between incarnations start from the
+// beginning only after the child has recovered. The number of held messages is limited, and an ack
+// costs O(1). The model is the BackOffSender of R. Roestenburg (Akka), which has no such limits.
+//
+// Methods are safe for concurrent use. Send and Call work before Serve, too. A Resender is a
+// [Service]: as a supervisor's child it is the Child.Service, and keeps its messages when Serve is
 // called again.
 type Resender[K comparable, M, R any] struct {
 	name   string
@@ -75,14 +77,14 @@ func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
 // Send accepts a message. If it returns nil, the message is held until it is acknowledged or
 // dead-lettered. If a held message has the same key, Send returns ErrHeld. ctx bounds only the wait
-// for room.
+// until the limits allow another message.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
 }
 
-// Call sends a message and waits for the child's reply, over any number of crashes. If ctx ends
-// first, Call returns its cause and the message stays held. The error is a *DeadError if the
+// Call sends a message and waits for the child's reply, even if the child crashes meanwhile. If ctx
+// ends first, Call returns its cause and the message stays held. The error is a *DeadError if the
 // message was dead-lettered, ErrSpilled if it was spilled, and ErrStopped after Close.
 func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, err error) {
 	a := &answer[R]{done: make(chan struct{})}
@@ -133,7 +135,7 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 	}
 }
 
-// makeRoom applies Limits.Overflow. The caller has locked mu; makeRoom unlocks it.
+// makeRoom applies Limits.Overflow. The caller holds mu, and makeRoom unlocks it.
 func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
 	value M) (spilled bool, err error) {
 	switch r.o.Limits.Overflow {
@@ -181,7 +183,7 @@ func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{})
 }
 
 // changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them
-// calls it again, so that the next one is woken.
+// calls it again, so that one after the other is woken. The caller holds mu.
 func (r *Resender[K, M, R]) changedLocked() {
 	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.hasRoom() {
 		close(r.takers[0])
@@ -200,8 +202,8 @@ func (r *Resender[K, M, R]) wake() {
 	}
 }
 
-// Ack acknowledges the message with that key. It may be called outside the child. It reports
-// whether the message was held.
+// Ack acknowledges the message with that key, for callers outside the child. It reports whether the
+// message was held.
 func (r *Resender[K, M, R]) Ack(key K, reply R) bool {
 	r.mu.Lock()
 	h := r.s.messages[key]

@@ -33,8 +33,9 @@ type Overflow uint8
 const (
 	Block  Overflow = iota // Send waits until there is room or its context ends
 	Reject                 // Send returns ErrFull
-	// Send dead-letters the oldest message that is ready for the child, or else the next one to be
-	// retried. It returns ErrFull if there is none.
+	// DropOldest makes Send dead-letter the oldest message that is ready for the child. If no
+	// message is ready, it dead-letters the one that is retried next. If there is none either, Send
+	// returns ErrFull.
 	DropOldest
 	Spill // the new message is passed to Options.Spill
 )
@@ -55,18 +56,19 @@ type Limits struct {
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
 	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
-	// only if the child had taken no other message. Zero means that no number of crashes leads to a
-	// dead letter. Use it if a crash only indicates that the receiver is down.
+	// only if the child had taken no other message. Zero means that crashes never dead-letter a
+	// message. Use zero if a crash only shows that the receiver is down.
 	MaxDeaths int
-	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no
-	// limit.
+	// MaxAttempts is the maximum number of times that the child takes a message, including the
+	// first. Zero means no limit.
 	MaxAttempts int
-	// MaxAge bounds the time that a message is held. A message that the child has taken is checked
-	// when it comes back. Zero means no limit.
+	// MaxAge bounds the time for which a message is held. The age of a message that the child has
+	// taken is checked when the message comes back. Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall bounds the time in which a child that has taken messages neither takes nor settles one.
-	// After this time, the child's context ends, which counts as a crash. Zero means no limit.
+	// Stall bounds the time in which a child that has taken messages neither takes another one nor
+	// settles one. After this time, the child's context ends, which counts as a crash. Zero means
+	// no limit.
 	Stall time.Duration
 	// Shutdown bounds the time that the child takes to return after its context has ended. A child
 	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck
@@ -110,8 +112,8 @@ func Each[K comparable, M, R any](name string,
 type Dead[K comparable, M any] struct {
 	Key   K
 	Value M
-	// Reason is or wraps ErrPoison, ErrAttempts, ErrAge or ErrFull. If Options.Retry gave up, it is
-	// another error.
+	// Reason is or wraps ErrPoison, ErrAttempts, ErrAge or ErrFull. If the message was
+	// dead-lettered because Options.Retry gave up, Reason is another error.
 	Reason   error
 	Err      error // of its last failure; nil if there was none
 	Attempts int
@@ -148,25 +150,28 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after as many crashes of Fallback, or after
-	// FallbackFor if that is above 0 and ends earlier. If Child comes back because FallbackFor has
-	// ended and crashes within FallbackFor, Fallback replaces it after this one crash.
+	// a recovery between them. Child comes back after the same number of crashes of Fallback, or
+	// when FallbackFor has passed if that is above 0 and earlier. If Child comes back because
+	// FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it after this
+	// one crash.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration
 
 	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with
-	// equal jitter. After a crash, the child gets one message, then 2, then 4, and so on. The
-	// delays start from the beginning when one of these rounds has been acknowledged in full and
-	// all messages that were taken at the crash are settled.
+	// equal jitter.
+	//
+	// After a crash, the child gets messages in rounds of 1, 2, 4 and so on. The delays start from
+	// the beginning when the child has acknowledged a whole round, and all messages that it had
+	// taken at the crash are settled.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy
 	Limits Limits
 	Size   func(M) int64 // bytes of a message; nil means 0 for each
-	// DeadLetter stores a message durably before it returns nil. After an error it is called again
-	// later. It is required if a field of Limits can dead-letter a message. It is called by Serve,
-	// and by Send for DropOldest.
+	// DeadLetter stores a message durably. It returns nil only when the message is durable. After
+	// an error it is called again later. It is required if a field of Limits can dead-letter a
+	// message. It is called by Serve, and by Send for DropOldest.
 	DeadLetter func(ctx context.Context, d Dead[K, M]) error
 	Spill      func(ctx context.Context, key K, value M) error // for Overflow Spill
 	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping,

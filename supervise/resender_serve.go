@@ -33,7 +33,7 @@ type serving[K comparable, M, R any] struct {
 
 // Serve runs the child, and restarts it when it has crashed. It returns the cause if ctx ends, nil
 // if the child returns ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff
-// gives up. The messages stay held, and Serve may be called again. Calls must not overlap.
+// gives up. The messages stay held. Serve may be called again after it has returned.
 //
 // A child that does not return after its context has ended is handled as in [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
@@ -121,8 +121,8 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// handleReturn handles a child that has returned. The caller holds mu, also for the functions from
-// here to wakeAt.
+// handleReturn handles a child that has returned. The caller holds mu. The same is true of the
+// functions below, down to wakeAt.
 func (s *serving[K, M, R]) handleReturn(now time.Duration) {
 	if !s.returned {
 		return

@@ -46,7 +46,8 @@ type held[K comparable, M, R any] struct {
 	reason      error // why it is dead-lettered
 }
 
-// chain is an intrusive list, ordered by seq. Removing a message costs O(1).
+// chain is a linked list of messages, ordered by seq. The links are fields of the messages, so
+// removing one costs O(1).
 type chain[K comparable, M, R any] struct {
 	first, last *held[K, M, R]
 	n           int
@@ -131,15 +132,17 @@ func (q *later[K, M, R]) Pop() any {
 // crash, and which ones are dead-lettered.
 //
 // After a crash the child is on probation: it gets messages in rounds. The first round is the
-// oldest message alone, the second 2 messages, the third 4, and so on. A round begins when the
-// child has no message of the previous round. It is no larger than that round if there was a Nack.
-// The child has recovered when a round was acknowledged in full and all messages that the child had
-// taken at the crash are settled. Its delays then start from the beginning.
+// oldest message alone. Later rounds are 2, 4, 8 messages and so on. A round begins when the child
+// has no message of the previous round. If there was a Nack in a round, the next round is no
+// larger.
 //
-// Therefore, after a few crashes, a message that crashes the child is the only one that the child
-// has taken, regardless of the number at first:
+// The child has recovered when two conditions hold: it has acknowledged a whole round, and all
+// messages that it had taken at the crash are settled. Its delays then start from the beginning.
 //
-//	out  1024  crash   1 ack   2 ack   4 crash   1 ack   2 crash   1 crash: it is this one
+// Probation finds a message that crashes the child within a few crashes, regardless of the number
+// of messages that the child had taken at first. Example, in messages that the child has taken:
+//
+//	1024: crash   1: ack   2: ack   4: crash   1: ack   2: crash   1: crash, so it is this one
 type resends[K comparable, M, R any] struct {
 	limits  Limits
 	backoff backoff.Policy // of the child

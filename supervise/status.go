@@ -7,8 +7,8 @@ import (
 )
 
 // Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The
-// Children of a child are the supervisors and groups that run inside it. They have found the tree
-// in their context, so the way in which they were started does not matter.
+// Children of a child are the supervisors and groups that run inside it. They register through
+// their context, so it does not matter how they were started.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`

@@ -16,7 +16,7 @@ func (c *child) mayTake() time.Duration {
 	return or(c.Shutdown, or(c.patience, defaultChildShutdown))
 }
 
-// bound returns the maximum time to stop all children and to detect the stuck ones.
+// bound returns the longest time that stopping all children and detecting the stuck ones can take.
 func (m *machine) bound() time.Duration {
 	most := time.Duration(0)
 	for c := m.first; c != nil; c = c.next {
@@ -35,7 +35,7 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 }
 
 // hang handles a child that has not stopped in time. If the child was to be restarted, the
-// supervisor gives up, because a child never has two incarnations.
+// supervisor gives up, because a child must never have two incarnations at once.
 func (m *machine) hang(now time.Duration, c *child) {
 	m.stops.drop(c)
 	c.state = Hanging
@@ -46,8 +46,8 @@ func (m *machine) hang(now time.Duration, c *child) {
 	m.advance(now)
 }
 
-// regroup stops the children from mark on in reverse order, and then starts them in order, not
-// before due.
+// regroup stops the children from mark on in reverse order. Then it starts them in order, at due at
+// the earliest.
 func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 	if m.phase == regrouping && mark >= m.mark {
 		m.due = max(m.due, due)
@@ -89,7 +89,8 @@ func (m *machine) stop(now time.Duration, cause, result error) {
 	m.advance(now)
 }
 
-// advance stops the next children, the last first, and ends the phase when all have stopped.
+// advance stops the next children, beginning with the last, and ends the phase when all have
+// stopped.
 func (m *machine) advance(now time.Duration) {
 	if m.phase != regrouping && m.phase != ending {
 		return
@@ -164,8 +165,8 @@ func (m *machine) remove(now time.Duration, name string) error {
 	return nil
 }
 
-// restart stops a running child and starts it again, and starts a waiting or finished one, without
-// a delay.
+// restart stops a running child and starts it again. A waiting or finished child is only started.
+// There is no delay.
 func (m *machine) restart(now time.Duration, name string) error {
 	c := m.names[name]
 	switch {

@@ -12,9 +12,9 @@ import (
 
 // Supervisor keeps named children running. Its methods are safe for concurrent use.
 //
-// There are never two incarnations of one child. A child that does not return in time after its
-// context has ended is reported as stuck. If it was to be restarted, the supervisor gives up, since
-// Go cannot stop the child's goroutine.
+// A child never has two incarnations at the same time. If a child does not return in time after its
+// context has ended, it is reported as stuck. If a stuck child was to be restarted, the supervisor
+// gives up, because a goroutine cannot be stopped from outside.
 type Supervisor struct {
 	name   string
 	wakeUp chan struct{} // holds one: the inbox or the machine has changed
@@ -51,8 +51,8 @@ type liveChild struct {
 type above struct {
 	path string
 	tell func(context.Context, Event)
-	// needs reports the time that a supervisor below takes to stop. It is called again when that
-	// time grows.
+	// needs is called with the time that a supervisor inside this child takes to stop, and again
+	// when that time grows.
 	needs      func(time.Duration)
 	passPanics bool
 	within     *within // of the incarnation or goroutine whose context it is
@@ -83,23 +83,26 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	return s, nil
 }
 
-// String returns the name, so that Child{Service: s} needs none.
+// String returns the name, so that a Child with only Service: s has this name.
 func (s *Supervisor) String() string { return s.name }
 
-// Serve starts the children in order and keeps them running until ctx ends, a Significant child is
-// done, or the supervisor gives up. Then Serve stops the children in reverse order. In these three
-// cases it returns, respectively, the cause of ctx's end, the significant child's error (nil if
-// that child returned nil or ErrStop), or an *EscalatedError.
+// Serve starts the children in order and keeps them running until one of three events. Then it
+// stops the children in reverse order and returns:
 //
-// After it has returned, Serve may be called again; a supervisor that is a child of another one
-// needs that. Each call starts the children as new. These are the children of New, and of Add
-// before the first Serve, including Temporary ones that have ended. Children added later are
-// started unless they have left the supervisor. Removed children are not started. Calls must not
-// overlap, and a call fails while a stuck child of an earlier one has not returned.
+//	event                          result
+//	ctx ends                       the cause of its end
+//	a Significant child is done    its error, or nil if it returned nil or ErrStop
+//	the supervisor gives up        an *EscalatedError
+//
+// After it has returned, Serve may be called again. A supervisor that is a child of another one
+// needs that. Each call starts the children as new ones: those of New, and those of Add before the
+// first Serve, even if they are Temporary and have ended. Children that were added later start only
+// if they are still in the supervisor. Removed children do not start. Calls must not overlap. A
+// call fails while a stuck child of an earlier call has not returned.
 //
 // The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
-// result. A supervisor inside another one waits for stuck children: otherwise, if the outer one
-// restarted it, these children would get a second incarnation.
+// result. A supervisor inside another one waits for its stuck children. If it returned, the outer
+// supervisor could restart it, and these children would get a second incarnation.
 func (s *Supervisor) Serve(ctx context.Context) error {
 	up, nested := supervised(ctx)
 	k, late, err := s.open(ctx, up, nested)
@@ -116,7 +119,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a Serve. It also returns the commands that an earlier Serve has not carried out.
+// open prepares a call of Serve. It also returns the commands that an earlier call has not carried
+// out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
@@ -161,8 +165,8 @@ func (s *Supervisor) open(ctx context.Context, up above,
 type serveRun struct {
 	*Supervisor
 	ctx context.Context
-	// base is the parent of the children's contexts. It does not end with ctx: the children are
-	// stopped one by one.
+	// base is the parent of the children's contexts. It does not end when ctx ends, because the
+	// children are stopped one by one.
 	base       context.Context
 	done       chan struct{}
 	tell       func(context.Context, Event)
@@ -362,8 +366,8 @@ func (s *Supervisor) result() error {
 	return s.m.result
 }
 
-// stuck returns the paths of the children that have not returned. A supervisor with stuck children
-// is replaced by those children.
+// stuck returns the paths of the children that have not returned. For a child that is a supervisor
+// with stuck children, it returns the paths of those children instead.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
 	names, lives := []string{}, []liveChild{}
@@ -441,8 +445,8 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// Restart stops a running child and starts it again, or starts a child that waits or is done. The
-// start follows without a delay and does not count for Intensity. Restart does not wait for it. If
+// Restart stops a running child and starts it again. A child that waits or is done is only started.
+// The start has no delay and does not count for Intensity. Restart does not wait for the start. If
 // Serve is not running or is stopping the children, the error wraps ErrStopped.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()

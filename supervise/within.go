@@ -38,9 +38,9 @@ func (w *within) list() []part {
 	return slices.Clone(w.parts)
 }
 
-// adopt adds the parts of w to s, the status of the child or goroutine inside which they run. A
-// supervisor that is the child's service, or has the child's name, is shown as the child itself. A
-// group without a name is replaced by its goroutines.
+// adopt adds the supervisors and groups in w to s, the status of the child or goroutine inside
+// which they run. A supervisor that is the child's service, or has the child's name, is shown as
+// the child itself. A group without a name is replaced by its goroutines.
 func (s *Status) adopt(w *within, service Service) {
 	if w == nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Akka is the ExponentialBackOff of R. Roestenburg's BackOffSender: slot * (2^e - 1) with e an
-// integer uniform in [0, slot number], the slot number counting up from 1. So a wait is 0, 1, 3, 7,
-// ... slots, and never another number of slots.
+// Akka is the ExponentialBackOff of R. Roestenburg's BackOffSender: slot * (2^e - 1). e is an
+// integer uniform in [0, slot number], and the slot number counts up from 1. So a wait is 0, 1, 3,
+// 7, ... slots, and never another number of slots.
 //
 // Quirk: the call at which the slot number reaches the ceiling waits 0 and starts over. So the 10th
 // failure in a row is retried at once, and the longest wait is 511 slots. With StayAtCeiling the
@@ -35,8 +35,8 @@ type AkkaState struct {
 	Started                       bool // Retries is above 0
 }
 
-// slotNumber returns the slot number that step n draws from, or 0 if the call at this step starts
-// over or can only draw 0.
+// slotNumber returns the slot number from which step n draws. It returns 0 if the call at this step
+// starts over or can only draw 0.
 func (p Akka) slotNumber(n uint32) uint64 {
 	switch {
 	case p.StayAtCeiling && n == 0:

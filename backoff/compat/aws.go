@@ -24,8 +24,8 @@ type AWS struct {
 // AWSDefaults returns the settings of retry.NewStandard: at most 20 s.
 func AWSDefaults() AWS { return AWS{Max: 20 * time.Second} }
 
-// Delay returns the wait after any attempt, also a negative one; random is in [0, 1). The SDK
-// begins at attempt 1.
+// Delay returns the wait after the given attempt. The SDK begins at attempt 1, but any number is
+// accepted. random is in [0, 1).
 func (p AWS) Delay(attempt int, random float64) time.Duration {
 	if most := math.Log2(float64(p.Max) / float64(time.Second)); !(most > math.Inf(-1)) ||
 		attempt > int(most) {
@@ -53,8 +53,9 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original accepts all settings.
 func (p AWS) Validate() error { return nil }
 
-// AWS2026 is the same policy under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n, Max) with x = Base,
-// or 1 s if the service throttled the request. The cap comes before the jitter, which is right.
+// AWS2026 is the policy of the same version under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n,
+// Max), with x = Base, or 1 s if the service throttled the request. Unlike in AWS, the cap comes
+// before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
 	Max       time.Duration // 0 waits 0
@@ -67,7 +68,8 @@ func AWS2026Defaults() AWS2026 {
 	return AWS2026{Base: 50 * time.Millisecond, Max: 20 * time.Second}
 }
 
-// Delay returns the wait for any n, also a negative one; random is in [0, 1). The SDK begins at 0.
+// Delay returns the wait for n. The SDK begins at 0, but any number is accepted. random is in [0,
+// 1).
 func (p AWS2026) Delay(n int, random float64) time.Duration {
 	base := p.Base
 	switch {

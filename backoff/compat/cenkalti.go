@@ -100,8 +100,8 @@ func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 // largest is the highest float below 1, the largest possible draw.
 const largest = 1 - 1.0/(1<<53)
 
-// wraps reports whether a range of floats is partly outside of an int64, so that with Compat its
-// draws may have any value.
+// wraps reports whether a range of floats is partly outside the range of int64. With Compat, the
+// draws from such a range may have any value.
 func wraps(low, high float64) bool {
 	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 &&
 		low < math.MaxInt64)

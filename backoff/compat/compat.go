@@ -1,25 +1,27 @@
 // Package compat holds the backoff policies of other libraries, one file each, with all their
-// quirks. Values, distributions, ends and refused settings are the same. Tests compare them with
-// values taken from the libraries themselves.
+// quirks. Use them to move a program from such a library without changing its waits. The policies
+// have the same waits, the same distributions and the same ends, and refuse the same settings.
+// Tests compare them with values taken from the libraries themselves.
 //
-// Use them to move a program without changing its waits. For new programs package backoff is
-// better: its policies stay within their cap and keep their jitter there. The doc comment of each
-// port lists the faults of the original. Where the original overflows or returns a negative wait,
-// the port saturates, unless Compat asks for the original's value. With Compat a wait may be
-// negative; time.Sleep and timers take that as 0, a hot loop.
+// For new programs package backoff is better: its policies stay within their cap and keep their
+// jitter there. The doc comment of each policy lists the quirks of the original. Where the original
+// overflows or returns a negative wait, the policy returns 0 or the largest Duration instead,
+// unless Compat asks for the original's value. With Compat a wait may be negative. time.Sleep and
+// timers take that as 0, so a retry loop runs without a pause (a hot loop).
 //
-// Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for
-// concurrent use, with the state outside and the randomness from a rand.Source. Zero means zero,
+// Every policy is a struct of its settings, an immutable value and a backoff.Policy. It is safe for
+// concurrent use: the caller keeps the state and passes the source of randomness. Zero means zero,
 // unless the field's comment says that zero means a default or no limit in the original
 // ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions with names that end in Defaults
 // ([FlumeDefaults], [CenkaltiDefaults], ...) return the default settings of the original.
 //
-// Validate returns the original's error; a policy that the original would refuse to create gives up
+// Validate returns the original's error. A policy that the original would refuse to create gives up
 // at once. Every wait that Next returns is within Bounds. Next counts steps from 0. If the original
-// accepts any int, even a negative one, the port has a method for that (Delay, Decide, Sleep).
-// [Counter] and [KubernetesItems] change with each call. Java libraries count milliseconds in a
-// long. In their ports the largest and the lowest Duration stand for the largest and the lowest
-// long.
+// accepts any int, even a negative one, the policy has a method for that (Delay, Decide, Sleep).
+// [Counter] and [KubernetesItems] are no policies: they hold a state that changes with each call.
+//
+// Java libraries count milliseconds in a long. In their ports, the largest and the lowest Duration
+// mean the largest and the lowest long.
 //
 // [Parse] reads a policy from text, including the policies of package backoff. The package reads no
 // clock and starts no goroutine, so it runs under testing/synctest.
@@ -45,8 +47,9 @@ func bits64(src rand.Source) uint64 {
 	return src.Uint64()
 }
 
-// below returns an integer uniform in [0, n), n above 0, by Lemire's multiplication. The rejection
-// is bounded, so that a source that is stuck cannot hang the caller.
+// below returns an integer uniform in [0, n), by Lemire's multiplication. n is above 0. The number
+// of rejected draws is bounded, so that a source that always returns one value cannot hang the
+// caller.
 func below(src rand.Source, n uint64) uint64 {
 	hi, lo := bits.Mul64(bits64(src), n)
 	if lo >= n {
@@ -62,8 +65,8 @@ func below(src rand.Source, n uint64) uint64 {
 	return hi
 }
 
-// javaLong converts as Java's (long) does: NaN is 0, and values out of range become the nearest
-// end.
+// javaLong converts x as Java's (long) does. NaN becomes 0, and a value out of range becomes the
+// smallest or largest long.
 func javaLong(x float64) int64 {
 	switch {
 	case x != x:
@@ -76,9 +79,9 @@ func javaLong(x float64) int64 {
 	return int64(x)
 }
 
-// amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest
-// int64. In Go the result depends on the platform; the ports return the result of amd64 on every
-// platform.
+// amd64Long converts x to an int64 as Go does on amd64, where NaN and values out of range become
+// the lowest int64. In Go the result depends on the platform. This package returns the result of
+// amd64 on every platform.
 func amd64Long(x float64) int64 {
 	if x != x || x >= math.MaxInt64 || x < math.MinInt64 {
 		return math.MinInt64
@@ -95,8 +98,8 @@ func javaRound(x float64) int64 {
 	return javaLong(whole)
 }
 
-// javaMillis converts d to a Java long of milliseconds, which has a wider range than a Duration. So
-// the largest and the smallest Duration become the largest and the smallest long.
+// javaMillis converts d to milliseconds in a Java long, which has a wider range than a Duration.
+// Therefore the largest and the smallest Duration become the largest and the smallest long.
 func javaMillis(d time.Duration) int64 {
 	if d == math.MaxInt64 || d == math.MinInt64 {
 		return int64(d)
@@ -126,7 +129,8 @@ func javaDouble(x float64) string {
 	return text
 }
 
-// duration converts a float of nanoseconds: with compat as Go on amd64, else cut to [0, MaxInt64].
+// duration converts nanoseconds in a float to a Duration. With compat, values out of range are
+// converted as by Go on amd64. Without, x is cut to [0, MaxInt64].
 func duration(x float64, compat bool) time.Duration {
 	if compat {
 		return time.Duration(amd64Long(x))

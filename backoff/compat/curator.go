@@ -21,12 +21,12 @@ const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 const CuratorMaxRetries = 29
 
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
-// * max(1, r) with r an integer uniform in [0, 2^(n+1) - 1], at most MaxSleep.
+// * max(1, r), at most MaxSleep. r is an integer uniform in [0, 2^(n+1) - 1].
 //
 // Quirks: The first wait is always exactly Base, and no wait is 0. Base is twice as likely as any
 // other wait. The cap comes after the draw, so waits pile up on it. MaxRetries above 29 counts as
-// 29. For higher steps the original shifts an int out of its range. Then step 30 throws, step 31
-// waits Base, and so on. With Compat, Sleep does the same.
+// 29. For higher steps the original shifts an int out of its range: step 30 throws, step 31 waits
+// Base, and so on. With Compat, Sleep does the same.
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap
@@ -50,9 +50,9 @@ func javaBound(bound int32) (uint64, error) {
 	return uint64(bound), nil
 }
 
-// Sleep is the original's getSleepTimeMs: the wait after retryCount retries, whether or not they
-// are used up. With Compat it returns an error for a retryCount at which the original's shift makes
-// it throw (30, 62, -2, ...).
+// Sleep is the original's getSleepTimeMs: the wait after retryCount retries. It ignores MaxRetries.
+// With Compat it returns an error for a retryCount at which the original's shift makes it throw
+// (30, 62, -2, ...).
 func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
 	choices, err := p.choices(retryCount)
 	if err != nil {
@@ -156,9 +156,9 @@ func (p CuratorFixed) Validate() error {
 
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
 //
-// Quirk: it measures the elapsed time, waits, and only then refuses, so that the last wait is
-// useless. Next, which takes the sum of the waits as the elapsed time, omits that wait; Decide
-// returns it.
+// Quirk: it measures the elapsed time, then waits, and only then refuses to retry. So the last wait
+// is useless. Next takes the sum of the waits as the elapsed time, and omits the useless wait.
+// Decide returns that wait, too.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original

@@ -11,13 +11,12 @@ import (
 )
 
 // Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws:
-// 250 ms, doubling, at most Max. After a commit it starts over (use a new State). It never gives
-// up.
+// 250 ms, doubling, at most Max. After a commit it starts over: use a new State. It never gives up.
 //
-// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once. With Off,
-// every wait is 0, a hot loop. The wait is an int of milliseconds: with a Max near 2^31 the
-// doubling wraps to -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a
-// source that configures none.
+// Quirks: Max is not applied to the first wait, so with a Max of 100 ms the first wait is 250 ms.
+// With Off, every wait is 0, a hot loop. The wait is an int of milliseconds: with a Max near 2^31
+// the doubling wraps to -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings
+// of a source that configures none.
 type Flume struct {
 	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
 	Off    bool          // backoff = false: wait 0
@@ -55,8 +54,8 @@ func (p Flume) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original accepts all settings.
 func (p Flume) Validate() error { return nil }
 
-// FlumePenalty is the time for which Flume's FailoverSinkProcessor skips a failed sink: 1 s * 2^f
-// after f failures in a row, f from 1, at most Max.
+// FlumePenalty is the time for which Flume's FailoverSinkProcessor skips a failed sink: 1 s * 2^f,
+// at most Max. f is the number of failures in a row, counted from 1.
 //
 // Quirk: the penalty is computed in an int of milliseconds, which wraps (Compat only). From the
 // 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
@@ -95,8 +94,8 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max, with f counting failures up to 16. f starts over if the time since the previous
-// failure is at least the penalty plus an hour.
+// 2^f, at most Max. f is the number of failures, at most 16. f starts over if the time since the
+// previous failure is at least the penalty plus an hour.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 waits 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
@@ -109,8 +108,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
-// Failed returns the penalty after a failure. The time since the previous failure is gap, which is
-// ignored for the first failure. The state keeps f in Step.
+// Failed returns the penalty after a failure. The parameter gap is the time since the previous
+// failure. It is ignored for the first failure. The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {
@@ -156,12 +155,13 @@ func (o FlumeOutcome) String() string {
 	return name([]string{"ready", "backoff", "delivery exception", "exception"}, int(o))
 }
 
-// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or of its SinkRunner if
-// Sink is true: the number of BACKOFFs in a row times Increment, at most Max.
+// FlumeRunner is the wait between two turns of Flume's PollableSourceRunner, or of its SinkRunner
+// if Sink is true. The wait is Increment times the number of turns in a row that returned BACKOFF,
+// at most Max.
 //
-// Quirks: A source waits 0 after an EventDeliveryException, a hot loop; a sink waits Max after any
+// Quirks: A source waits 0 after an EventDeliveryException, a hot loop. A sink waits Max after any
 // exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
-// because Thread.sleep throws; a negative Max ends the original's runner, and waits 0 here.
+// because Thread.sleep throws. A negative Max ends the original's runner, and waits 0 here.
 type FlumeRunner struct {
 	Increment time.Duration // 0 waits 0
 	Max       time.Duration // 0 waits 0

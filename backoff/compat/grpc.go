@@ -43,8 +43,8 @@ func (p GRPC) interval(n uint32) float64 {
 	return x
 }
 
-// Delay returns the wait after any number of retries; random is in [0, 1). The wait has jitter
-// unless the number is 0, even if the number is negative.
+// Delay returns the wait after the given number of retries. Any number is accepted. The wait has
+// jitter unless the number is 0. random is in [0, 1).
 func (p GRPC) Delay(retries int, random float64) time.Duration {
 	if retries == 0 {
 		return clamp(p.Base, p.Compat)

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by the failure, the number of retries,
-// and the number of failovers to another server. Each is also a backoff.Policy, for an IOException
-// of an idempotent call.
+// Hadoop is a RetryPolicy of hadoop-common 3.4. It decides by the failure, the number of retries,
+// and the number of failovers to another server. Each Hadoop is also a backoff.Policy. Its Next
+// takes every failure for an IOException of an idempotent call.
 //
-// The family: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever],
+// The implementations: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever],
 // [HadoopFixedTime], [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom],
 // [HadoopFailover], [HadoopByException], [HadoopByRemoteException], [HadoopOtherThanRemoteAndSASL].
 // [HadoopMultiple] joins the decisions of several failures.
@@ -51,7 +51,8 @@ const (
 // String is fail, retry or failover.
 func (a HadoopAction) String() string { return name([]string{"fail", "retry", "failover"}, int(a)) }
 
-// HadoopDecision is a policy's decision. Reason is the original's text; a retry may have one, too.
+// HadoopDecision is the decision of a policy. Reason is the original's text. A decision to retry
+// may have a Reason, too.
 type HadoopDecision struct {
 	Action HadoopAction
 	Delay  time.Duration
@@ -59,8 +60,9 @@ type HadoopDecision struct {
 }
 
 // HadoopMultiple joins the decisions for a call that failed in several ways at once, as
-// RetryInvocationHandler does. The call fails if all decisions are to fail. Otherwise the first
-// failover decides, or the call is retried if there is none. The delay is the longest one.
+// RetryInvocationHandler does. If all decisions are to fail, the call fails. Otherwise the call
+// fails over if one of the decisions does, and the first such decision counts. Otherwise the call
+// is retried. The delay is the longest one.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {
@@ -114,8 +116,8 @@ func (u JavaUnit) String() string {
 	return fmt.Sprintf("unknown unit of %d ns", int64(u))
 }
 
-// delay is unit.toMillis(n) as a Duration: below a millisecond it truncates, beyond an int64 it
-// saturates.
+// delay is unit.toMillis(n) as a Duration. It drops fractions of a millisecond. Beyond an int64 it
+// returns the nearest end of the range.
 func (u JavaUnit) delay(n int64) time.Duration {
 	if u < JavaMilliseconds {
 		return millis(n / int64(JavaMilliseconds/max(u, 1)))
@@ -153,8 +155,7 @@ func (p HadoopSimple) Bounds(int) (lowest, mean, highest time.Duration) { return
 // Validate implements backoff.Validator.
 func (p HadoopSimple) Validate() error { return nil }
 
-// next returns the decision of p about an IOException of an idempotent call that has been retried
-// s.N times.
+// next returns the decision of p for an IOException of an idempotent call after s.N retries.
 func next(p Hadoop, s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	if p.Validate() != nil {
 		return 0, s, false
@@ -199,7 +200,7 @@ func HadoopFixedForever(sleep int64, unit JavaUnit) HadoopLimited {
 
 // HadoopFixedTime is retryUpToMaximumTimeWithFixedSleep.
 //
-// Quirk: it measures no time; it grants (int)(maxTime / sleep) retries.
+// Quirk: it measures no time. It allows (int)(maxTime / sleep) retries.
 func HadoopFixedTime(maxTime, sleep int64, unit JavaUnit) HadoopLimited {
 	p := HadoopLimited{rule: hadoopFixedTime, maxTime: maxTime, sleep: sleep, unit: unit}
 	if sleep != 0 {
@@ -216,11 +217,11 @@ func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimite
 		unit: unit}
 }
 
-// HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with
-// maxRetries 0 to 62.
+// HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with a
+// maxRetries from 0 to 62.
 //
-// Quirks: There is no cap, and the first delay is 2 sleep on average. The delay is truncated to the
-// unit: with a sleep of 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat
+// Quirks: There is no cap, and the first delay is 2 * sleep on average. The delay is truncated to
+// the unit: with a sleep of 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat
 // only). With a sleep of 1000 the delays from retry 53 on are negative, 0 or arbitrary: a hot loop
 // or a wait of years.
 func HadoopExponential(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
@@ -261,8 +262,8 @@ func (p HadoopLimited) delay(retries int, src rand.Source) time.Duration {
 	return p.unit.delay(p.sleep)
 }
 
-// hadoopTime is calculateExponentialTime: (long)(min(t * (1L << k), cap) * (u + 0.5)); the shift
-// takes k mod 64 and the product may wrap before the min.
+// hadoopTime is calculateExponentialTime: (long)(min(t * (1L << k), cap) * (u + 0.5)). As in Java,
+// the shift takes k mod 64. The product may wrap before the min is taken.
 func hadoopTime(t int64, k int, limit int64, compat bool, u float64) int64 {
 	var x int64
 	switch {

@@ -4,7 +4,7 @@ package compat
 
 import "strings"
 
-// JavaError is an exception as Hadoop's policies see it: classes by their simple names.
+// JavaError is an exception as Hadoop's policies see it. Classes are given by their simple names.
 type JavaError struct {
 	Class  string     // ConnectException, IOException, RemoteException, ...
 	Remote string     // the class on the server, for a RemoteException

@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopFailover is failoverOnNetworkException. A network failure makes it fail over to another
-// server after a delay, within limits of failovers and retries. Fallback decides all other
-// failures.
+// HadoopFailover is failoverOnNetworkException. After a network failure it fails over to another
+// server, after a delay. The numbers of failovers and of retries are limited. Fallback decides
+// about all other failures.
 //
-// Quirks: The first failover waits 0, and the second 2 Delay on average. The delay is cut to
-// MaxDelay before the jitter, so it reaches 1.5 MaxDelay. The product wraps, and so does the shift
-// at 64 (Compat only). MaxRetries limits the retries less the failovers. A remote
-// AccessControlException is not refused at once: Fallback decides about it.
+// Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
+// MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. The product wraps, and so does the
+// shift at 64 (Compat only). MaxRetries limits the number of retries minus the number of failovers.
+// A remote AccessControlException is not refused at once: Fallback decides about it.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
@@ -61,8 +61,8 @@ func (e JavaError) failsOver() bool {
 	return e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
 }
 
-// beyondRetries reports whether the retries less the failovers are above MaxRetries, in the
-// original's int.
+// beyondRetries reports whether the number of retries minus the number of failovers is above
+// MaxRetries. With Compat the difference wraps in a 32-bit int, as in the original.
 func (p HadoopFailover) beyondRetries(f HadoopFailure) bool {
 	if p.Compat {
 		return int64(int32(f.Retries)-int32(f.Failovers)) > int64(p.MaxRetries)
@@ -141,14 +141,14 @@ func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClas
 	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
 }
 
-// HadoopByRemoteException looks up the class that a RemoteException carries; every other exception
-// gets the fallback.
+// HadoopByRemoteException looks up the class that a RemoteException carries. The fallback decides
+// about every other exception.
 func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
 }
 
-// HadoopOtherThanRemoteAndSASL looks up the class of an exception. A RemoteException, and an
-// exception with a SaslException among its causes, gets the fallback.
+// HadoopOtherThanRemoteAndSASL looks up the class of an exception. The fallback decides about a
+// RemoteException, and about an exception with a SaslException among its causes.
 func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string {
 		if e.isA("RemoteException") || e.anyIsA("SaslException") {

@@ -35,9 +35,9 @@ func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 }
 
 // ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", with sleeps in
-// milliseconds. For any other text it returns nil, where the original logs and returns null. It
-// accepts spaces around numbers, a plus sign and trailing commas. It does not accept 0, a negative
-// number or an odd count of numbers.
+// milliseconds. It accepts spaces around numbers, a plus sign and trailing commas. It does not
+// accept 0, a negative number or an odd count of numbers. For an invalid text it returns nil, as
+// the original returns null.
 func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	elements := strings.Split(text, ",")
 	// Java's split leaves out empty elements at the end, unless the whole text is empty.

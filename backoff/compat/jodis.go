@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Jodis is BoundedExponentialBackoffRetryUntilElapsed of jodis 0.5: base * max(1, r) with r an
-// integer uniform in [0, 2^min(30, n+1) - 1], at most MaxSleep, and cut so that the last sleep ends
+// Jodis is BoundedExponentialBackoffRetryUntilElapsed of jodis 0.5: base * max(1, r), at most
+// MaxSleep. r is an integer uniform in [0, 2^min(30, n+1) - 1]. The last sleep is cut to end
 // exactly at MaxElapsed. [JodisDefaults] has the settings of RoundRobinJedisPool.
 //
-// Quirks: the first wait is always exactly Base; the cap comes after the draw, so that the draws
-// pile up on it. An elapsed time below 0 makes the time that is left wrap to a negative wait
-// (Compat only).
+// Quirks: The first wait is always exactly Base. The cap comes after the draw, so that waits pile
+// up on it. With an elapsed time below 0, the remaining time wraps to a negative wait (Compat
+// only).
 type Jodis struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // 0 waits 0
@@ -70,8 +70,8 @@ func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder. The elapsed time is unknown, so with a MaxElapsed above 0 the
-// lowest is 0, and the others are at most MaxElapsed.
+// Bounds implements backoff.Bounder. The elapsed time is unknown. So if MaxElapsed is above 0, the
+// lowest wait is 0, and the mean and the highest are at most MaxElapsed.
 func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	choices, err := p.choices(count(step(n)))
 	if err != nil || p.MaxElapsed == 0 {

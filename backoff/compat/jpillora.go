@@ -23,8 +23,8 @@ type Jpillora struct {
 	Jitter bool
 }
 
-// ForAttempt returns the wait for any attempt, which may be negative or have a fraction; random is
-// in [0, 1) and only used with Jitter.
+// ForAttempt returns the wait for the given attempt, which may be negative or have a fraction.
+// random is in [0, 1), and is used only with Jitter.
 func (p Jpillora) ForAttempt(attempt, random float64) time.Duration {
 	low, high, factor := p.settings()
 	if low >= high {
@@ -57,9 +57,9 @@ func (p Jpillora) settings() (low, high time.Duration, factor float64) {
 	return low, high, factor
 }
 
-// Next implements backoff.Policy. It draws as math/rand (version 1) does, so over
-// rand.NewSource(42) of that package it gives the waits of the original after rand.Seed(42), bit
-// for bit.
+// Next implements backoff.Policy. It draws as math/rand (version 1) does. So with a src of
+// rand.NewSource(42) of that package, it gives exactly the waits of the original after
+// rand.Seed(42).
 func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	random := 0.0
 	if p.Jitter {
@@ -93,9 +93,9 @@ func (p Jpillora) Validate() error { return nil }
 // needs to change only its import.
 type Backoff = Counter
 
-// Counter is the Backoff of github.com/jpillora/backoff: settings and a counter in one. Duration,
-// Attempt and Reset may be called by any number of goroutines; the fields are set before the first
-// call. The quirks are those of [Jpillora].
+// Counter is the Backoff of github.com/jpillora/backoff: the settings together with a counter of
+// attempts. Duration, Attempt and Reset are safe for concurrent use. The fields must not change
+// after the first call. The quirks are those of [Jpillora].
 //
 //	b := &compat.Counter{Min: 100 * time.Millisecond, Max: 10 * time.Second, Factor: 2, Jitter: true}
 type Counter struct {
@@ -106,9 +106,9 @@ type Counter struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
 
-	// Rand draws the jitter; nil means the global functions of math/rand, as in the original. Give
-	// it rand.New(rand.NewSource(42)) for the waits of the original after rand.Seed(42), which Go
-	// has made a no-op. A Rand is not safe for concurrent use.
+	// Rand draws the jitter. Nil means the global functions of math/rand, as in the original. The
+	// original's waits after rand.Seed(42), a function without effect in current Go, are those of
+	// rand.New(rand.NewSource(42)). A Rand is not safe for concurrent use.
 	Rand *v1.Rand
 }
 

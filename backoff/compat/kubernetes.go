@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait for each call of its Step:
-// Duration * Factor^n while Steps remain, then the same wait forever.
+// KubernetesWait gives the results of successive calls of Step of wait.Backoff (k8s.io/apimachinery
+// v0.37): Duration * Factor^n while Steps remain, then the same wait forever.
 //
-// Quirks: The jitter, U[0, 1) * Jitter of the wait, comes on top of Cap. A Duration above Cap is
-// waited once. When the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early
-// (Loop). Without a Cap the interval overflows to the lowest int64, a hot loop (Compat only).
+// Quirks: The jitter, U[0, 1) * Jitter of the wait, is added to the capped wait, which may then
+// exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval reaches Cap,
+// Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap the interval
+// overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1
@@ -101,9 +102,9 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop returns the waits of ExponentialBackoff between the calls of its condition. It ends when
-// Steps are used up, or earlier if the interval reaches the cap, because the original then sets
-// Steps to 0.
+// Loop returns the waits of ExponentialBackoff between the calls of its condition. The waits end
+// when Steps are used up. They end earlier if the interval reaches the cap, because the original
+// then sets Steps to 0.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].
@@ -122,8 +123,8 @@ func (p KubernetesLoop) Next(s backoff.State,
 	return d, s.After(d), true
 }
 
-// Wasted returns the wait of the original after its last call, without jitter: 0 unless the cap has
-// ended the loop.
+// Wasted returns the wait of the original after its last call, without jitter. It is 0 unless the
+// loop was ended by the cap.
 func (p KubernetesLoop) Wasted() time.Duration {
 	d := p.wait.Duration
 	for range min(max(p.wait.Steps-1, 0), maxIterations) {
@@ -151,9 +152,9 @@ func (p KubernetesLoop) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesLoop) Validate() error { return nil }
 
-// KubernetesJitter is wait.Jitter: Duration plus U[0, 1) * MaxFactor of it.
+// KubernetesJitter is wait.Jitter: Duration plus U[0, 1) * MaxFactor * Duration.
 //
-// Quirk: a MaxFactor of 0 or less means 1, not none.
+// Quirk: a MaxFactor of 0 or less means 1. It does not turn the jitter off.
 type KubernetesJitter struct {
 	Duration  time.Duration
 	MaxFactor float64

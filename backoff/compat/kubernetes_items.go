@@ -14,9 +14,9 @@ import (
 //
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
-// Quirks, both with Compat only: 2^63 passes the original's comparison of floats and becomes the
-// lowest int64 (base 1 ns, n = 63). With a Base of 0, the wait is 0 times infinity from n = 1024
-// on. This is NaN, which also becomes the lowest int64.
+// Quirks, both with Compat only: With a base of 1 ns and n = 63, the wait is 2^63. It passes the
+// original's comparison of floats and becomes the lowest int64. With a Base of 0, the wait is 0
+// times infinity from n = 1024 on. This is NaN, which also becomes the lowest int64.
 type KubernetesExponential struct {
 	Base   time.Duration // 0 waits 0
 	Max    time.Duration // 0 waits 0
@@ -90,8 +90,8 @@ func (p KubernetesFastSlow) Validate() error { return nil }
 // Quirk: the original keeps every item until Forget, without a limit. Here MaxItems is the limit.
 type KubernetesItems[K comparable] struct {
 	Policy backoff.Policy // KubernetesExponential, KubernetesFastSlow, or any other; nil waits 0
-	// Maximum number of items kept; each further item waits as after its first failure. 0 means
-	// 100,000.
+	// MaxItems is the maximum number of items kept. An item beyond it waits as after its first
+	// failure. 0 means 100,000.
 	MaxItems int
 
 	mu     sync.Mutex
@@ -138,19 +138,21 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 }
 
 // KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: twice the previous
-// wait, plus U[0, 1) * Jitter of that, at most Max. The first wait is Initial plus its jitter.
+// wait, plus a jitter of U[0, 1) * Jitter times the previous wait, at most Max. The first wait is
+// Initial plus a jitter of U[0, 1) * Jitter times Initial.
 //
 // Quirks: The jitter compounds, because each wait grows from the previous draw. The first wait is
-// not cut to Max. A failure more than 2 Max after the previous one counts as the first. If Max is
-// above half of the largest int64, 2 Max wraps and every failure counts as the first; the doubling
-// wraps, too (Compat only).
+// not cut to Max. A failure more than 2 * Max after the previous one counts as the first. If Max is
+// above half of the largest int64, 2 * Max wraps, and every failure counts as the first. The
+// doubling wraps, too (Compat only).
 type KubernetesFlow struct {
 	Initial, Max time.Duration
 	Jitter       float64 // 0 or less means none
 	Compat       bool
 }
 
-// Failed returns the wait after a failure. The time since the previous failure is gap.
+// Failed returns the wait after a failure. The parameter gap is the time since the previous
+// failure.
 func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	src rand.Source) (time.Duration, backoff.State) {
 	random := 0.0

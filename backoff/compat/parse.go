@@ -59,11 +59,20 @@ var specs = []string{
 	"sethvargo shape=exponential base=1s wrappers=none",
 }
 
-// Specs returns a text for each policy of this package that [Parse] reads, with all of its keys.
-// The values are the defaults. Keys without a default must be given. They are sleep, max_elapsed,
-// max_time and pairs; base of curator and sethvargo; min and max of pekko. Further ones are
-// max_retries of hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow,
-// max_fast, initial, max, duration and steps of kubernetes.
+// Specs returns a text for each policy of this package that [Parse] reads. The text contains all
+// keys of the policy. The values are the defaults. The following keys have no default and must be
+// given. For them, Specs shows sample values.
+//
+//	base                            curator, sethvargo
+//	max_elapsed, sleep              curator_until_elapsed
+//	sleep                           curator_fixed
+//	max_retries, sleep              hadoop_exponential, hadoop_fixed_count, hadoop_proportional
+//	max_time, sleep                 hadoop_fixed_time
+//	pairs                           hadoop_multiple_linear_random
+//	fast, max_fast, slow            kubernetes_fast_slow
+//	initial, max                    kubernetes_flow
+//	duration, steps                 kubernetes_loop, kubernetes_wait
+//	max, min                        pekko
 //
 // The key pairs has milliseconds and retries in turn. The key wrappers has the wrappers around the
 // backoff, innermost first, such as jitter:250ms,capped:30s. The other wrappers are
@@ -139,8 +148,8 @@ func read[P port](defaults P) func(*backoff.Settings) backoff.Policy {
 	return readAs(defaults, func(p P) (port, error) { return p, nil })
 }
 
-// readAs makes a reader that sets the fields of a T from the keys of the same names and makes a
-// policy of it. A duration, int or string without a default must be given.
+// readAs returns a reader. The reader sets the fields of a T from the keys of the same names, and
+// makes a policy of the T. A duration, int or string is required if it has no default.
 func readAs[T any](defaults T,
 	policyOf func(T) (port, error)) func(*backoff.Settings) backoff.Policy {
 	return func(settings *backoff.Settings) backoff.Policy {

@@ -15,13 +15,13 @@ import (
 // times 1 + U[0, 1) * RandomFactor. The supervisor's other rules (resets, limits) are in package
 // supervise.
 //
-// Quirks: The jitter comes after the cap, so waits reach (1+RandomFactor) Max. The jitter is too
+// Quirks: The jitter comes after the cap, so waits reach (1+RandomFactor) * Max. The jitter is too
 // narrow to spread a crowd of clients. With Compat, an overflow removes it: once Min * 2^n exceeds
 // an int64 of nanoseconds, the original waits exactly Max. The jitter returns when Min * 2^n
 // exceeds a float64. With a Min of 3 s, it is missing for n = 32 to 992.
 //
-// BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and
-// so does Delay.
+// Next gives up if a setting is out of range, because BackoffSupervisor refuses such settings.
+// Delay accepts any, as calculateDelay does.
 type Pekko struct {
 	Min          time.Duration // above 0
 	Max          time.Duration // Min or more

@@ -26,10 +26,10 @@ func (t PollyType) String() string {
 	return name([]string{"constant", "linear", "exponential"}, int(t))
 }
 
-// Polly is the retry strategy of Polly v8. With Jitter the constant and the linear delay are drawn
-// from 75 to 125 % of themselves, and the exponential one is [backoff.DecorrelatedV2].
+// Polly is the retry strategy of Polly v8. With Jitter, a constant or linear delay is multiplied by
+// a random factor from 0.75 to 1.25, and the exponential delay is [backoff.DecorrelatedV2].
 //
-// Quirk: Max comes after the draw, so that the draws pile up on it.
+// Quirk: Max comes after the draw, so that waits pile up on it.
 //
 // [PollyDefaults] has the settings of RetryStrategyOptions.
 type Polly struct {

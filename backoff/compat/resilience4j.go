@@ -11,17 +11,19 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Resilience4j is an IntervalFunction of resilience4j 2.3: the interval is multiplied and truncated
-// to whole milliseconds step by step, drawn from -Randomization to +Randomization of itself, and
-// then cut to Max. With a Multiplier of 1 it is the original's function named of, or with Random
-// the one named ofRandomized. [Resilience4jDefaults] has the settings of ofExponentialBackoff.
+// Resilience4j is an IntervalFunction of resilience4j 2.3. At each step, the interval is multiplied
+// and truncated to whole milliseconds. The wait is drawn from (1 - Randomization) to (1 +
+// Randomization) times the interval, and then cut to Max. With a Multiplier of 1 it is the
+// original's function named of, or with Random the one named ofRandomized. [Resilience4jDefaults]
+// has the settings of ofExponentialBackoff.
 //
-// Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks it to 0. The cap
-// comes after the jitter, so waits pile up on it, and in the end all equal it. A drawn wait is at
-// least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds it saturates, as
-// Java's conversion does.
+// Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks the interval to 0.
+// The cap comes after the jitter, so waits pile up on it, and in the end all equal it. A drawn wait
+// is at least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds the wait is
+// the largest long, as in Java's conversion.
 type Resilience4j struct {
-	// 1 ms or more; whole milliseconds count; the largest stands for Java's largest long.
+	// Initial is the first interval, at least 1 ms. Only whole milliseconds count. The largest
+	// Duration means Java's largest long.
 	Initial       time.Duration
 	Multiplier    float64
 	Randomization float64 // 0 to 1; used with Random
@@ -40,8 +42,8 @@ func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }
 
-// Delay returns the wait after any attempt, from 1; random is in [0, 1). It returns the error of
-// Validate, and an error for an attempt below 1.
+// Delay returns the wait after the given attempt, counted from 1. random is in [0, 1). It returns
+// the error of Validate, and an error for an attempt below 1.
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
 	err := p.Validate()
 	// The constructors with a Max check Initial only when they are called with an attempt.

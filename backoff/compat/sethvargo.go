@@ -50,8 +50,8 @@ const (
 	sethvargoDuration
 )
 
-// SethvargoJitter is WithJitter: it adds U[-d, d). The result is at least 0, so that with a large d
-// waits pile up on 0. A d of 0 or less changes nothing.
+// SethvargoJitter is WithJitter: it adds a time drawn from [-d, d) to the wait. The result is at
+// least 0, so that with a large d many waits are 0. A d of 0 or less changes nothing.
 func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	if d <= 0 {
 		return SethvargoWrapper{}
@@ -59,8 +59,8 @@ func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoJitter, d: d}
 }
 
-// SethvargoJitterPercent is WithJitterPercent: it multiplies the wait by 1 - U{-percent, ...,
-// percent-1} %, drawn in whole percents. Above 100 counts as 100; 0 changes nothing.
+// SethvargoJitterPercent is WithJitterPercent: it multiplies the wait by (100 - k)/100, with k
+// drawn from -percent to percent-1. A percent above 100 counts as 100, and 0 changes nothing.
 func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
 	if percent == 0 {
 		return SethvargoWrapper{}
@@ -76,7 +76,8 @@ func SethvargoCapped(limit time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoCapped, d: limit}
 }
 
-// SethvargoMaxRetries is WithMaxRetries: gives up after retries waits. Zero allows no retry.
+// SethvargoMaxRetries is WithMaxRetries: it gives up after the given number of retries. Zero allows
+// no retry.
 func SethvargoMaxRetries(retries uint64) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoRetries, retries: retries}
 }
@@ -94,11 +95,11 @@ func (w SethvargoWrapper) ended(s backoff.State) bool {
 }
 
 // Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first.
-// It saturates at the largest Duration, as the original does.
+// A wait that overflows becomes the largest Duration, as in the original.
 //
-// Quirks: The order of the wrappers matters: with a cap around a jitter, draws pile up on the cap;
-// with a jitter around a cap, waits exceed the cap. The original's MaxDuration counts the time
-// since construction, including the operation; here it counts the waits, State.Slept.
+// Quirks: The order of the wrappers matters: with a cap around a jitter, waits pile up on the cap,
+// and with a jitter around a cap, waits exceed the cap. The original's MaxDuration counts the time
+// since construction, including the operation. Here it counts the waits, State.Slept.
 type Sethvargo struct {
 	Shape    SethvargoShape
 	Base     time.Duration // above 0
@@ -166,9 +167,9 @@ func percent(d time.Duration, top int64) time.Duration {
 	return duration(float64(float64(d)*(1-float64(top)/100)), false)
 }
 
-// Bounds implements backoff.Bounder. With one jitter the mean is computed from 2000 evenly spaced
-// draws, with several jitters wrapper by wrapper. Bounds ignores the cut by MaxDuration, which
-// depends on the earlier waits.
+// Bounds implements backoff.Bounder. The mean is computed from 2000 evenly spaced draws if there is
+// one jitter, and wrapper by wrapper if there are several. Bounds ignores the cut by MaxDuration,
+// which depends on the earlier waits.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}

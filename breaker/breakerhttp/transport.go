@@ -58,9 +58,10 @@ func (e *StatusError) Error() string {
 // RetryAfter returns Wait: a breaker that the response opens stays open for at least that time.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Judge returns err if it is not nil. It returns a *[StatusError] for the statuses 500 and above,
-// except 501 and 505, which a healthy server sends. All other statuses are successes, including
-// 429, with which a healthy server protects itself.
+// Judge returns the error that the breaker counts as a failure of the server, or nil for a success.
+// If err is not nil, Judge returns err. For a status of 500 or above, it returns a *[StatusError].
+// The exceptions are 501 and 505, which a healthy server sends, too. All other statuses are
+// successes. This includes 429, with which a healthy server protects itself.
 func Judge(resp *http.Response, err error) error {
 	switch {
 	case err != nil:

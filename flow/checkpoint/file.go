@@ -1,14 +1,16 @@
-// Package checkpoint stores the progress of one partition (a mark) in a file, from which a program
-// resumes after a crash: the watermark of a ledger and the settled ranges above it. It is the
-// checkpoint of a [github.com/penstock-io/penstock/flow.Book].
+// Package checkpoint stores the progress of one partition in a file, from which a program resumes
+// after a crash. The stored progress is called a mark. It has the watermark of a ledger, up to
+// which everything is settled, and the settled ranges above it. A [File] is the checkpoint of a
+// [github.com/penstock-io/penstock/flow.Book].
 //
 // Only one program at a time can have a [File] open. Every Save replaces the file durably as a
 // whole, so that a crash at any moment leaves the last saved mark or the one being saved.
 // docs/formats/mark.md describes the format.
 //
-// The package does not decide what is settled or when to save, never treats an unreadable file as
-// an empty one, and starts no goroutine. A program with many partitions needs a log instead, such
-// as that of the engine. The package runs under testing/synctest.
+// The package does not decide what is settled or when to save, and never treats an unreadable file
+// as an empty one. It is meant for one partition: a program with many partitions needs a log
+// instead, such as that of the engine. The package starts no goroutine and runs under
+// testing/synctest.
 package checkpoint
 
 import (
@@ -115,12 +117,13 @@ func (f *File) read() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxSize+1))
 }
 
-// Save replaces the mark: it writes a new file beside the old one, syncs it, renames it over the
-// old one and syncs the directory. When it returns nil, the mark survives a power loss. After an
-// error the previous mark or this one is stored, and Save may be called again. If the directory
-// could not be synced, the mark after a power loss is unknown, and every later call returns that
-// error. The ranges must be as returned by [ledger.Ledger.Progress]. Save does not retain their
-// slice.
+// Save replaces the mark. It writes a new file beside the old one, syncs it, renames it over the
+// old one and syncs the directory. When it returns nil, the mark survives a power loss. The ranges
+// must be as returned by [ledger.Ledger.Progress]. Save does not retain their slice.
+//
+// After an error, the file has either the previous mark or this one, and Save may be called again.
+// There is one exception: if the directory could not be synced, the mark after a power loss is
+// unknown, and every later call returns that error.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,8 +50,8 @@ func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	return text, nil
 }
 
-// Decode parses the result of [Encode]. An error means that text is not a complete mark that this
-// program can read; nothing may be resumed from it.
+// Decode parses the result of [Encode]. If it returns an error, text is not a complete mark that
+// this program can read, and the program must not resume from it.
 func Decode(text []byte) (watermark ledger.Position, above []ledger.Range, err error) {
 	return decode(text, version)
 }

@@ -1,10 +1,11 @@
 //penstock:pure
 
-// Package dispatch chooses the worker for the next item.
+// Package dispatch chooses the lane, and so the worker, to which a Sender of package flow sends the
+// next item.
 //
-// A [Chooser] sees all lanes and picks one that can take the item. It is pure and not safe for
-// concurrent use; its owner is the machine in package control. A [Policy] creates one Chooser for
-// each machine. The package runs under testing/synctest.
+// A [Chooser] gets the state of all lanes and picks one that can take the item. It is pure and not
+// safe for concurrent use. The state machine in package flow/control owns it. A [Policy] creates
+// one Chooser for each machine. The package runs under testing/synctest.
 package dispatch
 
 import (
@@ -12,20 +13,20 @@ import (
 	"time"
 )
 
-// Candidate is the state of a lane for a chooser. The slice holds all lanes that are up, in the
-// order of their numbers; those with Free false cannot take the item now.
+// Candidate is the state of a lane for a chooser. A chooser gets a slice of all lanes that are up,
+// in the order of their numbers. A lane with a false Free cannot take the item now.
 type Candidate struct {
 	Lane int32
 	Free bool // gate open, room in the window, not excluded for this item
-	// Full means that the lane would be free if its window or limit were not used up.
+	// Full means that only the lane's window or limit keeps it from being Free.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up
 	InFlight int     // attempts that are not overdue
 	Work     float64 // cost in flight, overdue attempts included
 	Mean     float64 // mean cost of an item; 0 if not known yet
 	Rate     float64 // cost per second that it delivers; 0 if not known yet
-	// round trip of an item of mean cost at the drained worker, network included; 0 if not known
-	// yet
+	// expected round trip of an item of mean cost if the worker has nothing else in flight, network
+	// included; 0 if not known yet
 	Service    time.Duration
 	Base       time.Duration // Service as measured by the lane's window; 0 if not known
 	Failures   float64       // recent share of failed attempts, 0 to 1
@@ -39,8 +40,8 @@ type Policy interface {
 	New(src rand.Source) Chooser
 }
 
-// Follower is a Chooser that caches its computations about candidates if it is notified of every
-// change.
+// Follower is a Chooser that keeps results computed from the candidates. Its owner must therefore
+// report every change of a candidate.
 type Follower interface {
 	Chooser
 	// Changed means that candidate i of c has changed since the last Choose; if i is negative, any

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// expectations caches the expectations of all lanes for an item of one cost. Few lanes change
-// between two items, and most items have equal costs, so a scan is one comparison per lane.
+// expectations caches the expected completion times of all lanes for an item of one cost. Few lanes
+// change between two items, and most items have equal costs. So choosing a lane takes one
+// comparison per lane.
 type expectations struct {
 	notified bool    // Changed is called for every change
 	cost     float64 // of the last item

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Hash binds each key to one lane, free or not, so that all items of a key go to the same worker.
-// Storm's fields grouping does the same. It is rendezvous hashing (Thaler and Ravishankar 1998):
-// the lane with the highest hash of key and lane gets the key. Adding or removing a lane moves only
-// its own keys.
+// Hash sends all items of a key to the same lane, even if that lane is not free. Storm's fields
+// grouping does the same. It is rendezvous hashing (Thaler and Ravishankar 1998): the lane with the
+// highest hash of key and lane gets the key. If a lane is added or removed, only the keys of this
+// lane move.
 type Hash struct{}
 
 // Name returns "hash".
@@ -22,8 +22,8 @@ func (Hash) New(rand.Source) Chooser { return hash{} }
 type hash struct{}
 
 // Binding marks a chooser with a fixed lane for each item. The machine does not send such an item
-// to another lane after a failure, and looks further back in the queue for other items while the
-// bound lane is full.
+// to another lane after a failure. While that lane is full, it looks further back in the queue for
+// items of other lanes.
 type Binding interface {
 	Chooser
 	Binds()

@@ -7,38 +7,41 @@ import (
 	"time"
 )
 
-// Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
+// Holder is a Chooser that can let an item wait for a busy lane even if another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold is like Choose, but also returns a number of items (most). If at most that many
-	// wait, a busy lane is expected to take the item sooner than lane i would finish it, and the
-	// item should be held. If most is below 1, the item should be sent to lane i.
+	// ChooseOrHold chooses a lane i like Choose, and also returns most, a number of waiting items.
+	// If at most that many items wait, hold the item: a busy lane is expected to take it sooner
+	// than lane i would finish it. If more items wait, or if most is below 1, send the item to lane
+	// i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
 const (
-	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify,
-	// because all later items wait longer, too, while a lane idles. With 1, only the waiting item
-	// would count.
+	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify.
+	// While a lane idles, all later items wait longer, too. With 1, only the waiting item would
+	// count.
 	idleFactor = 1 / 1.6
 	// A lane is covered if it has at least about minCover batches more in flight than it holds
-	// without a queue. Then it does not idle before an answer arrives and another batch is sent. A
-	// lane that holds many batches may serve in parallel, as in package window. It must have
-	// coverRoot times the square root of their number more in flight.
+	// without a queue. Such a lane does not idle between an answer and the arrival of the next
+	// batch. A lane that holds many batches may serve in parallel, as in package window. It must
+	// have coverRoot times the square root of their number more in flight.
 	minCover  = 2.5
 	coverRoot = 1.5
-	// silentAfter is the number of drained round trips without an answer after which items do not
+	// silentAfter is the time without an answer, in drained round trips, after which items do not
 	// wait for a lane, because it may never answer.
 	silentAfter = 4
 )
 
 // ChooseOrHold leaves lanes free if waiting for a busy lane takes less time. This threshold policy
 // is optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and almost optimal for
-// several (Rykov 2001). A batch queued at a worker is committed to it, while one that waits at the
-// sender goes to the first free worker. Therefore a covered lane gets no more while another one is
-// free. An idle lane gets a batch only if more batches wait than the busy lanes complete in
-// idleFactor times the expected time of the idle lane. If enough batches wait, every lane is filled
-// up to its window.
+// several (Rykov 2001).
+//
+// A batch that waits in a worker's queue stays with that worker, but a batch that waits at the
+// sender goes to the first worker that becomes free. Therefore a covered lane gets no more batches
+// while another lane is free. An idle lane gets a batch only if more batches wait than the busy
+// lanes complete in idleFactor times the expected time of the idle lane. If enough batches wait,
+// every lane is filled up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
@@ -83,10 +86,10 @@ func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candi
 	return sum / cost
 }
 
-// covered reports whether a lane has enough in flight not to idle for lack of a batch. It uses
-// Base, not Service: with few items in flight and no queue, Service cannot distinguish a slow
-// worker close by from a fast worker far away. Base is measured by the lane's window while the
-// worker is drained. Without Base, no lane is covered.
+// covered reports whether a lane has enough batches in flight that it does not idle while the next
+// one is on its way. It uses Base, not Service: with few items in flight and no queue, Service
+// cannot distinguish a slow worker close by from a fast worker far away. Base is measured by the
+// lane's window while the worker is drained. Without Base, no lane is covered.
 func (k *Candidate) covered() bool {
 	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false

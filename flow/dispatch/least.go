@@ -9,21 +9,24 @@ import (
 	"time"
 )
 
-// LeastCompletion gives an item to the free lane that is expected to complete it first:
+// LeastCompletion gives an item to the free lane that is expected to complete it first. The
+// expected time is
 //
 //	service + (work + cost - mean cost)/rate + penalty
 //
-// service is the drained round trip of an item of mean cost, and work the cost in flight before it.
-// The penalty is the largest expectation of any free lane times the lane's share of failures. All
-// lanes are scanned, because choosing the better of two random lanes is not stable with unequal
-// workers (arXiv 2004.00538). Ties go to the faster lane, then to a random one.
+// service is the round trip of an item of mean cost at a worker with nothing else in flight. work
+// is the cost in flight before the item. The penalty of a failing lane is its share of failures
+// times the largest expected time of any free lane. All lanes are compared, because choosing the
+// better of two random lanes is not stable with unequal workers (arXiv 2004.00538). Of equally good
+// lanes, the faster one is chosen, and then a random one.
 //
-// With a Band above 0, the choice is random among all lanes whose expectation exceeds the best by
-// at most that factor. Several senders that share workers, each knowing only its own work in
-// flight, then do not all pick the same one (Mitzenmacher, How useful is old information?, 2000).
+// With a Band above 0, the choice is random among all lanes whose expected time exceeds the best by
+// at most that factor. Use it if several senders share the workers. Each sender knows only its own
+// work in flight, so without a Band all of them would pick the same lane (Mitzenmacher, How useful
+// is old information?, 2000).
 //
-// A lane that was not used for max(1 s, 20 round trips) gets one item, so that a lane that was once
-// slow is measured again. A lane that has never answered is expected to take the median time: with
+// A lane that was not used for max(1 s, 20 round trips) gets one item. So a lane that was once slow
+// is measured again. For a lane that has never answered, the median expected time is assumed. With
 // the best time it would be flooded, and with the worst it would stay unused. Until it has
 // answered, it gets only one item.
 type LeastCompletion struct {
@@ -80,8 +83,8 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	return l.tied(s.best, c)
 }
 
-// chooseUnmeasured chooses a lane if some free lane has never answered. Such a lane is expected to
-// take the median time.
+// chooseUnmeasured chooses a lane if some free lane has never answered. For such a lane, the median
+// expected time of the lanes is assumed.
 func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Candidate) {
 	l.computeAll(s, cost, c)
 	median := l.median(cost, c)
@@ -100,8 +103,8 @@ func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Cand
 	}
 }
 
-// penalise compares failing lanes with the best of the others. Only a lane that is better without
-// its penalty can be better with it, so usually there is nothing to compare.
+// penalise compares the failing lanes with the best of the others. A lane that is worse even
+// without its penalty cannot be the best, so usually there is nothing to compare.
 func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
@@ -141,14 +144,13 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
-	// best is the free, known lane without failures and with the least expectation, and equal the
-	// number of equally good lanes
+	// best is the lane with the least expectation among the free, known lanes without failures;
+	// equal is the number of equally good lanes
 	best, equal int
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
-	// of the free lanes that must be measured again, the one unused for longest; -1 if there is
-	// none
+	// the lane that must be measured again because it was unused for longest; -1 if there is none
 	stale   int
 	longest time.Duration // unused time of lane stale, or staleAfter if there is none
 	unknown bool          // a free lane is unknown

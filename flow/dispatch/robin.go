@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// RoundRobin uses each lane in turn and skips lanes that are not free. It is the dispatch of system
-// D in docs/flow-control.md.
+// RoundRobin uses one lane after the other and skips lanes that are not free. docs/flow-control.md
+// compares it with other policies, as part of system D.
 type RoundRobin struct{}
 
 // Name returns "round_robin".

@@ -1,15 +1,22 @@
 //penstock:pure
 
-// Package ledger tracks the settled items of one partition on one route: a watermark, at and below
-// which everything is settled, and the settled ranges above it.
+// Package ledger tracks which items of one partition are settled. It keeps a watermark, up to which
+// every item is settled, and the settled ranges above the watermark.
 //
 // It combines cumulative and selective acks, so that after a crash only the missing ranges are sent
 // again. Example: acks 1, 3 and 4 give watermark 1 and the range 3 to 4. Ack 2 then gives watermark
 // 4.
 //
-// A Ledger is pure and not safe for concurrent use; its owner is the route's control loop. A Ledger
-// does not interpret positions, and never forgets a settled range. The package runs under
-// testing/synctest.
+//	l, err := ledger.New(watermark, settled) // as saved before the restart
+//	...
+//	err = l.Open(r)                          // for each range, in the order of reading
+//	...
+//	l.Settle(r)                              // in any order
+//	...
+//	watermark, settled = l.Progress()        // to be saved
+//
+// A Ledger is pure and not safe for concurrent use. It does not interpret positions, and never
+// forgets a settled range. The package runs under testing/synctest.
 package ledger
 
 import (
@@ -20,8 +27,9 @@ import (
 	"strings"
 )
 
-// MaxOpen is the maximum number of open ranges. It bounds the memory of a ledger whose first range
-// settles late: at most four times as many entries of 56 bytes.
+// MaxOpen is the maximum number of open ranges. It bounds the memory of a ledger in which the first
+// range settles late: the ring then has at most four entries, of 56 bytes each, for each open
+// range.
 const MaxOpen = 1 << 16
 
 // ErrFull means that MaxOpen ranges are open. Open the range again when Room reports true.
@@ -63,13 +71,12 @@ type Ledger struct {
 	// the ranges between watermark and tail, each starting at the end of the previous one
 	open    ring
 	pending int // entries of open that are not settled
-	// settled before the restart, beyond tail and not reached yet; ascending, disjoint, not
-	// adjacent
+	// settled before the restart, and not reached by Open yet; ascending, disjoint, not adjacent
 	restored []Range
 }
 
 // New returns a ledger that resumes from saved progress: everything up to watermark and the ranges
-// in settled is settled. The ranges may be unordered, adjacent and overlapping; empty ones are
+// in settled is settled. The ranges may be unordered, adjacent and overlapping. Empty ranges are
 // ignored. A range that ends before it begins is an error. New does not retain the slice of ranges.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
@@ -98,8 +105,8 @@ func Join(ranges []Range) []Range {
 	return joined
 }
 
-// join appends r, which must not begin before the last range of dst[base:], or extends that range
-// if they are adjacent or overlap.
+// join appends r to dst, or extends the last range of dst[base:] by r if the two are adjacent or
+// overlap. r must not begin before that last range.
 func join(dst []Range, base int, r Range) []Range {
 	if n := len(dst); n > base && r.From.Compare(dst[n-1].To) <= 0 {
 		if r.To.Compare(dst[n-1].To) > 0 {
@@ -110,10 +117,10 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in read order. r.From must be [Ledger.Next], and r must not extend
-// beyond [Ledger.Limit], where a range begins that was settled before the restart: readers must end
-// a range there. An empty range (From is To) changes nothing. An error changes nothing; after
-// ErrFull, Open can be repeated later.
+// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. r must not extend
+// beyond [Ledger.Limit], the start of a range that was settled before the restart, so readers must
+// end a range there. If r is empty (From equals To), Open does nothing. After an error the ledger
+// is unchanged. After ErrFull, Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
@@ -171,11 +178,12 @@ func (l *Ledger) advance() {
 	}
 }
 
-// Settle marks r as settled and reports whether any of it was not settled before. Ranges may come
-// in any order and may be pieces of opened ranges or cover several of them. A range that is empty
-// or extends beyond the opened ones settles nothing. Settle takes O(log n + m) if n ranges are open
-// and r overlaps m of them. If r covers only a part of an open range, it also takes O(k) for the k
-// settled pieces of that range.
+// Settle marks r as settled and reports whether any part of it was not settled before. Ranges may
+// be settled in any order. r may be a part of an opened range, or cover several of them. If r is
+// empty or extends beyond the opened ranges, Settle does nothing.
+//
+// If n ranges are open and r overlaps m of them, Settle takes O(log n + m). If r covers only a part
+// of an open range that has k settled parts already, it also takes O(k).
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false
@@ -221,12 +229,12 @@ func (l *Ledger) begin(i int) Position {
 	return l.open.at(i - 1).to
 }
 
-// Progress returns the watermark and the settled ranges above it: ascending, disjoint, not
-// adjacent. New accepts them.
+// Progress returns the watermark and the settled ranges above it, which are ascending, disjoint and
+// not adjacent. They are valid arguments of New.
 func (l *Ledger) Progress() (watermark Position, above []Range) { return l.AppendProgress(nil) }
 
-// AppendProgress is Progress for the caller's memory: it appends the ranges to dst. It joins none
-// of them with ranges already in dst.
+// AppendProgress is Progress without allocation: it appends the ranges to dst. It does not join
+// them with ranges already in dst.
 func (l *Ledger) AppendProgress(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
@@ -248,8 +256,8 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 // Next returns the position at which the next range must begin.
 func (l *Ledger) Next() Position { return l.tail }
 
-// Limit returns the start of the next range that was settled before the restart, which the next
-// range must not exceed. It returns false if there is none.
+// Limit returns the start of the next range that was settled before the restart. The next opened
+// range must not extend beyond it. It returns false if there is no such range.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false
@@ -263,7 +271,7 @@ func (l *Ledger) Pending() int { return l.pending }
 // Room reports whether another range may be opened: fewer than MaxOpen are pending.
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
-// Span returns the distance in Num from the watermark to the end of the opened ranges, which is in
-// bytes if positions are byte offsets. Of this distance, a crash would repeat the part outside the
-// ranges of Progress.
+// Span returns the distance in Num from the watermark to the end of the opened ranges. If positions
+// are byte offsets, it is a number of bytes. After a crash, the part of it that is outside the
+// ranges of Progress is sent again.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

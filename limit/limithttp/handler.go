@@ -16,9 +16,9 @@ import (
 // beyond the limit wait in the limiter's queue. Refused requests get 503 Service Unavailable and a
 // Retry-After in whole seconds. Set Options.MaxWait to the longest wait that callers accept.
 //
-// Do not put the Handler in front of requests that are long by design (event streams, WebSockets,
-// long polls): their durations are unrelated to the load. The fields must not change once the
-// Handler is in use. A Handler is safe for concurrent use.
+// Do not use a Handler for requests that are long by design (event streams, WebSockets, long
+// polls): their durations are unrelated to the load. The fields must not change once the Handler is
+// in use. A Handler is safe for concurrent use.
 type Handler struct {
 	// Next serves the requests.
 	Next http.Handler

@@ -2,13 +2,14 @@
 //
 //	client := &http.Client{Transport: &limithttp.Transport{}}
 //
-// This client has as many requests in flight to each host as the host serves well, and no more:
-// further ones wait, in a bounded queue, and fail at once if their deadline cannot be met.
+// This client limits its requests in flight to each host. It finds the limit by itself, from the
+// round trips. Further requests wait in a bounded queue, and fail at once if their deadline cannot
+// be met.
 //
 //	http.ListenAndServe(addr, &limithttp.Handler{Next: mux})
 //
-// This server runs as many requests at once as it serves well. Some more wait; the rest are
-// answered with 503 and a Retry-After.
+// This server limits the number of requests that it serves at once. Further requests wait in a
+// bounded queue. Requests that find the queue full get a 503 with a Retry-After.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package limithttp
@@ -24,10 +25,11 @@ import (
 )
 
 // Transport is an http.RoundTripper that limits the requests in flight to each host. A request
-// counts until its response body has been read to the end or closed. The zero value works. The
-// fields must not change once it is in use; it is safe for concurrent use.
+// counts until its response body has been read to the end or closed. A refused request is not sent
+// and fails with a *limit.RefusedError.
 //
-// A refused request fails with a *limit.RefusedError and has not been sent.
+// The zero value works. The fields must not change once the Transport is in use. A Transport is
+// safe for concurrent use.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
@@ -50,7 +52,8 @@ type Transport struct {
 	hosts perhost.Table[*limit.Limiter]
 }
 
-// OutcomeOf returns the outcome of a request with regard to the server's load:
+// OutcomeOf returns the outcome of a request. It is Success only if the duration of the request
+// tells something about the server's load:
 //
 //	2xx, 3xx, 404, 410, 412   Success
 //	429, 503                  Overloaded

@@ -2,9 +2,9 @@
 //
 //	client := &http.Client{Transport: &ratehttp.Transport{}}
 //
-// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives. If a
-// host states that no request is left, further requests wait until the host allows some again.
-// Options adds a limit of the client's own.
+// This client follows the limits in the response headers Retry-After, RateLimit, X-RateLimit-* and
+// similar ones. If a host states that no request is left, further requests wait until the host
+// allows some again. Options sets an additional limit.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package ratehttp
@@ -64,8 +64,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Advice returns the rate limit that a response received at now states, or false if it states none.
-// Retry-After counts for 429 and 503 only: elsewhere it has other meanings.
+// Advice returns the rate limit that a response states, or false if it states none. The response
+// was received at now. Advice uses Retry-After of the statuses 429 and 503 only, because it has
+// other meanings elsewhere.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
 	if !ok || resp.StatusCode == http.StatusTooManyRequests ||
