@@ -4,14 +4,14 @@
 //
 // Access is limited as follows:
 //
-//  - Without a token, the server listens only on loopback.
-//  - It refuses requests with an unknown Host header. A page in a browser can therefore not read
-//    data by DNS rebinding.
-//  - It refuses changes that are requested by pages of other sites.
-//  - Records, log lines and values of options are available only if a token is set, because any
-//    user of the machine can connect to loopback. The same holds for changes, except a reload, and
-//    the retry or cancellation of a parked delivery. The responses to these contain no records.
-//  - Secrets are never available.
+//   - Without a token, the server listens only on loopback.
+//   - It refuses requests with an unknown Host header. A page in a browser can therefore not read
+//     data by DNS rebinding.
+//   - It refuses changes that are requested by pages of other sites.
+//   - Records, log lines and values of options are available only if a token is set, because any
+//     user of the machine can connect to loopback. The same holds for changes, except a reload, and
+//     the retry or cancellation of a parked delivery. The responses to these contain no records.
+//   - Secrets are never available.
 package admin
 
 import (
