@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// abouts are the descriptions of the workloads on the page.
+// abouts returns the descriptions of the workloads for the page.
 func abouts() (all []page.About) {
 	for _, w := range workloads {
 		if w.name == limitsName {
@@ -33,7 +33,7 @@ func (w wants) targets() []result.Target {
 		all = append(all, result.Target{Metric: "rss_mb", Bound: w.rssMiB})
 	}
 	all = append(all, result.Target{Metric: "lost"})
-	// Repeated records are allowed only in workloads with kills, which set a bound of their own.
+	// Repeated records are allowed only in workloads with kills. These set a bound themselves.
 	if _, some := w.most["repeated"]; !some && w.most["repeated_of_bound"] == 0 {
 		all = append(all, result.Target{Metric: "repeated"})
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// limitsName is the workload that measures the machine alone, without penstock.
+// limitsName is the workload that measures the machine without penstock.
 const limitsName = "limits"
 
-// bareRounds is the number of measurements of each limit. The result is their median.
+// bareRounds is the number of measurements of each limit. The result is the median.
 const bareRounds = 3
 
-// bare is a measurement of the machine alone.
+// bare is a measurement of the machine without penstock.
 type bare struct {
 	name, about string
 	run         func(e *env, in load.Input) (measure, error)
@@ -47,7 +47,7 @@ var bares = []bare{
 	}},
 }
 
-// bareLines measures the limits and returns a line for each. It skips programs that are not
+// bareLines measures the limits and returns a line for each. It omits programs that are not
 // installed.
 func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 	in, err := e.inputFor(w)
@@ -88,7 +88,7 @@ func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 
 func catPiped(e *env, in load.Input) (measure, error) { return piped(in, "cat", in.Path) }
 
-// zcatPiped unpacks a part of the input, because unpacking is slow.
+// zcatPiped decompresses only a part of the input, because it is slow.
 func zcatPiped(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, min(in.Bytes, 128*mib))
 	if err != nil {
@@ -101,8 +101,8 @@ func zcatPiped(e *env, in load.Input) (measure, error) {
 	return piped(part, "zcat", packed)
 }
 
-// piped runs a program of the system on the file at path. Its output is piped to cat, which stands
-// for a program that processes it. The time and the CPU of both processes count.
+// piped runs a system program on the file at path. It pipes the output to cat, which stands for a
+// program that processes the output. The result has the time and the CPU time of both processes.
 func piped(in load.Input, program, path string) (measure, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {
@@ -112,8 +112,8 @@ func piped(in load.Input, program, path string) (measure, error) {
 	return of(r, in), err
 }
 
-// gzipped compresses a file at gzip's default level into a file beside it, unless that exists, and
-// returns its path.
+// gzipped compresses a file with gzip's default level and returns the path of the result. If the
+// compressed file already exists, it is used.
 func gzipped(path string) (packed string, err error) {
 	packed = path + ".gz"
 	if _, err := os.Stat(packed); err == nil {

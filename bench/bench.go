@@ -15,18 +15,18 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// contender is a program measured in comparison with the limit.
+// contender is a program that is compared with the limit. The limit of a workload is another
+// program, which does only the work that cannot be avoided.
 type contender struct {
 	name string
 	run  func(e *env, in load.Input) (measure, error)
 }
 
-// ours is penstock's name in results.
+// ours is the name of penstock in results.
 const ours = "penstock"
 
-// With -gate and without -dir, the scratch folder is in memory if the machine has enough. The kept
-// ratios are to describe the program, and the speed of a disk varies by a factor of three from day
-// to day.
+// With -gate and without -dir, the scratch folder is in memory, if the machine has enough. The kept
+// ratios then do not depend on the disk, whose speed varies by a factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -87,7 +87,7 @@ func bench(o options) (err error) {
 	return errors.Join(append(wrong, e.judge(lines, kept))...)
 }
 
-// choose returns the selected workloads.
+// choose returns the workloads that the user has selected.
 func choose(only string) (chosen []workload, err error) {
 	if only == "" {
 		return workloads, nil
@@ -117,8 +117,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured returns the workloads for which the file of results has no result younger than -newer.
-// So a run continues an interrupted one.
+// unmeasured returns the workloads without a result in the file of results that is younger than
+// -newer. A run can thus continue an interrupted one.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -138,7 +138,7 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios returns the kept ratios that apply to this machine.
+// ratios returns the kept ratios that are valid for this machine.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {
@@ -157,12 +157,12 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge checks that nothing was lost, and that the lines meet the conditions of the flags. Its
-// error lists the failures.
+// judge returns an error if records were lost, or if lines do not meet the conditions of the flags.
+// The error lists all failures.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
-	if e.keep { // the file lists the shares that are kept
+	if e.keep { // the shares in the file are kept
 		var err error
 		if kept, err = e.ratios(); err != nil {
 			return err
@@ -208,8 +208,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets the time limit of the first workload in left. That workload gets a part of the
-// remaining time of -within, in proportion to its weight.
+// share sets the time limit of the first workload in left. The remaining time of -within is divided
+// among the workloads in left by their weights.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0
@@ -222,7 +222,7 @@ func (e *env) share(left []workload) {
 	}
 }
 
-// part returns the weight with which share gives the workload a part of the time.
+// part returns the weight of the workload for share.
 func (w workload) part() float64 {
 	switch {
 	case w.weight > 0:
@@ -233,13 +233,13 @@ func (w workload) part() float64 {
 	return 1
 }
 
-// late reports whether the workload would exceed its time limit with one more round that lasts as
-// long as round.
+// late reports whether one more round of the given duration would exceed the time limit of the
+// workload.
 func (e *env) late(round time.Duration) bool {
 	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
 }
 
-// of picks the number for this run.
+// of returns the number for a quick or a full run.
 func (q quickOrFull) of(full bool) int64 {
 	if full {
 		return q[1]
@@ -247,7 +247,7 @@ func (q quickOrFull) of(full bool) int64 {
 	return q[0]
 }
 
-// workload measures one workload.
+// workload measures one workload and returns its lines.
 func (e *env) workload(w workload) ([]result.Line, error) {
 	if w.limitName == "" {
 		e.say("\n%s: %s\n", w.name, w.about)

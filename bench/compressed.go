@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// compressed are the workloads of compressed files, compared with a program that only decompresses.
-// The measurement includes the start of the process, so small inputs would measure mainly the
-// start.
+// compressed are the workloads of compressed files. They are compared with a program that only
+// decompresses. Small inputs would measure mainly the start of the process, which is included.
 var compressed = []workload{
 	compressedBy("w1_gzip", "gzip", "zcat", .85),
 	compressedBy("w1_zstd", "zstd", "zstdcat", .85),
@@ -52,7 +51,7 @@ func missing(programs ...string) string {
 	return ""
 }
 
-// packed compresses an input, once.
+// packed returns a compressed copy of an input. It compresses an input only once.
 func (e *env) packed(program string, in load.Input) (load.Input, error) {
 	out := in
 	out.Path = in.Path + "." + program

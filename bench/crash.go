@@ -13,26 +13,27 @@ import (
 
 const (
 	kills         = 5
-	patience      = 30 * time.Second // without anything new, a run is given up
+	patience      = 30 * time.Second // a run without progress for this time is ended
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash configures the kills of a job. progress returns the amount received so far. A kill comes
-// after the first progress that follows a start. It is delayed by a random time between after[0]
-// and after[1].
+// crash configures the kills of a job. The job is killed after it has made progress since its
+// start, and after a random time from after[0] to after[1]. progress returns the amount that has
+// been received so far.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
 	seed     uint64
-	live     bool // the input is still being written: the job does not end by itself
+	live     bool // the input is written during the run, so the job does not end by itself
 }
 
-// between is a range of milliseconds.
+// between returns the range from low to high milliseconds.
 func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
 
-// killed runs a job, kills it repeatedly, lets it run to its end, and returns the totals.
+// killed runs a job and kills it several times. Then it lets the job finish, and returns the totals
+// of all runs.
 func (c crash) killed(j *job, in load.Input) (measure, error) {
 	total := of(measure{}.Run, in)
 	if err := c.kill(j, &total); err != nil {
@@ -43,12 +44,12 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// doublings is the maximum number of times that a job that ended too soon is run again.
+// doublings is the maximum number of times that longEnough doubles the input.
 const doublings = 2
 
-// longEnough returns a function that runs a job with kills. If the job ends before the last kill,
-// it is run again with twice the input, so that the input lasts on a fast machine, too. A run that
-// failed, or lost or repeated too many records, is not repeated: its result counts.
+// longEnough returns a function that runs a job with kills. On a fast machine, the job may end
+// before the last kill. It is then repeated with twice the input. A run that has failed, or has
+// lost or repeated too many records, is not repeated: its result is returned.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
 	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]
@@ -66,8 +67,8 @@ func longEnough(most map[string]float64, run func(*env, load.Input) (measure, er
 	}
 }
 
-// kill starts a job and kills it, repeatedly or until it has finished, and adds its measurements to
-// total.
+// kill starts and kills a job several times, or until the job has finished. It adds the
+// measurements to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	for range kills {
@@ -80,14 +81,14 @@ func (c crash) kill(j *job, total *measure) error {
 	return nil
 }
 
-// add adds the measurements of one more process.
+// add adds the measurements of another process.
 func (m *measure) add(r proc.Run) {
 	m.Seconds += r.Seconds
 	m.CPU += r.CPU
 	m.RSSMiB = max(m.RSSMiB, r.RSSMiB)
 }
 
-// killOnce starts the job and kills it. finished reports whether the job ended before the kill.
+// killOnce starts the job and kills it. finished reports whether the job had ended before that.
 func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, err error) {
 	before := c.progress()
 	p, err := j.start(!c.live)
@@ -122,7 +123,8 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// The replay bound limits the records repeated after a kill. The jobs configure it.
+// The records that are repeated after a kill are limited by checkpoint.replay, which has this value
+// in the jobs.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20
@@ -133,8 +135,8 @@ func withReplay(records int) string {
 		records, replay)
 }
 
-// killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes
-// about 24 MB/s.
+// killedIntoHTTP kills penstock while it posts batches of 500 records. The receiver accepts about
+// 24 MB/s.
 func killedIntoHTTP(e *env, in load.Input) (measure, error) {
 	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond,
 		Slots: 4})
@@ -154,16 +156,17 @@ func killedIntoHTTP(e *env, in load.Input) (measure, error) {
 	if err := m.ask(rec); err != nil {
 		return m, err
 	}
-	// The maximum number of repeated records of this input per kill, times the kills.
+	// The maximum number of records of this input that kills may repeat.
 	bound := float64(replayBytes) / (float64(in.Bytes) / float64(in.Records)) * m.figures["kills"]
 	m.figures["replay_bound"] = bound
-	if bound > 0 { // it was killed
+	if bound > 0 { // penstock was killed at least once
 		m.figures["repeated_of_bound"] = float64(m.repeated) / bound
 	}
 	return m, nil
 }
 
-// arrived returns a function that counts the records of a receiver, or returns -1 on an error.
+// arrived returns a function that returns the number of records at a receiver, or -1 after an
+// error.
 func arrived(rec *receiver.Receiver) func() int64 {
 	return func() int64 {
 		s, err := rec.Stats()
@@ -174,12 +177,12 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is a load that lasts about as long as the kills: a file grows by 8 MB/s, and the
-// receiver answers after 100 ms.
+// writtenMeanwhile is a load that lasts about as long as the kills. A file grows by 8 MB/s, and the
+// receiver responds after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
-// killedLive kills penstock with default options while it reads the end of a growing file.
+// killedLive kills penstock while it follows a growing file. penstock has its default options.
 func killedLive(e *env, _ load.Input) (measure, error) {
 	return writtenMeanwhile.with(e, writtenMeanwhile.kill)
 }
@@ -245,13 +248,13 @@ func killedIntoSQLite(e *env, in load.Input) (measure, error) {
 	return m, m.countRows(db)
 }
 
-// killedIntoPostgres kills penstock while four connections write a table.
+// killedIntoPostgres kills penstock while it writes a table with four connections.
 func killedIntoPostgres(e *env, in load.Input) (measure, error) {
 	j, s, err := postgresJob(e, in)
 	if err != nil {
 		return measure{}, err
 	}
-	started := int64(0) // no cheap measure of progress exists, so a start counts as progress
+	started := int64(0) // number of starts: nothing better is cheap to measure
 	c := crash{seed: 9, after: between(150, 400), progress: func() int64 {
 		started++
 		return started
@@ -263,7 +266,7 @@ func killedIntoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// sizes returns the total size of some files.
+// sizes returns the total size of files.
 func sizes(paths ...string) (n int64) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil {

@@ -17,20 +17,20 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// env is the shared state of one run of the harness: its options, its scratch folder, its inputs.
+// env is the state of one run of this command: its options, scratch folder and inputs.
 type env struct {
 	options
 	blocks map[load.Kind]*load.Block
 	live   *load.Block
 	inputs map[string]load.Input
-	// nil if none was started; an interrupt stops it, also during its start
+	// server is nil if none was started. A signal stops the server, even while it is starting.
 	server  atomic.Pointer[server]
 	ledgers int
-	startup float64 // CPU seconds of a run over one line; 0 if not measured
-	lastCPU float64 // of the run measured last
+	startup float64 // CPU seconds of a run with one line of input; 0 if not measured
+	lastCPU float64 // CPU seconds of the last run
 	found   []rival.Program
 	absent  []rival.Program
-	notes   []string // of the workload that runs
+	notes   []string // notes about the running workload
 	begun   time.Time
 	until   time.Time // time limit of the running workload; zero means none
 }
@@ -53,7 +53,7 @@ func newEnv(o options) (*env, error) {
 	return e, err
 }
 
-// closeOnSignal ensures that an interrupted run leaves nothing behind.
+// closeOnSignal starts a goroutine that calls the same cleanup as close when a signal arrives.
 func (e *env) closeOnSignal() {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
@@ -64,9 +64,9 @@ func (e *env) closeOnSignal() {
 	}()
 }
 
-// close stops the database server, if there is one, and removes the scratch folder. If the run was
-// interrupted, the goroutine of closeOnSignal already does that and ends the process. Then close
-// does not return, so that the errors of the interrupted workload are not reported.
+// close stops the database server, if there is one, and removes the scratch folder. After a signal,
+// the goroutine of closeOnSignal does this and ends the process. close then never returns, so that
+// errors of the interrupted workload are not reported.
 func (e *env) close() error {
 	if proc.Ending() {
 		select {}
@@ -74,7 +74,7 @@ func (e *env) close() error {
 	return e.cleanUp()
 }
 
-// removals is the maximum number of attempts to remove the scratch folder. One may not be enough,
+// removals is the maximum number of attempts to remove the scratch folder. The first one may fail,
 // because an interrupted workload may still create files.
 const removals = 5
 
@@ -91,7 +91,7 @@ func (e *env) cleanUp() (err error) {
 	return errors.Join(err, kept)
 }
 
-// note adds a remark about the running workload, once.
+// note adds a note about the running workload, unless it has this note already.
 func (e *env) note(text string) {
 	for _, had := range e.notes {
 		if had == text {
@@ -119,7 +119,7 @@ func (e *env) block(kind load.Kind) (*load.Block, error) {
 	return b, err
 }
 
-// timed returns a block of access log lines whose marks contain a time.
+// timed returns a block of access log lines. Their marks contain the time of writing.
 func (e *env) timed() (*load.Block, error) {
 	if e.live != nil {
 		return e.live, nil
@@ -131,7 +131,7 @@ func (e *env) timed() (*load.Block, error) {
 	return b, err
 }
 
-// input returns a file of numbered lines, which it creates once for each kind and size.
+// input returns a file of numbered lines. It creates the file once for each kind and size.
 func (e *env) input(kind load.Kind, size int64) (load.Input, error) {
 	name := fmt.Sprintf("%s-%d", kind, size)
 	if in, ok := e.inputs[name]; ok {
@@ -148,7 +148,7 @@ func (e *env) input(kind load.Kind, size int64) (load.Input, error) {
 	return in, err
 }
 
-// inputOf makes a file of about the given number of access log lines.
+// inputOf returns a file with about the given number of access log lines.
 func (e *env) inputOf(records int64) (load.Input, error) {
 	b, err := e.block(load.Combined)
 	if err != nil {

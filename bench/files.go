@@ -13,13 +13,13 @@ import (
 
 const toDrop = fromSpool + "    sink: { drop: {} }\n"
 
-// toFile is a config that writes raw lines.
+// toFile returns a config that writes the unchanged lines to a file.
 func toFile(fsync string) string {
 	return fromSpool + fmt.Sprintf("    sink: { file: { path: ./out.log, format: "+
 		"raw, fsync: %s } }\n", fsync)
 }
 
-// copied runs a copy limit into a fresh file.
+// copied measures a limit that copies the input to a new file.
 func (e *env) copied(in load.Input, limit string) (measure, error) {
 	to := filepath.Join(e.dir, "copy")
 	if err := os.RemoveAll(to); err != nil {
@@ -32,16 +32,16 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 	return e.limit(in, limit, to)
 }
 
-// warm writes as many bytes as the input and removes them, so that the machine owns the memory
-// pages of the next run. A hypervisor takes unused memory away, and getting it back costs up to
-// three times as much as the copy.
+// warm writes as many bytes as the input has, and removes them. The machine then has the memory
+// pages for the next run. On a virtual machine, the hypervisor takes unused pages away. To get them
+// back takes up to three times as long as the copy.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")
 	_, err := e.limit(in, "copy", to)
 	return errors.Join(err, os.Remove(to))
 }
 
-// intoFile runs penstock with a new output file and compares the file with the input.
+// intoFile runs penstock with a new output file. Then it compares the output with the input.
 func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {
@@ -59,8 +59,8 @@ func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	return m, m.compare(in, j.path("out.log"))
 }
 
-// compare compares a file with the input, byte by byte. If they differ, it reports the missing and
-// the repeated records.
+// compare compares the file out with the input byte by byte. If they differ, it counts the missing
+// and the repeated records.
 func (m *measure) compare(in load.Input, out string) error {
 	at, same, err := firstDifference(in.Path, out)
 	if err != nil || same {
@@ -76,7 +76,7 @@ func (m *measure) compare(in load.Input, out string) error {
 	return nil
 }
 
-// countIn counts the records of a file by their marks.
+// countIn counts the records in a file by their marks.
 func (m *measure) countIn(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -95,7 +95,7 @@ func (m *measure) take(marks *load.Marks) {
 	m.lost, m.repeated = marks.Lost(), marks.Repeated()+marks.Unknown()
 }
 
-// firstDifference compares two files.
+// firstDifference returns the offset of the first difference between two files.
 func firstDifference(a, b string) (at int64, same bool, err error) {
 	fa, err := os.Open(a)
 	if err != nil {

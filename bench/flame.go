@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// flame draws the flame graph of a profile, prints the most expensive functions, and returns the
-// shares of its parts.
+// flame draws the flame graph of a profile and prints the functions that use the most time. It
+// returns the shares of the parts of the program.
 func flame(name, program, out string) ([]result.Share, error) {
 	file := filepath.Join(out, name+".pprof")
 	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
@@ -41,8 +41,9 @@ func flame(name, program, out string) ([]result.Share, error) {
 	return shares(stacks), err
 }
 
-// parseTraces reads the output of `pprof -traces`: blocks between lines of dashes. A line with a
-// value and the innermost function is followed by lines with its callers.
+// parseTraces reads the output of `pprof -traces`. It consists of blocks between lines of dashes.
+// The first line of a block has a value and the innermost function. The lines below have its
+// callers.
 func parseTraces(text []byte) (all []plot.Stack, err error) {
 	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
 		var s plot.Stack
@@ -54,7 +55,7 @@ func parseTraces(text []byte) (all []plot.Stack, err error) {
 			case len(s.Functions) == 0:
 				took, err := time.ParseDuration(fields[0])
 				if err != nil || len(fields) < 2 {
-					continue // the head, or a label
+					continue // the head of the output, or a label
 				}
 				s.Value, fields = took.Seconds(), fields[1:]
 			}
@@ -70,7 +71,7 @@ func parseTraces(text []byte) (all []plot.Stack, err error) {
 	return all, nil
 }
 
-// shares sums a profile up by the parts of the program that caused the time.
+// shares adds up the time in a profile by the part of the program that has caused it.
 func shares(stacks []plot.Stack) (all []result.Share) {
 	byPart, total := map[string]float64{}, 0.0
 	for _, s := range stacks {
@@ -86,8 +87,8 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	return all
 }
 
-// runtimes maps functions of the runtime to the part of the runtime to which they belong. A stack
-// with one of these functions may contain no function of the program.
+// runtimes maps functions of the runtime to parts of the runtime. A stack with such a function may
+// have no function of the program.
 var runtimes = []struct{ function, part string }{
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.gcAssistAlloc", "garbage collection"},
@@ -97,13 +98,13 @@ var runtimes = []struct{ function, part string }{
 	{"runtime.sysmon", "the scheduler"}, {"runtime.mstart", "the scheduler"},
 }
 
-// systemCalls are the name prefixes of functions that enter the kernel.
+// systemCalls are prefixes of the names of functions that make system calls.
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
 	"runtime.epoll", "runtime.usleep"}
 
-// part returns the part of the program to which a stack's time is attributed. It is the kernel with
-// the name of the system call, a part of the runtime, or the innermost package outside the runtime
-// and the standard library.
+// part returns the part of the program that has caused the time of a stack. This is a system call
+// of the kernel, a part of the runtime, or the innermost package that is neither in the runtime nor
+// in the standard library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {
@@ -129,7 +130,7 @@ func part(functions []string) string {
 	return packageOf(leaf)
 }
 
-// packageOf returns the package of a function, with its path.
+// packageOf returns the import path of the package of a function.
 func packageOf(function string) string {
 	folder, name := "", function
 	if i := strings.LastIndexByte(function, '/'); i >= 0 && !strings.Contains(function[:i], "[") {
@@ -139,7 +140,8 @@ func packageOf(function string) string {
 	return folder + name
 }
 
-// kernelCall returns the nearest function above a system call that names the purpose of the call.
+// kernelCall returns the innermost caller of a system call whose name tells the purpose of the
+// call.
 func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {
@@ -157,8 +159,8 @@ func kernelCall(functions []string) string {
 	return "other calls"
 }
 
-// keptProfiles is the folder of the graphs in docs/performance.md, and keptShares the file with
-// their figures.
+// keptProfiles is the folder with the flame graphs in docs/performance.md. keptShares is the file
+// with their shares.
 const (
 	keptProfiles = "../docs/plots/profile"
 	keptShares   = "profiles.json"
@@ -182,10 +184,10 @@ func keepProfile(e *env, name, out string, shares []result.Share) error {
 	return all.Write(keptShares)
 }
 
-// lookSeconds is the duration of the profile of a workload that misses a target.
+// lookSeconds is the duration of a profile of a workload that misses a target.
 const lookSeconds = 4
 
-// profileMissed profiles the workloads that miss a target, if they can be profiled.
+// profileMissed takes profiles of the workloads that miss a target, if that is possible.
 func (e *env) profileMissed(lines []result.Line) error {
 	var wrong []error
 	for _, l := range lines {

@@ -21,7 +21,7 @@ import (
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// growing is one measurement of the growth of cost with the input.
+// growing is a measurement of the way in which the cost grows with the input.
 type growing struct {
 	name, title, x, y string
 	steps             []int64
@@ -50,19 +50,20 @@ var growings = []growing{
 }
 
 const (
-	manyFiles = 100_000 // a step with at least as many files is measured once
-	manyBytes = 1e10    // for at least as many bytes, the free disk space is checked first
+	manyFiles = 100_000 // an input with at least as many files is measured once
+	manyBytes = 1e10    // for an input with as many bytes, the free disk space is checked
 )
 
-// The times of runs that take less than 0.3 CPU seconds (`steady`) vary much, because the start is
-// a large part of them. For such runs, growth takes the median of 11 runs (`manyRounds`) in place
-// of 3 (`fewRounds`).
+// The measured time of a short run varies, because its start is a large part of it. If a run takes
+// less than 0.3 CPU seconds (steady), the result is therefore the median of 11 runs (manyRounds),
+// otherwise of 3 (fewRounds).
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
 )
 
-// growth measures how cost grows: growth [-only workers] -out FILE -plot FILE.
+// growth is the subcommand `growth [-only workers] -out FILE -plot FILE`. It measures how the cost
+// grows with the input.
 func growth(args []string) error {
 	var o options
 	flags := flag.NewFlagSet("growth", flag.ContinueOnError)
@@ -128,7 +129,7 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 		var costs []float64
 		rounds := fewRounds
 		if n >= manyFiles && g.name == "files" {
-			rounds = 1 // making them takes longer than reading them
+			rounds = 1 // it takes longer to create the files than to read them
 		}
 		for i := 0; i < rounds; i++ {
 			cost, err := g.measure(e, n)
@@ -147,18 +148,18 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 	return points, nil
 }
 
-// roomFor reports whether the file system of dir has n bytes left.
+// roomFor reports whether the file system of dir has n free bytes.
 func roomFor(dir string, n int64) bool {
 	var disk syscall.Statfs_t
 	return syscall.Statfs(dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
 
-// smallest is the lowest reported cost in CPU seconds. Below it, a run cannot be distinguished from
-// a run with one line.
+// smallest is the lowest cost that is reported, in CPU seconds. A run with a lower cost cannot be
+// distinguished from a run with one line of input.
 const smallest = 0.001
 
-// above returns the CPU time of m above that of a run with a single line. The latter is the median
-// of several runs, which are measured once.
+// above returns the CPU time of m minus that of a run with one line of input. The latter is the
+// median of several runs and is measured once.
 func (e *env) above(m measure) (float64, error) {
 	e.lastCPU = m.CPU
 	if e.startup == 0 {

@@ -14,16 +14,16 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// live is a load that is written while it is read.
+// live is a load of files that grow while penstock reads them.
 type live struct {
 	files    int
-	rate     int64 // bytes a second
+	rate     int64 // bytes per second
 	seconds  float64
 	behaves  receiver.Behaviour
-	pipeline string // more YAML of the pipeline
+	pipeline string // further lines of YAML of the pipeline
 }
 
-// feedMain is the process that writes.
+// feedMain is the main function of the process that writes the files.
 func feedMain(args []string) error {
 	var f load.Feed
 	flags := flag.NewFlagSet("feed", flag.ContinueOnError)
@@ -50,8 +50,8 @@ func feedMain(args []string) error {
 
 const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
 
-// growing returns the source for growing files: tail if this penstock has it, otherwise spool_dir,
-// which also reads appended data.
+// growing returns the source for growing files. This is tail, or spool_dir if this version of
+// penstock has no tail.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
@@ -60,11 +60,11 @@ func (e *env) growing() (name, yaml string) {
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
 
-// run starts penstock, then the writer. It waits until everything has arrived, and then stops
-// penstock. The measured time is from the start of the writer until the last new record arrives.
+// run starts penstock and then the writer. When all records have arrived, it stops penstock. The
+// measured time is from the start of the writer until the last new record has arrived.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
-// with creates the job and its receiver and passes them to drive.
+// with creates the job and its receiver and calls drive with them.
 func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input) (measure,
 	error)) (m measure, err error) {
 	block, err := e.timed()
@@ -89,14 +89,14 @@ func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input
 	return drive(e, j, rec, in)
 }
 
-// config returns a configuration that posts the records of a source.
+// config returns a config that posts the records of a source to urls.
 func (l live) config(source string, urls []string) string {
 	return fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n    sink: { http: "+
 		"{ endpoints: [%s], body: raw } }\n%s",
 		source, strings.Join(urls, ", "), l.pipeline)
 }
 
-// feed starts the writer, which waits for the file go.
+// feed starts the writer. The writer begins when the file go exists.
 func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -107,7 +107,7 @@ func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
 }
 
-// start starts penstock and the writer.
+// start starts penstock and then the writer.
 func (l live) start(e *env, j *job, records int64) (feeder, p *proc.Process, err error) {
 	if feeder, err = l.feed(e, j, records); err != nil {
 		return nil, nil, err
@@ -134,7 +134,7 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	if err != nil {
 		return m, err
 	}
-	s, err := rec.Stats() // records received while it stopped count, too
+	s, err := rec.Stats() // includes records that arrived while penstock stopped
 	if err != nil {
 		return m, err
 	}
@@ -151,8 +151,8 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	return m, nil
 }
 
-// arriveAll waits until the writer has ended and all records have arrived, then stops penstock. It
-// returns the measurements of penstock and the time of the last write.
+// arriveAll waits until the writer has ended and all records have arrived. Then it stops penstock.
+// It returns the measurements of penstock and the time of the last write.
 func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()
@@ -164,10 +164,10 @@ func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	return r, written, errors.Join(err, stopped)
 }
 
-// settleIn is the time that a program has to start before anything is written.
+// settleIn is the time for a program to start before files are written.
 const settleIn = 500 * time.Millisecond
 
-// fed returns the written amount, as the limit of a live load.
+// fed returns the written amount as the limit of a live load.
 func (l live) fed(in load.Input) measure {
 	return of(proc.Run{Seconds: l.seconds},
 		load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})

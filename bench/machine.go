@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// entries adds the machine and the command to lines.
+// entries adds the machine and the command to each line.
 func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	run := result.Run{
 		Time: e.begun.UTC().Format(result.TimeForm), Machine: machine(),
@@ -26,7 +26,7 @@ func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	return all
 }
 
-// command returns the command line that repeats the measurement.
+// command returns the command line with which the measurement can be repeated.
 func (e *env) command() string {
 	if e.figures && e.only == "" {
 		return "make bench-figures"
@@ -34,7 +34,7 @@ func (e *env) command() string {
 	return "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'"
 }
 
-// flagsOf removes flags that do not affect the measurement.
+// flagsOf returns args without the flags that do not affect the measurement.
 func flagsOf(args []string) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		switch strings.TrimLeft(args[i], "-") {
@@ -57,18 +57,19 @@ func version(program string) string {
 	return strings.TrimPrefix(first, "penstock ")
 }
 
-// machine names processor, memory and system in a line.
+// machine returns a line with processor, memory and operating system.
 func machine() string {
 	return fmt.Sprintf("%s, %s of memory, %s/%s %s", cores(), memory(), runtime.GOOS,
 		runtime.GOARCH, kernel())
 }
 
-// cores describes the properties of a machine that ratios depend on.
+// cores returns the properties of the machine on which ratios depend.
 func cores() string {
 	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"))
 }
 
-// valueOf returns the first value of name in a kernel file with lines of the form "name: value".
+// valueOf returns the first value of name in a file of the kernel. The lines have the form "name:
+// value".
 func valueOf(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

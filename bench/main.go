@@ -1,9 +1,10 @@
-// Command bench compares penstock with physical limits, and with other programs that are installed,
-// in one run. It measures whole processes in interleaved rounds, prints every ratio, and quotes the
-// median.
+// Command bench measures the speed of penstock. It compares penstock with limits of the machine,
+// and with other programs that are installed. It measures whole processes in alternating rounds,
+// prints the ratio of each pair, and reports the median.
 //
-// It is a separate module outside go.work, so that the tests of the project fetch no rivals. It
-// needs only Go and the penstock binary: `make bench` from the top of the project.
+// The command is a module of its own outside go.work, so that the project does not need its
+// dependencies. It needs only Go and the penstock binary. Run `make bench` at the top of the
+// project.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// options are the command's flags.
+// options are the flags of the command.
 type options struct {
 	penstock string
 	pairs    int
@@ -40,8 +41,7 @@ type options struct {
 	rivals   rivalFlags
 }
 
-// parts are the subcommands besides the harness: processes that the harness starts, and tools for
-// its results.
+// parts are the subcommands: processes that a measurement starts, and tools for results.
 var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,
@@ -102,7 +102,7 @@ func main() {
 	exit(err)
 }
 
-// keptFlags defines the flags that select the ratios.
+// keptFlags defines the flags that select kept ratios.
 func (o *options) keptFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.kept, "ratios", "ratios.json",
 		"file of the ratios that are kept, by machine")
@@ -110,7 +110,7 @@ func (o *options) keptFlags(flags *flag.FlagSet) {
 		"the machine whose ratios hold; of one that has none, the lowest of the others do")
 }
 
-// usage prints a description of this program, and then its flags.
+// usage prints a description of the command and its flags.
 func usage() {
 	fmt.Fprintf(flag.CommandLine.Output(), `
 bench measures penstock beside what the machine can do, in interleaved pairs. It runs in the folder bench/;
@@ -127,7 +127,7 @@ the targets of the Makefile (make help) start it there. Workloads: %s.
 }
 
 func exit(err error) {
-	if errors.Is(err, flag.ErrHelp) { // of a part, which has printed its flags
+	if errors.Is(err, flag.ErrHelp) { // the subcommand has printed its flags
 		os.Exit(0)
 	}
 	if err != nil {

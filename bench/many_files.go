@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// smallFilesCount is the number of files of the workload files.
+// smallFilesCount is the number of files in the workload files.
 var smallFilesCount = quickOrFull{50_000, 100_000}
 
-// smallFiles is the workload of many small files. Opening and remembering a file costs more than
-// reading it.
+// smallFiles is the workload of many small files. To open and remember such a file costs more than
+// to read it.
 var smallFiles = []workload{{
 	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop",
 	kind: load.Combined,
@@ -39,7 +39,7 @@ pipelines:
 	},
 }}
 
-// folderOfSmallFiles makes the input of the workload files, once: each file has 10 lines and is an
+// folderOfSmallFiles creates the input of the workload files once. Each file has 10 lines and is an
 // hour old.
 func folderOfSmallFiles(e *env) (load.Input, error) {
 	const linesEach = 10

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// busy is the CPU time used so far by the whole machine, and by this harness and the processes it
-// has waited for.
+// busy is the CPU time that was used so far: by the whole machine, and by this command together
+// with its child processes that have ended.
 type busy struct {
 	at         time.Time
-	all, ours  float64 // seconds
+	all, ours  float64 // in seconds
 	measurable bool
 }
 
-// ticksPerSecond is USER_HZ, the unit of the times that the kernel reports.
+// ticksPerSecond is USER_HZ, the unit of times in the kernel's files.
 const ticksPerSecond = 100
 
 func busyNow() busy {
@@ -50,8 +50,8 @@ func busyNow() busy {
 	return b
 }
 
-// othersSince returns the average number of cores that other programs took since then. A database
-// server that runs beside the harness is one of them.
+// othersSince returns the average number of cores that other programs have used since b. A database
+// server that is used by a workload counts as another program.
 func (b busy) othersSince() float64 {
 	now := busyNow()
 	seconds := now.at.Sub(b.at).Seconds()

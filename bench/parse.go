@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// pattern is the expression of an access log line, with eight groups.
+// pattern is a regular expression with eight groups that matches an access log line.
 const pattern = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P<request>[^"]*)" ` +
 	`(?P<status>\d+) (?P<size>\S+) "(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
 
-// parsers are the ways to read an access log line, as processors.
+// parsers are different processors that parse an access log line, as YAML.
 var parsers = map[string]string{
 	"combined": "{ format: combined }",
 	"dissect": `{ format: dissect, types: { status: integer, size: integer }, pattern: ` +
@@ -27,8 +27,8 @@ var parsers = map[string]string{
 	"json":  "{ format: json }",
 }
 
-// parsing returns a config that parses records. JSON records get a field and lose one. sink is
-// YAML.
+// parsing returns a config that parses records. It adds a field to JSON records and removes one.
+// sink is YAML.
 func parsing(format, sink string) string {
 	change := ""
 	if format == "json" {
@@ -38,7 +38,7 @@ func parsing(format, sink string) string {
 		"    sink: " + sink + "\n"
 }
 
-// parsed runs penstock, which parses lines and writes JSON to a file.
+// parsed runs penstock with a config that parses lines and writes JSON to a file.
 func (e *env) parsed(in load.Input, format string) (measure, error) {
 	j, err := e.job(in, parsing(format, intoJSON))
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *env) parsed(in load.Input, format string) (measure, error) {
 	return m, nil
 }
 
-// parsedAndPosted is parsed with the JSON sent over HTTP.
+// parsedAndPosted is like parsed, but sends the JSON over HTTP.
 func parsedAndPosted(e *env, in load.Input) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		urls := rec.Endpoints(4)
@@ -87,7 +87,7 @@ func encodedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "encoding_json", to)
 }
 
-// matchedByGo measures the regular expression alone, over a part of the input.
+// matchedByGo measures only the regular expression, on a part of the input.
 func matchedByGo(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, in.Bytes/4)
 	if err != nil {
@@ -96,13 +96,12 @@ func matchedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is the number of lines that are compared with their expected values. Later lines
-// repeat them with other marks.
+// checkedLines is the number of lines that are compared with the expected ones. Later lines differ
+// from them only in their marks.
 const checkedLines = 20_000
 
-// changedAsAsked reports whether the output's lines are those of the input with the added member at
-// the end and without the dropped one. The keys must be in the same order and every value
-// identical.
+// changedAsAsked reports whether the lines of the output are those of the input with one member
+// added at the end and one removed. The order of keys and all values must be unchanged.
 func changedAsAsked(in, out string) error {
 	fin, err := os.Open(in)
 	if err != nil {
@@ -119,7 +118,7 @@ func changedAsAsked(in, out string) error {
 		a, errA := from.ReadBytes('\n')
 		b, errB := to.ReadBytes('\n')
 		if errA != nil || errB != nil {
-			return nil // their number is checked elsewhere
+			return nil // the number of lines is checked elsewhere
 		}
 		want, err := changed(a)
 		if err != nil {

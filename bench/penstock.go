@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// measure is the result of one run of one program.
+// measure is the result of one run of a program.
 type measure struct {
 	proc.Run
-	bytes, records int64 // of the requested input
+	bytes, records int64 // of the input
 	lost, repeated int64
 	figures        map[string]float64
 }
@@ -24,27 +24,27 @@ type measure struct {
 func (m measure) mbPerS() float64   { return float64(m.bytes) / 1e6 / m.Seconds }
 func (m measure) cpuPerGB() float64 { return m.CPU / (float64(m.bytes) / 1e9) }
 
-// of returns the measurements of a run over an input.
+// of returns the result of a run with an input.
 func of(r proc.Run, in load.Input) measure {
 	return measure{Run: r, bytes: in.Bytes, records: in.Records, figures: map[string]float64{}}
 }
 
-// fromSpool is the head of a config that reads the input from a spool directory.
+// fromSpool is the first part of a config that reads the input from a spool directory.
 const fromSpool = `state: ./state
 pipelines:
   bench:
     source: { spool_dir: { path: ./spool, finished: keep } }
 `
 
-// job is a folder with a config and its input.
+// job is a folder that contains a config and its input.
 type job struct {
 	env    *env
 	dir    string
 	config string
 }
 
-// job makes a fresh folder with the input in its spool directory. Relative paths in the config
-// refer to that folder.
+// job creates a new folder with the input in a spool directory. Relative paths in the config are
+// relative to the folder.
 func (e *env) job(in load.Input, config string) (*job, error) {
 	dir := filepath.Join(e.dir, "run")
 	if err := os.RemoveAll(dir); err != nil {
@@ -64,7 +64,7 @@ func (e *env) job(in load.Input, config string) (*job, error) {
 
 func (j *job) path(name string) string { return filepath.Join(j.dir, name) }
 
-// start starts penstock. If once is true, penstock ends at the end of the input.
+// start starts penstock. If once is set, penstock ends at the end of the input.
 func (j *job) start(once bool) (*proc.Process, error) {
 	args := []string{"run", "--json", j.config}
 	if once {
@@ -73,7 +73,7 @@ func (j *job) start(once bool) (*proc.Process, error) {
 	return proc.Start(j.dir, j.env.penstock, args...)
 }
 
-// once runs penstock to its end.
+// once runs penstock until the end of the input.
 func (j *job) once() (proc.Run, summary, error) {
 	p, err := j.start(true)
 	if err != nil {
@@ -94,13 +94,13 @@ func (j *job) once() (proc.Run, summary, error) {
 // runPatience is the maximum duration of a run.
 const runPatience = 4 * time.Minute
 
-// summary is the only pipeline in the output of `penstock run --json`.
+// summary is the result of the only pipeline in the output of `penstock run --json`.
 type summary struct {
 	ReadRecords int64 `json:"read_records"`
 	Delivered   int64
 	Dead        int64
 	Dropped     int64
-	Redelivered int64 // batches
+	Redelivered int64 // in batches
 }
 
 func parseSummary(out []byte) (summary, error) {
@@ -119,8 +119,8 @@ func parseSummary(out []byte) (summary, error) {
 	return last.Pipelines[0], nil
 }
 
-// once runs penstock over the input into a sink with no readable output: the delivered count
-// reported by penstock is used.
+// once runs penstock with an input and a sink whose output cannot be read. It trusts the number of
+// delivered records that penstock reports.
 func (e *env) once(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *env) once(in load.Input, config string) (measure, error) {
 	return m, err
 }
 
-// limit runs a limit of this program.
+// limit runs a limit (see package limit) with an input.
 func (e *env) limit(in load.Input, name string, more ...string) (measure, error) {
 	r, err := proc.Self(append([]string{"limit", name, in.Path}, more...)...)
 	return of(r, in), err

@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// toHTTP returns a config that posts raw bodies to endpoints. Each endpoint is a worker. more is
+// toHTTP returns a config that posts unchanged lines to URLs. Each URL is a worker. more is further
 // YAML of the pipeline.
 func toHTTP(urls []string, more string) string {
 	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s",
 		strings.Join(urls, ", "), more)
 }
 
-// received starts a receiver, runs the program that posts to it to its end, and counts the received
-// records.
+// received starts a receiver, runs a program that posts to it, and counts the records that the
+// receiver has got.
 func received(in load.Input, b receiver.Behaviour,
 	post func(*receiver.Receiver) (proc.Run, error)) (measure, error) {
 	b.Records = in.Records
@@ -35,7 +35,7 @@ func received(in load.Input, b receiver.Behaviour,
 	return m, m.ask(rec)
 }
 
-// ask adds the receiver's statistics.
+// ask adds the counts of the receiver to the result.
 func (m *measure) ask(rec *receiver.Receiver) error {
 	s, err := rec.Stats()
 	if err != nil {
@@ -45,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent adds the number of batches that penstock sent again. Batches received twice without a kill
-// are among them.
+// resent adds the number of batches that penstock has sent more than once. Without a kill, batches
+// that were received twice are among them.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -58,7 +58,7 @@ func (m *measure) see(s receiver.Stats) {
 	}
 }
 
-// intoReceiver runs penstock once against a receiver with the given number of endpoints.
+// intoReceiver runs penstock with a receiver that has the given number of URLs.
 func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int,
 	more string) (measure, error) {
 	var s summary
@@ -76,7 +76,7 @@ func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int,
 	return m, err
 }
 
-// posted runs the bare poster.
+// posted measures the limit for HTTP: a program that only posts the input.
 func (e *env) posted(in load.Input, connections int) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		return proc.Self(append([]string{"limit", "post", in.Path},
@@ -90,7 +90,8 @@ const slowRecords = 1000
 // slowBatches sets the batch size to slowRecords.
 const slowBatches = "    batch: { records: 1000, bytes: 16MiB }\n"
 
-// slow is a receiver with a service time and a number of concurrent requests.
+// slow is a receiver that takes some time for a request and processes a limited number of requests
+// at once.
 type slow struct {
 	delay time.Duration
 	slots int
@@ -105,17 +106,19 @@ func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }
 
-// bound returns the shortest time in which the receiver can process the input.
+// bound returns the shortest time in which the receiver can process the input, as a limit.
 func (s slow) bound(in load.Input) measure {
 	requests := (in.Records + slowRecords - 1) / slowRecords
 	m := of(proc.Run{Seconds: float64(requests) * s.delay.Seconds() / float64(s.slots)}, in)
 	return m
 }
 
-// slowly runs penstock against a slow receiver, with slowRecords records in each request and
-// untuned flow control. batch.bytes is so large that batch.records decides. The figure of_requests
-// relates the time to the number of requests, which measures the flow control. The speed relates it
-// to the records, which is the throughput that a user gets.
+// slowly runs penstock with a slow receiver and default flow control. A request has slowRecords
+// records, because batch.bytes is so large that it has no effect.
+//
+// The result has two ratios. of_requests compares the time with the minimum for the number of
+// requests, so it measures flow control. The ratio of the speeds compares the time with the minimum
+// for the number of records, so it measures the throughput for a user.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// profiled describes the load of a workload during its profile.
+// profiled has the load with which a workload is profiled.
 type profiled struct {
-	config  func(e *env, urls []string) (string, error) // urls are the four endpoints
+	config  func(e *env, urls []string) (string, error) // urls are the four URLs of the receiver
 	behaves receiver.Behaviour
-	input   func(e *env) (load.Input, error) // nil: access log lines
-	live    func(e *env) live                // replaces input: lines written at a fixed rate
+	input   func(e *env) (load.Input, error) // nil means access log lines
+	live    func(e *env) live                // used instead of input
 }
 
-// profiledAs maps the workloads that can be profiled to their loads.
+// profiledAs has the loads of the workloads that can be profiled.
 var profiledAs = map[string]profiled{
 	"w1":           {config: constant(toDrop)},
 	"w1_real":      {config: constant(toDrop), input: realLogs},
@@ -56,7 +56,7 @@ func constant(text string) func(*env, []string) (string, error) {
 func postedRaw(more string) func(*env, []string) (string, error) {
 	return func(_ *env, urls []string) (string, error) {
 		if more != "" {
-			urls = urls[:1] // as the workload has it
+			urls = urls[:1] // as in the workload
 		}
 		return toHTTP(urls, more), nil
 	}
@@ -79,14 +79,14 @@ func packedBy(program string) func(e *env) (load.Input, error) {
 	}
 }
 
-// profiledBytes is the size of the input file. The program reads copies of it until the profile is
+// profiledBytes is the size of the input file. Penstock reads copies of it until the profile is
 // complete.
 const profiledBytes = 256 * mib
 
-// intoJSON is the sink of the workloads that parse.
+// intoJSON is the sink of the workloads that parse records.
 const intoJSON = "{ file: { path: ./out.json, format: ndjson, fsync: interval } }"
 
-// profile draws a flame graph of one workload: profile -w w1.
+// profile is the subcommand `profile -w WORKLOAD`. It draws a flame graph of a workload.
 func profile(args []string) error {
 	var o options
 	flags := flag.NewFlagSet("profile", flag.ContinueOnError)
@@ -110,7 +110,8 @@ func profile(args []string) error {
 	return errors.Join(err, e.close())
 }
 
-// profile profiles a workload for some seconds and returns the shares of its parts.
+// profile profiles a workload for the given number of seconds. It returns the shares of the parts
+// of the program.
 func (e *env) profile(name string, seconds int, out string) ([]result.Share, error) {
 	w, ok := profiledAs[name]
 	if !ok {
@@ -143,7 +144,7 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 	return flame(name, e.penstock, out)
 }
 
-// profileFed puts one file after another into the spool directory while look takes a profile.
+// profileFed puts files into the spool directory while look takes a profile.
 func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	look func(chan<- error)) error {
 	text, err := w.config(e, rec.Endpoints(4))
@@ -173,7 +174,7 @@ func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	return errors.Join(err, stopErr)
 }
 
-// profileLive writes lines at the workload's rate while look profiles.
+// profileLive writes lines at the rate of the workload while look takes a profile.
 func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int,
 	look func(chan<- error)) error {
 	block, err := e.timed()
@@ -205,8 +206,8 @@ func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds i
 // filesAhead is the maximum number of files that wait in the spool directory.
 const filesAhead = 2
 
-// feedUntil puts copies of the input into the spool directory, so that penstock always has work. It
-// returns the first error, or nil, that it receives from done.
+// feedUntil puts copies of the input into the spool directory, so that penstock always has data. It
+// returns when it receives a value from done, or after an error.
 func (j *job) feedUntil(in load.Input, done <-chan error) error {
 	for n := 0; ; {
 		waiting, err := filepath.Glob(j.path("spool/*.log"))
@@ -214,7 +215,8 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 			return err
 		}
 		if len(waiting) < filesAhead {
-			// outside the folder, because its watcher would react to an incomplete copy
+			// The copy is written outside the folder, because penstock watches the folder and would
+			// read an incomplete file.
 			part := j.path(fmt.Sprintf("%d.part", n))
 			if _, err := proc.Self("limit", "copy", in.Path, part); err != nil {
 				return err
@@ -240,7 +242,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fetch writes the content of a URL into a file, once a server answers.
+// fetch writes the content of a URL to a file. It waits until a server responds at the URL.
 func fetch(url, out, name string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

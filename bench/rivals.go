@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// rivalFlags collects -rival NAME=PATH.
+// rivalFlags has the values of the flag -rival NAME=PATH.
 type rivalFlags map[string]string
 
 func (r rivalFlags) String() string { return "" }
@@ -29,7 +29,7 @@ func (r rivalFlags) Set(text string) error {
 	return nil
 }
 
-// findRivals finds the rivals if they were requested.
+// findRivals finds the other programs, if the flags ask for them.
 func (e *env) findRivals() (err error) {
 	if !e.full && !e.figures && len(e.rivals) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (e *env) findRivals() (err error) {
 	return nil
 }
 
-// rivalsIn returns the rivals that support a workload.
+// rivalsIn returns the other programs that support a workload.
 func (e *env) rivalsIn(workload string) (all []contender) {
 	for _, p := range e.found {
 		if p.Does(workload) {
@@ -52,7 +52,7 @@ func (e *env) rivalsIn(workload string) (all []contender) {
 	return all
 }
 
-// sayAbsent prints the rivals that are not installed, with their results on other machines.
+// sayAbsent prints the programs that are not installed. It prints their results on other machines.
 func (e *env) sayAbsent(workload string) {
 	if e.found == nil && e.absent == nil {
 		return
@@ -79,10 +79,10 @@ func (e *env) sayAbsent(workload string) {
 	}
 }
 
-// rivalPatience is the time without progress after which a rival is ended.
+// rivalPatience is the time without progress after which another program is ended.
 const rivalPatience = 20 * time.Second
 
-// rival runs p over a part of the input.
+// rival runs another program with a part of the input.
 func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure, err error) {
 	if in, err = e.input(in.Kind, in.Bytes/p.PartOf(workload)); err != nil {
 		return m, err
@@ -114,10 +114,10 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 	})
 }
 
-// rivalIntoFile measures a rival that writes a file. Programs write different envelopes, so the
-// number of records in the output shows when the work is done, and its size does not. The records
-// are counted only after the file has become as large as the input, because reading takes CPU time
-// from the rival.
+// rivalIntoFile measures a program that writes a file. The work is done when the output has all
+// records. Its size does not show that, because programs write records with different envelopes.
+// The records are counted only after the file is as large as the input, because counting takes CPU
+// time from the program.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// series is the interleaved rounds of one workload.
+// series has the rounds of one workload. In a round, each program runs once.
 type series struct {
 	e          *env
 	w          workload
@@ -20,17 +20,17 @@ type series struct {
 	contenders []contender
 
 	limits []measure
-	others []float64            // cores that other programs took, by round
-	runs   map[string][]measure // by contender
+	others []float64            // by round: number of cores that other programs used
+	runs   map[string][]measure // by program
 	ratios map[string][]float64
-	failed map[string]error // rivals that cannot run the workload
+	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which rivals take part. They are slower, and their runs
-// differ less.
+// rivalRounds is the number of rounds in which other programs than penstock run. They are slower,
+// and their runs differ less.
 const rivalRounds = 3
 
-// warmFrom is the minimum number of rounds for which an additional warm-up round is run first.
+// warmFrom is the number of rounds from which there is a warm-up round before them.
 const warmFrom = 3
 
 func (s *series) run() error {
@@ -55,8 +55,8 @@ func (s *series) run() error {
 	return nil
 }
 
-// round measures the limit and each contender once. Round -1 is the warm-up and does not count. Odd
-// rounds use the reverse order, so that no contender always runs after the same one.
+// round runs the limit and each program once. Round -1 is the warm-up, whose results are not used.
+// Odd rounds have the reverse order, so that a program does not always run after the same one.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -92,8 +92,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart reports whether a rival is measured in a round. The warm-up round (-1) includes rivals,
-// too, because their programs must be read from disk once.
+// takesPart reports whether a program runs in a round. Other programs also run in the warm-up round
+// (-1), because each program must be read from disk once.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }
@@ -108,7 +108,8 @@ func (s *series) measureLimit() (m measure, err error) {
 	return m, nil
 }
 
-// measure runs a contender. A rival that cannot run the workload is left out of later rounds.
+// measure runs a program. If another program than penstock cannot run the workload, it is omitted
+// in later rounds.
 func (s *series) measure(c contender, ran map[string]measure) error {
 	m, err := c.run(s.e, s.in)
 	switch {
@@ -124,7 +125,7 @@ func (s *series) measure(c contender, ran map[string]measure) error {
 	return nil
 }
 
-// note records and prints a contender's result of a round.
+// note stores and prints the result of a program in a round.
 func (s *series) note(n int, name string, m, limit measure) {
 	s.runs[name] = append(s.runs[name], m)
 	ratio := "         "
@@ -138,7 +139,7 @@ func (s *series) note(n int, name string, m, limit measure) {
 		n+1, limit.speed(), limit.cost(), name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
 }
 
-// speed returns 0 if there is no measurement.
+// speed returns the speed in MB/s, or 0 if there is no measurement.
 func (m measure) speed() float64 {
 	if m.Seconds == 0 {
 		return 0
@@ -146,8 +147,7 @@ func (m measure) speed() float64 {
 	return m.mbPerS()
 }
 
-// cost describes the processor time of a limit that is a program. It returns "" for any other
-// limit.
+// cost returns the CPU time of a limit as text. It returns "" if the limit is not a program.
 func (m measure) cost() string {
 	if m.CPU == 0 {
 		return ""
@@ -155,7 +155,7 @@ func (m measure) cost() string {
 	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
-// said returns the lost and repeated records and the other figures of a run as text.
+// said returns the lost and repeated records and further figures of a run as text.
 func (m measure) said() string {
 	var b strings.Builder
 	if m.lost+m.repeated > 0 {
@@ -167,7 +167,7 @@ func (m measure) said() string {
 	return b.String()
 }
 
-// report returns and prints a line for each contender.
+// report returns a line for each program and prints it.
 func (s *series) report() (lines []result.Line) {
 	note := s.e.takeNotes()
 	for _, c := range s.contenders {
@@ -195,7 +195,7 @@ func (s *series) report() (lines []result.Line) {
 	return lines
 }
 
-// disturbed is the number of cores taken by others above which a result counts as disturbed.
+// disturbed is a number of cores. A result counts as disturbed if other programs used more.
 const disturbed = 0.3
 
 func sentence(l result.Line, want wants) string {
@@ -254,7 +254,7 @@ func (s *series) line(name string) result.Line {
 	for _, r := range s.ratios[name] {
 		l.Ratios = append(l.Ratios, result.Round(r))
 	}
-	for _, m := range runs { // of lost and repeated records the worst run counts
+	for _, m := range runs { // of lost and repeated records, report the worst run
 		l.Lost, l.Repeated = max(l.Lost, m.lost), max(l.Repeated, m.repeated)
 	}
 	l.Figures = map[string]float64{"others_cores": result.Round(result.Median(s.others))}

@@ -23,7 +23,7 @@ import (
 const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines, columns: " +
 	"[message] } }\n"
 
-// insertedBare is the loop of bare inserts.
+// insertedBare measures a limit: a loop of insert statements.
 func insertedBare(e *env, in load.Input) (measure, error) {
 	path := filepath.Join(e.dir, "bare.db")
 	removeSQLite(path)
@@ -37,7 +37,7 @@ func removeSQLite(path string) {
 	}
 }
 
-// intoSQLite runs penstock into a fresh database and counts its rows.
+// intoSQLite runs penstock with a new database and counts the rows.
 func intoSQLite(e *env, in load.Input) (measure, error) {
 	j, err := e.job(in, toSQLite)
 	if err != nil {
@@ -51,7 +51,7 @@ func intoSQLite(e *env, in load.Input) (measure, error) {
 	return m, m.countRows(j.path("out.db"))
 }
 
-// countRows counts the records of a database by their marks.
+// countRows counts the records in a database by their marks.
 func (m *measure) countRows(path string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro")
 	if err != nil {
@@ -75,18 +75,18 @@ func (m *measure) countRows(path string) error {
 	return rows.Err()
 }
 
-// server is a PostgreSQL that a recipe started in the scratch folder.
+// server is a PostgreSQL server that a script has started in the scratch folder.
 type server struct{ recipes, dir, url string }
 
-// recipes returns the folder of the scripts that start and stop the server: PENSTOCK_RECIPES, or by
-// default the folder of this program.
+// recipes returns the folder of the scripts that start and stop the server. This is
+// PENSTOCK_RECIPES or, if it is not set, a folder of this module.
 func recipes() (string, error) {
 	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
 }
 
-// noPostgres returns the reason why there is no server, or "".
+// noPostgres returns the reason why no server can be started, or "".
 func noPostgres() string {
-	// the location on Debian, which is not on the PATH
+	// On Debian, this program is not on the PATH.
 	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if _, missing := exec.LookPath("initdb"); missing != nil && len(installed) == 0 && err == nil {
 		return "PostgreSQL's server is not installed: there is no initdb"
@@ -94,7 +94,7 @@ func noPostgres() string {
 	return missing("psql")
 }
 
-// postgres starts the server at its first call in a run of the harness.
+// postgres returns the server. It starts the server at its first call.
 func (e *env) postgres() (*server, error) {
 	if s := e.server.Load(); s != nil && s.url != "" {
 		return s, nil
@@ -114,7 +114,7 @@ func (e *env) postgres() (*server, error) {
 	if s.recipes, err = recipes(); err != nil {
 		return nil, err
 	}
-	e.server.Store(s) // before it runs, so that an interrupt during its start stops it, too
+	e.server.Store(s) // before it runs, so that a signal during its start stops it
 	r, err := proc.Do(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port)
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
@@ -135,7 +135,7 @@ func (s *server) stop() error {
 	return nil
 }
 
-// do runs statements.
+// do executes statements on the server.
 func (s *server) do(statements ...string) error {
 	args := []string{"-q", "-d", s.url}
 	for _, one := range statements {
@@ -145,19 +145,21 @@ func (s *server) do(statements ...string) error {
 	return err
 }
 
-// columnsOf declares the columns of an access log's table, in the order in which parse returns the
-// fields.
+// columnsOf declares the columns of the table for an access log. Their order is that in which the
+// processor parse returns the fields.
 const columnsOf = `host text, identity text, "user" text, timestamp text, method text, ` +
 	`path text, protocol text, ` +
 	`status bigint, size bigint, referrer text, agent text`
 
-// renew recreates the table, and forces a checkpoint so that none happens during the measurement.
+// renew creates the table again. It also forces a checkpoint, so that none happens during the
+// measurement.
 func (s *server) renew(columns string) error {
 	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines",
 		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
-// copiedByPsql measures \copy of psql. The rows were converted to its text format beforehand.
+// copiedByPsql measures the command \copy of psql. The rows were converted to its text format
+// before.
 func copiedByPsql(e *env, in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {
@@ -176,7 +178,7 @@ func copiedByPsql(e *env, in load.Input) (measure, error) {
 	return of(r, in), err
 }
 
-// intoPostgres runs penstock into a fresh table and counts its rows.
+// intoPostgres runs penstock with an empty table and counts the rows.
 func intoPostgres(e *env, in load.Input) (measure, error) {
 	j, s, err := postgresJob(e, in)
 	if err != nil {
@@ -190,8 +192,8 @@ func intoPostgres(e *env, in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// postgresJob returns a job of penstock that writes to an empty table. Each run has a ledger of its
-// own, because the server keeps those of earlier runs.
+// postgresJob returns a job that writes to an empty table. Each run has its own ledger, because the
+// server keeps the ledgers of earlier runs.
 func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	config, err := intoTable(e)
 	if err != nil {
@@ -201,8 +203,7 @@ func postgresJob(e *env, in load.Input) (*job, *server, error) {
 	return j, e.server.Load(), err
 }
 
-// intoTable creates an empty table on the server, and returns the config of a job that writes to
-// it.
+// intoTable creates an empty table on the server. It returns a config that writes to the table.
 func intoTable(e *env) (string, error) {
 	s, err := e.postgres()
 	if err != nil {
@@ -217,7 +218,7 @@ func intoTable(e *env) (string, error) {
 	return parsing("combined", sink), nil
 }
 
-// count counts the records of the table by their marks.
+// count counts the records in the table by their marks.
 func (s *server) count(m *measure) error {
 	cmd := exec.Command("psql", "-q", "-d", s.url, "-c",
 		`\copy (SELECT agent FROM lines) to stdout`)

@@ -8,32 +8,33 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is one question: how much of a limit does a program reach, and at which cost?
+// workload is a measurement. It answers a question: how much of the speed of a limit does a program
+// reach, and at which cost?
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
 	want                  wants
 	kind                  load.Kind
-	size                  quickOrFull // bytes of input; 0 means the value of -size
-	halved                bool        // the quick run takes half of the bytes
-	pairs                 quickOrFull // 0 means the value of -pairs
-	// weight determines the workload's share of the time of -within. 0 means 1, or 3 if pairs is 0
-	// and ours is set.
+	size                  quickOrFull // bytes of input; 0 means the value of the flag -size
+	halved                bool        // the quick run uses half of the bytes
+	pairs                 quickOrFull // number of pairs; 0 means the value of the flag -pairs
+	// weight determines the share of the workload in the time of -within. 0 means 1, or 3 if pairs
+	// is 0 and ours is set.
 	weight float64
 	input  func(e *env) (load.Input, error)
-	// absent returns the reason why the workload cannot be measured here, or "". Nil means that it
-	// always can.
+	// absent returns the reason why the workload cannot be measured on this machine, or "". Nil
+	// means that it can always be measured.
 	absent      func() string
-	limit, ours func(e *env, in load.Input) (measure, error) // both nil: limitsName
+	limit, ours func(e *env, in load.Input) (measure, error) // both nil for limitsName
 }
 
-// wants are the targets; 0 means none.
+// wants are the targets of a workload. 0 means that there is no target.
 type wants struct {
 	ofLimit, cpuPerGB, rssMiB float64
-	most, least               map[string]float64 // of figures
+	most, least               map[string]float64 // by the name of a figure
 }
 
-// quickOrFull is a number for the quick run and for the full one.
+// quickOrFull has a number for the quick run and one for the full run.
 type quickOrFull [2]int64
 
 const (
@@ -108,7 +109,7 @@ func noRealLogs() string {
 	return ""
 }
 
-// real returns a variant of a workload with logs of real systems in place of generated lines.
+// real returns a variant of a workload that uses logs of real systems instead of generated lines.
 func real(of workload) workload {
 	of.name += "_real"
 	of.about += ", logs of real systems"
@@ -161,8 +162,8 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is the minimum time for which the full run feeds a slow receiver. The start of penstock
-// is part of the result, and would otherwise have too much influence.
+// atLeast is the minimum time for which a slow receiver is fed in the full run. In a shorter time,
+// the start of penstock would be too large a part of the result.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
@@ -186,13 +187,13 @@ func slowly(name, about string, s slow, during time.Duration, target, inFlight f
 	return w
 }
 
-// flaky is a receiver that takes about 100 MB/s in bodies of 256 KiB.
+// flaky is a receiver that accepts about 100 MB/s in bodies of 256 KiB.
 var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
 
 const phase = 5 * time.Second
 
-// flakyLive returns a load of 8 MB/s. It ends soon after the second failing phase of the receiver,
-// or after the third one in the full run.
+// flakyLive returns a load of 8 MB/s. It ends soon after the second failing phase of the receiver.
+// In the full run it ends soon after the third one.
 func flakyLive(e *env) live {
 	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
 	if e.full {
@@ -245,14 +246,14 @@ func crashed(name, about string, size quickOrFull, most map[string]float64,
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver bounds the repeated records of killedLive. The file grows by 8 MB/s, and a request
-// takes 100 ms. So at five kills, 16,000 records in all have been sent but not answered. The bound
-// is a quarter higher.
+// atTheReceiver is the maximum number of repeated records in killedLive. The file grows by 8 MB/s,
+// and a request takes 100 ms. At each of five kills, about 0.8 MB in 3,200 records have been sent
+// but not answered, in total 16,000 records. The maximum is a quarter higher.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}
 
-// allKills is the target that a job misses if it ends before the last kill.
+// allKills is a target that a job misses if it ends before the last kill.
 var allKills = map[string]float64{"kills": kills}
 
 var crashes = []workload{
@@ -280,7 +281,7 @@ var databases = []workload{
 	{
 		name: "w8", about: "lines -> SQLite", kind: load.Combined,
 		size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
-		weight:    10, // seven pairs of 3 s
+		weight:    10, // seven pairs, 3 s each
 		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, " +
 			"synchronous = FULL",
 		limit: insertedBare, ours: intoSQLite,
@@ -295,7 +296,7 @@ var databases = []workload{
 	}),
 }
 
-// hundred is a load over 100 files.
+// hundred returns a load of 100 files.
 func hundred(e *env) live {
 	l := live{files: 100, rate: 100e6, seconds: 8}
 	if e.full {

@@ -1,6 +1,6 @@
-// Package engine runs penstock's pipelines inside a Go program: from sources, through processors,
-// to sinks. It provides batches, flow control, redelivery, dead letters, and a checkpoint from
-// which a run resumes after a crash.
+// Package engine runs penstock pipelines within a Go program. A pipeline reads data from a source,
+// passes it through processors, and delivers it to sinks, with flow control, redelivery and dead
+// letters. It saves its progress in a checkpoint, from which it resumes after a crash.
 //
 //	cfg, err := engine.Load("penstock.yaml", all.Components()...)
 //	...
@@ -10,11 +10,11 @@
 //
 // [Load] and [Parse] read a [Config] and report its errors before anything starts. Their arguments
 // are the components that the config may name: those of engine/connector/all, some of them, or a
-// program's own components (see package stream). The engine imports no connector, so that a program
-// contains only the listed ones.
+// program's own components (see package stream). The engine itself imports no connector, so a
+// program contains only the components that it lists.
 //
 // The engine installs no signal handler, changes no global state and logs only to [Options.Log].
-// Package engine/cli is the command line on top of it.
+// Package engine/cli is the command line that uses this package.
 package engine
 
 import (
@@ -31,25 +31,25 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Config is the configuration of an engine; package config documents its fields. Load and Parse
-// return it. A program may change the Config before it calls New. It may also build one in Go, with
-// routes from [config.DefaultRoute].
+// Config is the configuration of an engine. See package config for its fields. Load and Parse
+// return a Config, and a program may change it before it calls New. A Config can also be built in
+// Go: begin each route with [config.DefaultRoute].
 type Config = config.Config
 
-// Status is a snapshot of an engine's state; package status documents its fields.
+// Status is the state of an engine at one moment. See package status for its fields.
 type Status = status.Status
 
-// Load reads the config file at path, which may name the given components. ${NAME} stands for an
-// environment variable, and relative paths are resolved against the directory of the file. It opens
-// the config and the files that ${file:...} names, and creates nothing. An error is a
-// [*config.Error] with the position in the file and a hint, or [config.Errors] for several
-// independent mistakes.
+// Load reads the config file at path. The config may name the given components. In the file,
+// ${NAME} stands for an environment variable, and relative paths are relative to the directory of
+// the file. Load opens only the config and the files that it names with ${file:...}, and creates no
+// files. An error is a [*config.Error] with the position in the file and a hint, or [config.Errors]
+// for several independent mistakes.
 func Load(path string, components ...stream.Component) (Config, error) {
 	return value(config.Load(path, config.LoadOptions{Components: components}))
 }
 
-// Parse is Load for a config in memory. Errors name the file "config", and relative paths are
-// resolved against the working directory.
+// Parse is like Load for a config in memory. Errors use "config" as the name of the file. Relative
+// paths are relative to the working directory.
 func Parse(text []byte, components ...stream.Component) (Config, error) {
 	return value(config.Parse("config", text, config.LoadOptions{Components: components}))
 }
@@ -61,45 +61,45 @@ func value(c *config.Config, err error) (Config, error) {
 	return *c, nil
 }
 
-// Options configure the environment of an Engine. The zero value is suitable for a service.
+// Options of an Engine. The zero value is suitable for a service.
 type Options struct {
-	// Once ends the run when all data that exists at the start is settled. A failed route is then
-	// not restarted.
+	// Once ends the run when all data that exists at its start has been delivered, dead-lettered or
+	// dropped. Failed routes are then not restarted.
 	Once bool
 
-	// Stall ends a run with Once if no record settles for this long while data waits. Zero means
-	// the default, 5 minutes.
+	// Stall is used with Once. A route fails if data waits and no record has been delivered,
+	// dead-lettered or dropped for this long. Zero means 5 minutes.
 	Stall time.Duration
 
 	// Log receives the engine's log. Nil means slog.Default().
 	Log *slog.Logger
 
-	// FS holds the state and the files of connectors. Nil means the operating system's; tests use
-	// vfs/vfstest.
+	// FS is the file system of the state directory and of connectors. Nil means the file system of
+	// the operating system. Tests use vfs/vfstest.
 	FS vfs.FS
 
 	// Load loads the configuration for Reload. Nil makes every Reload fail.
 	Load func() (Config, error)
 
-	// Dashboard serves the pages of the admin address, such as web.Handler(). It needs no token, so
-	// it must contain no data. Nil means a plain list of addresses.
+	// Dashboard serves pages at the admin address, for example web.Handler(). No token is needed
+	// for them, so they must not contain data. Nil means a list of the other addresses.
 	Dashboard http.Handler
 
-	// LogLevel is the level of Log, which can then be changed at the admin address. Nil means that
-	// it cannot be changed.
+	// LogLevel is the level of Log. If it is set, the level can be changed at the admin address.
 	LogLevel *slog.LevelVar
 
-	// Manifest records the data read and settled in each partition, with hashes. Nil means that
-	// nothing is recorded. Each engine needs Totals of its own.
+	// Manifest records the data that was read and delivered of each partition, with hashes. Nil
+	// means that nothing is recorded. Do not share Totals between engines.
 	Manifest *manifest.Totals
 }
 
 // Engine runs the pipelines of a config. Its methods are safe for concurrent use.
 type Engine struct{ e *pipeline.Engine }
 
-// New checks c and assembles its pipelines. It starts nothing, creates no file and opens no port.
-// The engine keeps the slices and options of c, which must not be changed afterwards. An error in c
-// is a [*config.Error] or [config.Errors]. Any other error comes from a component's constructor.
+// New checks c and creates its pipelines. It starts nothing, creates no file and opens no port. The
+// engine keeps the slices and options of c, so they must not be changed afterwards. An error in c
+// is a [*config.Error] or [config.Errors]. Any other error comes from the constructor of a
+// component.
 func New(c Config, o Options) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -116,34 +116,37 @@ func New(c Config, o Options) (*Engine, error) {
 }
 
 // Run delivers data until a drain has finished, ctx is done, or, with Options.Once, the data ends.
-// It returns nil if every route ended normally, otherwise the joined errors of the failed routes.
-// When ctx is done, in-flight batches are abandoned, and the next run delivers them again. Run
-// locks the state directory while it runs. It may be called once.
+// It returns nil if every route has ended normally, else the joined errors of the failed routes.
+// When ctx is done, Run abandons in-flight batches, and the next run delivers them again. Run locks
+// the state directory while it runs. It may be called once.
 //
-// Run handles failures: a failed route restarts from its checkpoint with backoff, as do a failed
-// source and the admin server. No failure stops another pipeline. A route that the guard has
-// stopped for too many dead letters stays stopped until the end of the run.
+// If a route fails, Run restarts it from its checkpoint after a backoff. It does the same with a
+// failed source and the admin server. A failure never stops another pipeline. A route that was
+// stopped because of too many dead letters restarts only when its input changes, and only if its
+// source can watch the input.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
-// Drain stops reading and lets in-flight batches finish, each route within its Drain limit. Run
-// then returns. Drain itself does not wait. Drain has no effect on an engine that has ended.
+// Drain makes every route stop reading and finish its in-flight batches, within the limit Drain of
+// the route. Run then returns. Drain itself does not wait. It has no effect on an engine that has
+// ended.
 func (e *Engine) Drain() { e.e.Drain() }
 
-// Apply changes the pipelines of a running engine to those of c and returns when the change is
-// made. Unchanged routes keep running. So does the source of a pipeline if only its routes differ.
-// Other routes and pipelines are drained and stopped. Then the new ones start, each from the
-// checkpoint of the same name. A pipeline that had ended completely starts again if any part of it
-// differs.
+// Apply changes the pipelines of a running engine to those of c, and returns when this is done.
+// Unchanged routes keep running. The source of a pipeline also keeps running if only routes of the
+// pipeline have changed. All other routes and pipelines are drained and stopped. Then the new ones
+// start, each from the checkpoint of the same name. If a pipeline had ended completely, it starts
+// again if any part of it has changed.
 //
-// A drain ends at the Drain limit of its route, or when ctx is done. In-flight batches are then
-// abandoned, and delivered again later. Other routes keep running meanwhile. Constructors are not
-// compared: components with the same role and name and equal options are considered equal.
+// The drain of a route ends at its limit Drain, or when ctx is done. In-flight batches are then
+// abandoned, and delivered again later. Other routes keep running meanwhile. Two components are
+// considered equal if they have the same role and name and equal options. Their constructors are
+// not compared.
 //
 // If c is invalid, Apply changes nothing and returns the same error as New. The state directory and
 // the admin address cannot be changed. Apply returns an error if the engine is not running, is
 // draining, or runs with Options.Once. If a route or pipeline does not stop, Apply returns an
-// error. The other changed parts have then stopped, nothing new has started, and further calls
-// fail: restart the program.
+// error. At that point, the other changed parts have stopped, nothing new has started, and later
+// calls fail. Restart the program in this case.
 func (e *Engine) Apply(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -151,15 +154,18 @@ func (e *Engine) Apply(ctx context.Context, c Config) error {
 	return e.e.Apply(ctx, &c)
 }
 
-// Reload calls Options.Load and applies its result as Apply does. After an error the running
-// configuration is unchanged. The error is logged and shown by Status. `POST /api/v1/reload` at the
-// admin address calls Reload. Concurrent calls run one after another.
+// Reload calls Options.Load and applies the result like Apply. After an error in the new
+// configuration, the running configuration is unchanged. Errors are logged and shown by Status. A
+// request `POST /api/v1/reload` to the admin address calls Reload. Concurrent calls run one after
+// another.
 func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
-// Ping returns nil when the event loop of each running route has processed its events. If ctx ends
-// first, it returns an error that names the remaining routes. Event loops respond in well under a
-// second, regardless of sources and workers. If Ping returns an error after several seconds, a
-// component or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
+// Ping checks that the event loops of all running routes respond. It returns nil when each of them
+// has processed its events. If ctx ends first, it returns an error with the names of the remaining
+// routes. Event loops respond in well under a second, regardless of sources and workers. If Ping
+// fails after several seconds, a component or the engine hangs.
+//
+// Use Ping for watchdogs. To learn whether data is delivered, use Status.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }
 
 func loader(load func() (Config, error)) func() (*config.Config, error) {
@@ -172,8 +178,8 @@ func loader(load func() (Config, error)) func() (*config.Config, error) {
 	}
 }
 
-// Status returns a snapshot of the engine's state, before, during or after a run. The counts of a
-// route are consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight, Waiting and
-// Parked. The cost of a call does not depend on the amount of data. Call Status at most a few times
-// per second.
+// Status returns the state of the engine. It can be called before, during and after a run. The
+// counts of a route are consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight,
+// Waiting and Parked. The cost of a call does not depend on the amount of data. Call Status at most
+// a few times per second.
 func (e *Engine) Status() Status { return e.e.Status() }

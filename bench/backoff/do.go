@@ -18,11 +18,11 @@ import (
 
 var errFailed = errors.New("failed")
 
-// Every library is called in its fastest reusable form, in a loop of its own, so that only the call
-// is timed. An operation that succeeds does nothing.
+// Every library is called in the fastest form that can be reused. Each call has its own loop, so
+// that only the call is measured. An operation that succeeds does nothing.
 
-// parent is the caller's context: one that never ends, or one that can be cancelled, as in most
-// programs.
+// parent returns the context of the caller. It never ends or, if cancellable is set, can be
+// cancelled, as in most programs.
 func parent(cancellable bool) (context.Context, context.CancelFunc) {
 	if cancellable {
 		return context.WithCancel(context.Background())
@@ -64,10 +64,10 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor calls op after the two checks that retry.Do makes before its first attempt. It checks
-// whether the context has ended, and whether the call is nested in an attempt of another call. A
-// nested call must not use the number, key and target of that attempt. No peer makes the second
-// check.
+// floor calls op after the two checks that retry.Do makes before its first attempt. The first check
+// is whether the context has ended. The second is whether the call is made within an attempt of
+// another call of retry.Do, because it must then not use the number, key and target of that
+// attempt. No other library makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {
@@ -131,10 +131,9 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 	}
 }
 
-// ofSethvargo returns a benchmark of sethvargo.Do. If fresh is true, it creates a backoff for each
-// call. A program must do that, too, because a call uses up the waits and retries of its backoff.
-// If fresh is false, all calls share a backoff without limit and wait, which shows the cost of Do
-// alone.
+// ofSethvargo returns a benchmark of sethvargo.Do. If fresh is set, each call gets a new backoff.
+// Programs must do so, because a call uses up the waits and retries of its backoff. If fresh is not
+// set, all calls share a backoff without limit and wait. This measures Do alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

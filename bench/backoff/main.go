@@ -1,11 +1,14 @@
-// Command backoff measures packages backoff and retry against other libraries in one run: the cost
-// of the next wait, of a call that succeeds, and of a call with one retry that does not wait.
+// Command backoff compares packages backoff and retry with other libraries. It measures three
+// operations: the computation of the next wait, a call that succeeds, and a call with one retry
+// that does not wait.
 //
-// The rounds are interleaved: each runs every library once and begins with another one, so that a
-// busy machine slows all alike. For each run it writes a line of Go's benchmark format, which
-// benchstat reads. It prints the time of our library as a share of the fastest other one, by the
-// best round of each, because other processes can only slow a round down. It also prints the
-// medians. It is a module of its own, so that no other module requires the other libraries.
+// A round runs every library once, and each round begins with another one. A busy machine therefore
+// affects all libraries. For each measurement, the command writes a line in Go's benchmark format
+// for benchstat. It prints the time of our library as a share of the fastest other one, and the
+// medians. The shares compare the best rounds, because other processes can only make a round
+// slower.
+//
+// The command is a module of its own, so that no other module requires the other libraries.
 package main
 
 import (
@@ -21,19 +24,19 @@ import (
 	"testing"
 )
 
-// question is one measurement and the libraries that it compares.
+// question is an operation to measure, with the libraries to compare.
 type question struct {
 	name, about string
-	target      float64 // maximum of our time, as a share of the fastest rival's
-	allocs      int64   // at most; a retry allocates the context of its attempt
+	target      float64 // maximum of our time, as a share of that of the fastest other library
+	allocs      int64   // maximum; a retry allocates the context of its attempt
 	answers     []answer
 }
 
-// answer is the implementation with one library. The first answer of a question is ours.
+// answer is the operation with one library. The first answer of a question is ours.
 type answer struct {
 	lib   string
 	bench func(*testing.B)
-	aside bool // shown, but neither ours nor a rival
+	aside bool // shown, but not compared
 }
 
 func main() {
@@ -97,8 +100,8 @@ func run(rounds int, length, out, only string, check bool) (err error) {
 	return nil
 }
 
-// measure runs the rounds of q and prints their figures. It reports whether our library met the
-// target, and returns a summary line.
+// measure runs the rounds of q and prints the results. held reports whether our library has met the
+// target. summary is a line with the result.
 func (q question) measure(lines io.Writer, rounds int) (held bool, summary string) {
 	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
 	for round := range rounds {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Every library waits from 100 ms up to 10 s, with its own jitter. A sequence is reset after 20
-// waits (`steps`), because otherwise most waits would be at the cap. Only the sequences of
-// sethvargo are not reset, since that would need an allocation. They stay at the cap, where
+// Every library waits from 100 ms up to 10 s with its own jitter. Its sequence of waits is reset
+// after 20 waits (steps). Otherwise most waits would be the maximum. Only the sequences of
+// sethvargo are not reset, because this needs an allocation. They stay at the maximum, where
 // sethvargo is fastest.
 const (
 	first = 100 * time.Millisecond
@@ -23,7 +23,7 @@ const (
 	steps = 20
 )
 
-// wait keeps the result, so that the compiler cannot omit the computation.
+// wait stores the result, so that the compiler cannot omit the computation.
 var wait time.Duration
 
 func nextOurs(src rand.Source) func(b *testing.B) {
@@ -44,7 +44,7 @@ func nextCenkalti(b *testing.B) {
 	p := cenkalti.NewExponentialBackOff()
 	p.InitialInterval, p.MaxInterval, p.Multiplier = first, limit, 2
 	p.Reset()
-	var all cenkalti.BackOff = p // as its Retry calls it
+	var all cenkalti.BackOff = p // Retry of the library calls it through this interface
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if n == steps {

@@ -18,7 +18,7 @@ func oursClient() *http.Client {
 	}}}
 }
 
-// theirsClient is the same with go-retryablehttp.
+// theirsClient is oursClient with go-retryablehttp.
 func theirsClient() *http.Client {
 	client := retryablehttp.NewClient()
 	client.RetryMax = 4

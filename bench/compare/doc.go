@@ -1,9 +1,7 @@
-// Package compare holds programs written with Penstock's libraries beside the same programs written
-// with others, for docs/coming-from-go.md. It is a separate module, so that no other module
-// requires the other libraries.
-//
-// The declarations of a program begin with ours or theirs and the program's name. TestLines
-// compares their lines.
+// Package compare has pairs of programs that do the same: one with Penstock's libraries, and one
+// with other libraries. docs/coming-from-go.md shows them. The names of their declarations begin
+// with ours or theirs. TestLines compares the numbers of lines. The package is a module of its own,
+// so that no other module requires the other libraries.
 package compare
 
 import (
@@ -12,10 +10,10 @@ import (
 	"net/http"
 )
 
-// user is a value that programs load.
+// user is a value that the programs load.
 type user struct{ Name string }
 
-// errUnavailable is a failure of a service.
+// errUnavailable is the failure of a service.
 var errUnavailable = errors.New("service is unavailable")
 
 // load loads a user from a service.
@@ -24,7 +22,7 @@ func load(context.Context) (user, error) { return user{}, errUnavailable }
 // report is the result of a long operation.
 type report struct{ Done bool }
 
-// ask asks for the state of a long operation.
+// ask asks a service for the state of a long operation.
 func ask(context.Context) (report, error) { return report{}, errUnavailable }
 
 // cached returns a response from a cache.
@@ -32,7 +30,7 @@ func cached(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
 }
 
-// serve is a service of a program, which runs until ctx ends.
+// serve is a service within a program. It runs until ctx ends.
 func serve(ctx context.Context) error {
 	<-ctx.Done()
 	return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursGet returns a client with timeouts, retry, breaker, hedging, concurrency limit and fallback.
+// oursGet returns a client with timeouts, retries, a breaker, hedging, a concurrency limit and a
+// fallback.
 func oursGet() (*http.Client, error) {
 	return httpclient.New(httpclient.Options{
 		Timeout:  30 * time.Second,
@@ -26,7 +27,7 @@ func oursGet() (*http.Client, error) {
 	})
 }
 
-// theirsGet is the same with failsafe-go. Its breaker and limiter are shared by all hosts.
+// theirsGet is oursGet with failsafe-go. It has one breaker and one limiter for all hosts.
 func theirsGet() (*http.Client, error) {
 	serverError := func(resp *http.Response, err error) bool {
 		return err != nil || resp.StatusCode >= http.StatusInternalServerError

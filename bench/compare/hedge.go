@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursHedge loads a user with a second request beside a slow one, within a budget and behind a
-// breaker.
+// oursHedge returns a function that loads a user. If a request is slow, it sends a second one,
+// within a budget. It has a breaker.
 func oursHedge() func(context.Context) (user, error) {
 	guard, err := breaker.New(breaker.Options{})
 	budget := retry.InFlight(0.2, 3)
@@ -30,7 +30,7 @@ func oursHedge() func(context.Context) (user, error) {
 	}
 }
 
-// theirsHedge is the same with failsafe-go.
+// theirsHedge is oursHedge with failsafe-go.
 func theirsHedge() func(context.Context) (user, error) {
 	guard := circuitbreaker.NewBuilder[user]().
 		WithFailureRateThreshold(0.5, 20, 10*time.Second).

@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/limit/limithttp"
 )
 
-// oursLimiter limits the calls of a client and of a server.
+// oursLimiter limits the concurrent calls of a client and of a server.
 func oursLimiter(next http.Handler) (*http.Client, http.Handler, error) {
 	return &http.Client{Transport: &limithttp.Transport{}}, &limithttp.Handler{Next: next}, nil
 }
 
-// theirsLimiter is the same with go-concurrency-limits. Its client has one limit for all hosts.
+// theirsLimiter is oursLimiter with go-concurrency-limits. Its client has one limit for all hosts.
 func theirsLimiter(next http.Handler) (*http.Client, http.Handler, error) {
 	client, err := theirsLimiterNew()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursPoll asks every second, for up to an hour, until a report is done. Failed requests are
-// retried, too.
+// oursPoll asks each second for a report, for up to an hour, until it is done. Failed requests are
+// retried.
 func oursPoll(ctx context.Context) (report, error) {
 	return retry.Poll(ctx, func(ctx context.Context) (report, error) {
 		r, err := ask(ctx)
@@ -23,7 +23,7 @@ func oursPoll(ctx context.Context) (report, error) {
 	}, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
 }
 
-// theirsPoll is the same with cenkalti/backoff.
+// theirsPoll is oursPoll with cenkalti/backoff.
 func theirsPoll(ctx context.Context) (report, error) {
 	return cenkalti.Retry(ctx, func() (report, error) {
 		r, err := ask(ctx)

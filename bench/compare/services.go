@@ -21,7 +21,7 @@ func oursServices(ctx context.Context) error {
 	return tree.Serve(ctx)
 }
 
-// theirsServices is the same with suture.
+// theirsServices is oursServices with suture.
 func theirsServices(ctx context.Context) error {
 	tree := suture.NewSimple("shop")
 	tree.Add(theirsServicesFunc{"web", serve})
@@ -30,7 +30,7 @@ func theirsServices(ctx context.Context) error {
 	return tree.Serve(ctx)
 }
 
-// theirsServicesFunc makes a service of a function.
+// theirsServicesFunc is a function that implements suture.Service.
 type theirsServicesFunc struct {
 	name string
 	run  func(context.Context) error

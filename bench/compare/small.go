@@ -23,20 +23,20 @@ func oursAttempts(ctx context.Context) (user, error) {
 	return retry.Value(ctx, load, retry.Options{MaxAttempts: 5})
 }
 
-// theirsAttempts is the same with avast/retry-go.
+// theirsAttempts is oursAttempts with avast/retry-go.
 func theirsAttempts(ctx context.Context) (user, error) {
 	return avast.NewWithData[user](
 		avast.Context(ctx), avast.Attempts(5), avast.DelayType(avast.FullJitterBackoffDelay),
 	).Do(func() (user, error) { return load(ctx) })
 }
 
-// oursCapped retries with waits that grow from 1 s to 10 s, with jitter, 4 times.
+// oursCapped retries up to 4 times. The waits grow from 1 s to 10 s and have jitter.
 func oursCapped(ctx context.Context) (user, error) {
 	policy := backoff.Exponential(time.Second, 2, 10*time.Second).Equal()
 	return retry.Value(ctx, load, retry.Options{MaxAttempts: 5, Policy: policy})
 }
 
-// theirsCapped is the same with sethvargo/go-retry.
+// theirsCapped is oursCapped with sethvargo/go-retry.
 func theirsCapped(ctx context.Context) (u user, err error) {
 	policy := sethvargo.NewExponential(time.Second)
 	policy = sethvargo.WithCappedDuration(10*time.Second, sethvargo.WithJitterPercent(50, policy))
@@ -47,7 +47,7 @@ func theirsCapped(ctx context.Context) (u user, err error) {
 		})
 }
 
-// oursBreaker returns a function that loads a user behind a circuit breaker.
+// oursBreaker returns a function that loads a user and has a circuit breaker.
 func oursBreaker() (func(context.Context) (user, error), error) {
 	guard, err := breaker.New(breaker.Options{})
 	return func(ctx context.Context) (u user, _ error) {
@@ -58,7 +58,7 @@ func oursBreaker() (func(context.Context) (user, error), error) {
 	}, err
 }
 
-// theirsBreaker is the same with gobreaker.
+// theirsBreaker is oursBreaker with gobreaker.
 func theirsBreaker() (func(context.Context) (user, error), error) {
 	guard := gobreaker.NewCircuitBreaker[user](gobreaker.Settings{
 		Interval:    10 * time.Second,
@@ -80,7 +80,7 @@ func oursRate() (func(context.Context) (user, error), error) {
 	}, err
 }
 
-// theirsRate is the same with x/time/rate.
+// theirsRate is oursRate with x/time/rate.
 func theirsRate() (func(context.Context) (user, error), error) {
 	limiter := xrate.NewLimiter(xrate.Every(time.Minute/100), 10)
 	return func(ctx context.Context) (user, error) {
@@ -101,7 +101,7 @@ func oursGroup(ctx context.Context, functions []func(context.Context) error) err
 	return group.Wait()
 }
 
-// theirsGroup is the same with errgroup.
+// theirsGroup is oursGroup with errgroup.
 func theirsGroup(ctx context.Context, functions []func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)

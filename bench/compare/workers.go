@@ -20,13 +20,13 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// line is a line of a file; its number is its position.
+// line is a line of a file. Its position is its number.
 type line struct {
 	number int64
 	text   []byte
 }
 
-// lines reads the lines of a file after the given line number.
+// lines returns a function that reads the lines of a file after the line with the given number.
 func lines(r io.Reader, behind int64) func(context.Context) (line, error) {
 	scanner, n := bufio.NewScanner(r), int64(0)
 	return func(context.Context) (line, error) {
@@ -39,7 +39,7 @@ func lines(r io.Reader, behind int64) func(context.Context) (line, error) {
 	}
 }
 
-// post sends a body.
+// post sends a body to url.
 func post(ctx context.Context, url string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -48,8 +48,8 @@ func post(ctx context.Context, url string, body []byte) (*http.Response, error) 
 	return http.DefaultClient.Do(req)
 }
 
-// oursWorkers posts the lines of a file to five servers, each at its own pace. After a restart it
-// resumes at the saved position.
+// oursWorkers posts the lines of a file to five servers. A fast server gets more lines than a slow
+// one. After a restart, it resumes at the saved position.
 func oursWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	saved, err := checkpoint.Open("progress")
 	if err != nil {
@@ -85,8 +85,8 @@ func oursWorkersPost(url string) flow.WorkerFunc[[]line] {
 	}
 }
 
-// theirsWorkers does the same as oursWorkers with errgroup, cenkalti/backoff and a progress file.
-// Each server gets the same share of the lines.
+// theirsWorkers is oursWorkers with errgroup, cenkalti/backoff and a file for the progress. Each
+// server gets the same number of lines.
 func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	progress := theirsWorkersProgress{done: make(map[int64]bool)}
 	if saved, err := os.ReadFile("progress"); err == nil {
@@ -144,7 +144,7 @@ func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 type theirsWorkersProgress struct {
 	mu        sync.Mutex
 	watermark int64
-	done      map[int64]bool // beyond the watermark
+	done      map[int64]bool // lines after the watermark
 }
 
 func (p *theirsWorkersProgress) settle(n int64) error {

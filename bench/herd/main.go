@@ -1,11 +1,12 @@
-// Command herd crashes 10,000 supervised children at one moment and counts their restarts, under
-// penstock's Supervisor and under suture v4, both with their defaults.
+// Command herd measures how supervised children restart when 10,000 of them crash at the same time.
+// It compares penstock's Supervisor with suture v4, both with default settings.
 //
 //	make bench-herd
 //
-// It counts the restarts in each 100 ms from the crash until the last child runs again. The last
-// line is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}; the exit code is 1 if
-// penstock's ratio is above 3 or a child did not run again within 30 s.
+// It counts the restarts in each interval of 100 ms, from the crash until the last child runs
+// again. The last line of its output is {"penstock_peak_over_mean":...,
+// "suture_peak_over_mean":...}. The exit code is 1 if penstock's ratio is above 3, or if a child
+// did not run again within 30 s.
 package main
 
 import (
@@ -26,7 +27,7 @@ const (
 	bucket     = 100 * time.Millisecond
 	mostPeak   = 3.0
 	mostReturn = 30 * time.Second
-	patience   = 2 * time.Minute // until a system is given up
+	patience   = 2 * time.Minute // maximum time for one library
 )
 
 var errCrash = errors.New("crash")
@@ -60,23 +61,23 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// herd is the state shared by the children.
+// herd is the state that all children share.
 type herd struct {
 	n     int
-	ready sync.WaitGroup // the first starts
+	ready sync.WaitGroup // waits for the first start of each child
 	crash chan struct{}
-	back  sync.WaitGroup // the restarts
+	back  sync.WaitGroup // waits for the restart of each child
 
 	mu    sync.Mutex
-	begun time.Time // the crash
+	begun time.Time // time of the crash
 	times []time.Duration
 }
 
-// member is one child. Its first incarnation crashes together with the others, and its second one
-// keeps running.
+// member is one child. When it first runs, it crashes together with the others. After its restart
+// it keeps running.
 type member struct {
 	h      *herd
-	starts int // only its own incarnations touch it, one after the other
+	starts int // used only by its runs, which follow each other
 }
 
 // Serve implements the Service of both libraries.
@@ -101,7 +102,7 @@ func (m *member) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// measure lets the herd of one library crash and prints the results.
+// measure makes the children of one library crash and prints the results.
 func measure(name string, n int, serve func(ctx context.Context,
 	members []*member) error) (returns, error) {
 	h := &herd{n: n, crash: make(chan struct{})}
@@ -160,7 +161,7 @@ func sutureHerd(ctx context.Context, members []*member) error {
 	return s.Serve(ctx)
 }
 
-// returns are the times of the restarts since the crash.
+// returns are the times from the crash to each restart.
 type returns struct{ times []time.Duration }
 
 func (r returns) last() (last time.Duration) {
@@ -170,8 +171,8 @@ func (r returns) last() (last time.Duration) {
 	return last
 }
 
-// counts returns the number of children that came back in each bucket of time. The first bucket
-// begins at the crash. In the last one, the last child came back.
+// counts returns the number of restarts in each interval of time. The first interval begins with
+// the crash. The last restart is in the last interval.
 func (r returns) counts() []int {
 	counts := make([]int, r.last()/bucket+1)
 	for _, t := range r.times {
@@ -191,7 +192,7 @@ func (r returns) mean() float64 { return float64(len(r.times)) / float64(len(r.c
 
 func (r returns) peakOverMean() float64 { return float64(r.peak()) / r.mean() }
 
-// plot draws the restarts of each second.
+// plot prints the restarts of each second as bars.
 func (r returns) plot() {
 	seconds := make([]int, r.last()/time.Second+1)
 	for _, t := range r.times {

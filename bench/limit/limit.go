@@ -1,5 +1,6 @@
-// Package limit measures the limits of the machine: the bare work of each workload in a separate
-// process, without positions, durability or retries.
+// Package limit measures how fast the machine can do the work of a workload. Each limit is a
+// program that does only the work that cannot be avoided. It stores no positions, does not sync and
+// does not retry. It runs in a separate process.
 package limit
 
 import (
@@ -11,10 +12,10 @@ import (
 	"os"
 )
 
-// readSize is the size of penstock's reads, so that a limit does the same work.
+// readSize is the size of reads. It is the same as in penstock, so that a limit does the same work.
 const readSize = 256 << 10
 
-// Main runs a limit: its name, followed by its arguments.
+// Main runs the limit args[0] with the other arguments.
 func Main(args []string) error {
 	if len(args) < 2 {
 		return errors.New("limit: name one, and its input")
@@ -70,7 +71,7 @@ func count(path string) error {
 	}
 }
 
-// lines splits a file into lines and reads the first and last byte of each.
+// lines splits a file into lines. It reads the first and the last byte of each.
 func lines(path string) error {
 	sum := 0
 	err := eachLine(path, func(line []byte) error {
@@ -83,7 +84,7 @@ func lines(path string) error {
 	return err
 }
 
-// eachLine passes each line of a file, without its line end, to do.
+// eachLine calls do with each line of a file, without its line end.
 func eachLine(path string, do func(line []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,7 +108,7 @@ func eachLine(path string, do func(line []byte) error) error {
 	}
 }
 
-// copyFile copies a file by reads and writes.
+// copyFile copies a file with reads and writes.
 func copyFile(from, to string, sync bool) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// encodingJSON parses each line into a map, adds a member, drops one and writes it again, in one
-// goroutine.
+// encodingJSON parses each line into a map, adds a member, removes one and writes the line again.
+// It uses one goroutine.
 func encodingJSON(from, to string) error {
 	out, err := os.Create(to)
 	if err != nil {
@@ -40,8 +40,8 @@ func encodingJSON(from, to string) error {
 	return out.Close()
 }
 
-// matchLines matches each line with a regular expression and locates its groups. It runs in one
-// goroutine and writes nothing.
+// matchLines matches each line with a regular expression and finds the positions of its groups. It
+// uses one goroutine and writes nothing.
 func matchLines(from, pattern string) error {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// tailRoom is the maximum number of bytes by which a body exceeds readSize. A body is extended to
+// tailRoom is the maximum number of bytes by which a body is longer than readSize. A body ends at
 // the end of a line.
 const tailRoom = 64 << 10
 
-// writeBuffer is the write buffer of penstock's sink; the 4 KiB of net/http cause more system
-// calls.
+// writeBuffer is the size of the write buffer, as in penstock's sink. The default of net/http, 4
+// KiB, causes more system calls.
 const writeBuffer = 64 << 10
 
-// bodies cuts a file into bodies of readSize, extended to whole lines.
+// bodies splits a file into bodies of readSize that end at line ends.
 type bodies struct {
 	mu   sync.Mutex
 	file *os.File
 	at   int64
 }
 
-// next fills buf; the last body comes with io.EOF.
+// next reads the next body into buf. It returns the last body together with io.EOF.
 func (b *bodies) next(buf []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,10 +47,10 @@ func (b *bodies) next(buf []byte) (int, error) {
 	return n, err
 }
 
-// lineStep is the size of a read when searching the end of a body's last line.
+// lineStep is the size of the reads that search for the end of the last line of a body.
 const lineStep = 1 << 10
 
-// postFile posts a file, over one connection per URL.
+// postFile posts a file with one connection for each URL.
 func postFile(path string, urls []string) error {
 	f, err := os.Open(path)
 	if err != nil {

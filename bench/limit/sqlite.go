@@ -4,14 +4,14 @@ import (
 	"database/sql"
 	"net/url"
 
-	_ "modernc.org/sqlite" // the driver that penstock uses
+	_ "modernc.org/sqlite" // the same driver as in penstock
 )
 
-// batchRecords is the preferred batch of penstock's sink.
+// batchRecords is the batch size that penstock's sink prefers, in records.
 const batchRecords = 10_000
 
-// insertLines inserts each line into a table of one column with a prepared statement. Each
-// transaction has batchRecords lines. The database uses a write-ahead log and synchronous = FULL.
+// insertLines inserts each line into a table with one column. It uses a prepared statement, and
+// transactions of batchRecords lines. The database has a write-ahead log and synchronous = FULL.
 func insertLines(from, path string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")

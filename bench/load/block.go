@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// Kind is the kind of lines of a workload.
+// Kind is a kind of log lines.
 type Kind string
 
-// The kinds of lines.
+// Values of Kind.
 const (
-	Combined Kind = "combined" // generated access log
-	JSON     Kind = "json"     // generated nested JSON
-	Real     Kind = "real"     // logs of real systems, from the folder PENSTOCK_DATA
+	Combined Kind = "combined" // generated lines of an access log
+	JSON     Kind = "json"     // generated lines of nested JSON
+	Real     Kind = "real"     // logs of real systems in the folder PENSTOCK_DATA
 )
 
-// linesAtOnce is the number of different lines in a block; a file repeats them with other numbers.
+// linesAtOnce is the number of different lines in a block. A file repeats them with other numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of lines with space for a mark in each.
+// Block is a set of lines. Each line has room for a mark, which contains its number.
 type Block struct {
 	text  []byte
-	holes []int // start of each line's number in text
-	ends  []int // end of each line, line end included
+	holes []int // offset of each line's number in text
+	ends  []int // offset of the end of each line, after its line end
 	timed bool
 }
 
-// NewBlock takes lines from the program's generator or, for Real, from the files of PENSTOCK_DATA.
-// With timed, the marks contain the time of writing.
+// NewBlock returns a block of generated lines or, for Real, of lines of the files in PENSTOCK_DATA.
+// If timed is set, the marks have room for the time of writing.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 		line = bytes.TrimRight(line, "\r\n")
 		at, before, after := len(line), " ~", ""
 		switch kind {
-		case Combined: // the last thing within the agent's quotes
+		case Combined: // the last thing within the quotes of the user agent
 			at = len(line) - 1
 		case JSON: // the first member
 			at, before, after = 1, `"id":"~`, `",`
@@ -100,9 +100,9 @@ func (b *Block) Lines() int { return len(b.ends) }
 // Bytes returns the total length of the lines.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes the marks of the lines with an index in [from, to). The first of them gets the
-// number first, the next one first+1, and so on. Number returns the text of these lines, which is
-// valid until the next call.
+// Number writes numbers into the marks of the lines with indexes from from to to-1. The first of
+// them gets the number first, the next one first+1, and so on. Number returns the text of these
+// lines, which is valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
@@ -117,7 +117,7 @@ func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	return b.text[begin:b.ends[to-1]]
 }
 
-// put writes n with leading zeros, in as many digits as room holds.
+// put writes n with leading zeros, so that it fills room.
 func put(room []byte, n uint64) {
 	for i := len(room) - 1; i >= 0; i-- {
 		room[i] = byte('0' + n%10)
@@ -132,8 +132,8 @@ type Input struct {
 	Kind           Kind
 }
 
-// Write creates a file of at least size bytes. It repeats the block, and cuts the last repetition.
-// The file is in the page cache and has a modification time an hour ago.
+// Write creates a file of at least size bytes by repeating the block. The last repetition may be
+// incomplete. The file is in the page cache, and its modification time is an hour ago.
 func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
 	in := Input{Path: path, Kind: kind}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-const stepBits = 4 // 16 steps an octave: a quantile is at most 6 % off
+const stepBits = 4 // 16 intervals for each power of two: a quantile is at most 6 % off
 
 // Delays is a histogram of durations. It is safe for concurrent use.
 type Delays struct {
@@ -21,9 +21,9 @@ func (d *Delays) Add(delay time.Duration) {
 	d.total.Add(1)
 }
 
-// slot returns the index in Delays.counts for n. Its high bits are the octave, counted from 1, and
-// its low stepBits bits are those that follow the first one bit of n. Each n below 16 has its own
-// slot.
+// slot returns the index in Delays.counts for the number n. Each n below 16 has its own index. For
+// larger n, the upper bits of the index are the position of the highest 1 bit of n, counted from 1.
+// The lower stepBits bits are the bits of n that follow that bit.
 func slot(n uint64) int {
 	if n < 1<<stepBits {
 		return int(n)
@@ -32,7 +32,7 @@ func slot(n uint64) int {
 	return octave<<stepBits + int(n>>octave)
 }
 
-// lowest returns the smallest number of a slot.
+// lowest returns the smallest number that has the given index.
 func lowest(slot int) uint64 {
 	if slot < 2<<stepBits {
 		return uint64(slot)
@@ -41,8 +41,8 @@ func lowest(slot int) uint64 {
 	return uint64(slot-octave<<stepBits) << octave
 }
 
-// Quantile returns the duration that a share q of the values do not exceed, with an error of at
-// most the width of a step. It returns 0 if there are no values.
+// Quantile returns the duration that a share q of the values do not exceed. The error is at most
+// the width of an interval of the histogram. Quantile returns 0 if there are no values.
 func (d *Delays) Quantile(q float64) time.Duration {
 	left := max(1, int64(math.Ceil(q*float64(d.total.Load()))))
 	for i := range d.counts {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Feed holds the parameters of a live load.
+// Feed has the parameters of a load that is written while it is read.
 type Feed struct {
 	Dir     string
 	Files   int
-	Rate    int64 // bytes a second over all files
-	Records int64 // in all
+	Rate    int64 // bytes per second over all files
+	Records int64 // total number of records
 }
 
-// feedEvery is the interval of writes.
+// feedEvery is the interval between writes.
 const feedEvery = 10 * time.Millisecond
 
-// Run appends numbered lines to the files in turn, at the given rate, and returns after the last
-// one.
+// Run appends numbered lines to the files in turn, at the given rate. It returns after the last
+// line.
 func (f Feed) Run(b *Block) error {
 	files := make([]*os.File, f.Files)
 	for i := range files {
@@ -39,8 +39,8 @@ func (f Feed) Run(b *Block) error {
 	for done := int64(0); done < f.Records; {
 		now := <-tick.C
 		due := min(f.Records, int64(time.Since(begun).Seconds()*perSecond))
-		// Each file gets an equal share of the due lines. If few lines are due, only some of the
-		// files get any.
+		// Each file gets an equal share of the lines that are due. If only few lines are due, some
+		// files get none.
 		share := int((due-done)/int64(f.Files)) + 1
 		for done < due {
 			n := min(share, int(due-done), b.Lines()-at)

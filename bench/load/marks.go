@@ -1,6 +1,6 @@
-// Package load generates the input of workloads, log lines that each contain a number, as files or
-// live. It counts the missing and repeated numbers in the output. It is independent of the measured
-// programs.
+// Package load makes the input of workloads and checks their output. The input is log lines with a
+// number in each line, in files that exist from the start or grow. The package counts missing and
+// repeated numbers in the output. It does not depend on the programs that are measured.
 package load
 
 import (
@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Every line contains one mark, ~000000123456~, with its number. The mark of a live line also
-// contains its time of writing, in microseconds since 1970: ~000000123456~0001763736000123~. A
-// tilde occurs in no generated line, is not escaped in any output format, and can be found at the
-// speed of memchr.
+// Every line contains one mark with its number, such as ~000000123456~. If the load is written
+// while it is read, the mark also contains the time of writing, in microseconds since 1970:
+// ~000000123456~0001763736000123~. No generated line contains another tilde, and no output format
+// escapes a tilde. A tilde can be found quickly (memchr).
 const (
 	tilde       = '~'
 	numberWidth = 12
 	timeWidth   = 16
 )
 
-// Marks is the set of received numbers. It is safe for concurrent use.
+// Marks is the set of numbers that were received. It is safe for concurrent use.
 type Marks struct {
 	words    []atomic.Uint64
 	limit    uint64
@@ -35,8 +35,8 @@ func NewMarks(records int64) *Marks {
 	return &Marks{words: make([]atomic.Uint64, (records+63)/64), limit: uint64(records)}
 }
 
-// Add adds the marks in text, which must consist of whole lines in any format, and returns their
-// number.
+// Add adds the marks in text and returns their number. text must consist of whole lines, in any
+// format.
 func (m *Marks) Add(text []byte) (seen int64) {
 	for {
 		i := bytes.IndexByte(text, tilde)
@@ -69,7 +69,7 @@ func (m *Marks) note(number uint64) {
 	}
 }
 
-// digits parses a number of the given width, terminated by a tilde.
+// digits parses a number with the given number of digits and a tilde after it.
 func digits(text []byte, width int) (n uint64, ok bool) {
 	if len(text) <= width || text[width] != tilde {
 		return 0, false
@@ -83,7 +83,7 @@ func digits(text []byte, width int) (n uint64, ok bool) {
 	return n, true
 }
 
-// AddFrom adds all marks from r, whose lines end with \n.
+// AddFrom adds all marks in r. The lines in r end with \n.
 func (m *Marks) AddFrom(r io.Reader) error {
 	buf, kept := make([]byte, 1<<20), 0
 	for {
@@ -112,15 +112,15 @@ func (m *Marks) Unique() (n int64) {
 	return n
 }
 
-// Lost returns the number of expected numbers not received.
+// Lost returns the number of expected numbers that were not received.
 func (m *Marks) Lost() int64 { return int64(m.limit) - m.Unique() }
 
-// Repeated returns the number of repetitions.
+// Repeated returns how many numbers were received again.
 func (m *Marks) Repeated() int64 { return m.repeated.Load() }
 
-// Unknown returns the number of unexpected numbers.
+// Unknown returns the number of received numbers that were not expected.
 func (m *Marks) Unknown() int64 { return m.unknown.Load() }
 
-// Delay returns a quantile of the times from writing a line to its arrival; 0 if lines have no
-// time.
+// Delay returns a quantile of the times from the writing of a line to its arrival. It returns 0 if
+// the marks contain no time.
 func (m *Marks) Delay(quantile float64) time.Duration { return m.delays.Quantile(quantile) }

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// figure draws the shares of the workloads on which others were measured, here or elsewhere.
+// figure draws the shares of the workloads for which other programs were measured, on this or
+// another machine.
 func figure(entries []result.Entry, abouts []About) string {
 	var groups []plot.Group
 	for _, a := range abouts {

@@ -1,5 +1,4 @@
-// Package page writes docs/performance.md and its figure from files of results. It measures
-// nothing.
+// Package page writes docs/performance.md and its figure from files of results.
 package page
 
 import (
@@ -21,13 +20,13 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// About describes a workload on the page.
+// About is the description of a workload on the page.
 type About struct {
 	Name, About, Limit, LimitAbout string
 	Targets                        []result.Target
 }
 
-// Target returns all targets as text.
+// Target returns the targets of the workload as text.
 func (a About) Target() string {
 	var all []string
 	for _, t := range a.Targets {
@@ -41,11 +40,11 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is the number of cores used by other programs above which a missed target is attributed
-// to them.
+// disturbed is a number of cores. If other programs used more, a missed target is attributed to
+// them.
 const disturbed = 0.3
 
-// Main writes the page: page -out FILE -plots DIR RESULTS...
+// Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.
 func Main(args []string, abouts []About) error {
 	flags := flag.NewFlagSet("page", flag.ContinueOnError)
 	out := flags.String("out", "../docs/performance.md", "the page")
@@ -82,10 +81,10 @@ func Main(args []string, abouts []About) error {
 		[]byte(figure(entries, abouts)), 0o644)
 }
 
-// Why explains missed targets.
+// Why has explanations of missed targets.
 type Why struct {
 	Profiles result.Profiles
-	Reasons  map[string]string // in words, from an analysis
+	Reasons  map[string]string // as text, by the author of an analysis
 }
 
 func readReasons(path string) (all map[string]string, err error) {
@@ -99,22 +98,22 @@ func readReasons(path string) (all map[string]string, err error) {
 	return all, err
 }
 
-// row is a workload with penstock's result.
+// row is a workload with the result of penstock.
 type row struct {
 	About
-	Line     result.Line // the zero value where there is none
+	Line     result.Line // zero if there is none
 	Measured bool
-	Spread   string // of the ratios, where there are several
+	Spread   string // range of the ratios, if there are several
 	Figure   string
-	Run      int // its number among the runs
+	Run      int // number of its run on the page
 	Reason   string
-	Profile  result.Profile // without shares where there is none
+	Profile  result.Profile // without shares if there is none
 }
 
-// Misses reports whether a target is missed.
+// Misses reports whether the workload misses a target.
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
-// Pairs returns the number of pairs behind the median.
+// Pairs returns the number of measured pairs of which the ratio is the median.
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:
@@ -130,7 +129,7 @@ func (r row) Pairs() string {
 	}
 }
 
-// Parts returns the largest shares of the profile.
+// Parts returns the largest parts of the profile, with their shares.
 func (r row) Parts() string {
 	var all []string
 	for _, s := range r.Profile.Shares {
@@ -144,7 +143,7 @@ func (r row) Parts() string {
 // smallestShare is the smallest share that is shown.
 const smallestShare = 0.03
 
-// Verdict compares the line with the targets.
+// Verdict returns whether the result meets the targets, as text.
 func (r row) Verdict() string {
 	if !r.Measured {
 		return "not measured"
@@ -166,7 +165,7 @@ func (r row) Verdict() string {
 	return text
 }
 
-// Latency returns p50 and p99 if the lines contain the time of writing.
+// Latency returns p50 and p99 of the latency. It is known if the lines contain the time of writing.
 func (r row) Latency() string {
 	if r.Line.Figures["p99_ms"] == 0 {
 		return ""
@@ -174,19 +173,19 @@ func (r row) Latency() string {
 	return fmt.Sprintf("%.0f, %.0f", r.Line.Figures["p50_ms"], r.Line.Figures["p99_ms"])
 }
 
-// compared is a workload with the shares of all programs, in the order of view.Programs.
+// compared is a workload with the shares of all programs. The order is that of view.Programs.
 type compared struct {
 	About
 	Shares []string
 }
 
-// view is the data of the template.
+// view is the input of the template.
 type view struct {
 	Rows     []row
 	Limits   []result.Line
 	Programs []string
 	Compared []compared
-	Settings []string // of the shares measured elsewhere
+	Settings []string // settings of the shares that were measured on other machines
 	Faults   []rival.Fault
 	Runs     []result.Run
 	absent   []string
@@ -200,13 +199,13 @@ func (v view) Missed() []row {
 	return slices.DeleteFunc(slices.Clone(v.Rows), func(r row) bool { return !r.Misses() })
 }
 
-// Absent returns the programs without measurements in the runs.
+// Absent returns the programs that were not measured in the runs.
 func (v view) Absent() string { return strings.Join(v.absent, ", ") }
 
-// Disturbed returns the number of cores that others may take.
+// Disturbed returns the constant disturbed, for the template.
 func (view) Disturbed() float64 { return disturbed }
 
-// limitsName is the name of the workload that measures the machine itself.
+// limitsName is the name of the workload that measures the machine without penstock.
 const limitsName = "limits"
 
 // Page returns the text of the page.
@@ -248,7 +247,7 @@ func find(entries []result.Entry, workload, program string) int {
 	})
 }
 
-// run returns the number of a run on the page.
+// run returns the number of a run on the page. A new run gets the next number.
 func (v *view) run(r result.Run) int {
 	for i, have := range v.Runs {
 		if same(have, r) {
@@ -259,8 +258,8 @@ func (v *view) run(r result.Run) int {
 	return len(v.Runs)
 }
 
-// compare fills the table of all programs. A cell has the program's share of the limit as measured
-// here. A program that was not measured here has its share from other machines.
+// compare fills the table of all programs. A cell has the share of the limit that a program reached
+// on this machine. If it was not measured here, the cell has the share from another machine.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {
@@ -286,11 +285,12 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 	}
 }
 
-// programs returns penstock and then the others, the one with the most results first.
+// programs returns the names of the programs. penstock is the first. The others are ordered by
+// their number of results.
 func programs(entries []result.Entry) []string {
 	times := map[string]int{}
 	for _, name := range rival.Names() {
-		times[name] = 0 // also a program without measurements
+		times[name] = 0 // include programs without results
 	}
 	for _, shares := range rival.Elsewhere {
 		for _, s := range shares {
@@ -308,7 +308,8 @@ func programs(entries []result.Entry) []string {
 	return append([]string{ours}, names...)
 }
 
-// share formats a program's share on a workload, in bold if it was measured here.
+// share formats the share of a program in a workload. It is bold if it was measured on this
+// machine.
 func share(entries []result.Entry, workload, program string) string {
 	if i := find(entries, workload, program); i >= 0 && entries[i].OfLimit > 0 {
 		return fmt.Sprintf("**%.2g** (%s)", entries[i].OfLimit, speed(entries[i].MBPerS))
@@ -323,7 +324,7 @@ func share(entries []result.Entry, workload, program string) string {
 	return ""
 }
 
-// cell escapes text for a table cell, which a vertical bar would end.
+// cell escapes vertical bars in text, because they would end a table cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func same(a, b result.Run) bool {
@@ -342,7 +343,7 @@ func versions(r result.Run) string {
 	return strings.Join(all, "; ")
 }
 
-// figureNames are the figures on the page, with their formats.
+// figureNames are the figures on the page and their formats.
 var figureNames = []struct{ name, format string }{
 	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"},
 	{"redelivered", "%.0f batches sent again"},
@@ -364,7 +365,7 @@ func figures(l result.Line) string {
 	return strings.Join(all, ", ")
 }
 
-// speed formats MB/s without meaningless digits.
+// speed formats a speed in MB/s with the digits that are significant.
 func speed(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)

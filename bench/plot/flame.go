@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Stack is one call stack with its share of the time, the outermost function first.
+// Stack is a call stack with its share of the time. The outermost function is the first.
 type Stack struct {
 	Functions []string
 	Value     float64
 }
 
-// node is a function in the context of its callers.
+// node is a function that was called by the functions above it.
 type node struct {
 	name  string
 	value float64
@@ -23,8 +23,8 @@ type node struct {
 
 const flameWidth, flameRow, flameLetter = 1240.0, 17.0, 6.3
 
-// Flame draws stacks as a flame graph that hangs from the top: the width of a box is the share of
-// the time spent in it and below.
+// Flame draws stacks as a flame graph with the outermost functions at the top. The width of a box
+// is the share of the time in the function and the functions that it calls.
 func Flame(title, subtitle string, stacks []Stack) string {
 	root := &node{name: "all", below: map[string]*node{}}
 	deepest := 0
@@ -47,8 +47,8 @@ func Flame(title, subtitle string, stacks []Stack) string {
 	return p.end()
 }
 
-// draw draws the function with its upper left corner at x, y, and its callees beneath it, the
-// widest first.
+// draw draws the function with its upper left corner at x, y. The functions that it calls are
+// below, with the widest first.
 func (n *node) draw(p *page, x, y, width, total float64) {
 	if width < 0.4 {
 		return
@@ -77,11 +77,11 @@ func (n *node) draw(p *page, x, y, width, total float64) {
 	}
 }
 
-// bare leaves out the path of a function's package.
+// bare returns the name of a function without the path of its package.
 func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// warm returns the color of a function, between yellow and red. Functions of one package have the
-// same color.
+// warm returns a color between yellow and red for a function. Functions of the same package have
+// the same color.
 func warm(name string) string {
 	pkg, _, _ := strings.Cut(bare(name), ".")
 	h := fnv.New32a()

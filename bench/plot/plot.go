@@ -1,6 +1,6 @@
-// Package plot draws the figures of docs/performance.md as SVG, in the look of the project's other
-// plots (engine/internal/lab/plot, which another module may not import): bars of shares, curves of
-// growth, flame graphs. The same data give the same bytes.
+// Package plot draws the figures of docs/performance.md as SVG: bars of shares, curves of growth,
+// and flame graphs. They look like the plots of engine/internal/lab/plot, which another module
+// cannot import. Equal data gives equal bytes.
 package plot
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The palette of Okabe and Ito, which people with any color vision can distinguish.
+// The palette of Okabe and Ito, which color-blind readers can distinguish.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
 
 const (
@@ -20,7 +20,7 @@ const (
 	margin = 18.0
 )
 
-// page is an SVG that is being written. Lengths are in pixels, y grows downwards.
+// page is an SVG text. Lengths are in pixels, and y grows downwards.
 type page struct{ strings.Builder }
 
 func newPage(width, height float64, title, subtitle string) *page {
@@ -86,16 +86,16 @@ func number(x float64) string {
 
 var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace
 
-// Bar is one program on one workload.
+// Bar is the bar of one program in one workload.
 type Bar struct {
 	Name  string
 	Value float64
 	Text  string // beside it; "" writes the value
 	Ours  bool
-	Pale  bool // measured elsewhere
+	Pale  bool // measured on another machine
 }
 
-// Group is the bars of one workload, beneath its title.
+// Group has the bars of one workload, below its title.
 type Group struct {
 	Title    string
 	Subtitle string // "": none
@@ -108,7 +108,8 @@ const (
 	groupHead, barFoot = 48.0, 22.0
 )
 
-// Bars draws groups in two columns. Each group has its own scale, from 0 to its largest value.
+// Bars draws groups of bars in two columns. Each group has its own scale, from 0 to its largest
+// value.
 func Bars(title, subtitle string, groups []Group) string {
 	column := barLeft + barWidth + barRight
 	heights, at := [2]float64{70, 70}, make([][2]float64, len(groups))
@@ -156,15 +157,15 @@ func (g Group) draw(p *page, x, y float64) {
 		[2]float64{x + barLeft, y + groupHead + barStep*float64(len(g.Bars))})
 }
 
-// Curve is one set of points over two logarithmic axes.
+// Curve is a set of points in a panel with two logarithmic axes.
 type Curve struct {
 	Title, X, Y string
-	Points      [][2]float64 // above 0
+	Points      [][2]float64 // all values are above 0
 }
 
 const curveWidth, curveHeight = 470.0, 300.0
 
-// Curves draws each curve in a separate panel, with two panels per row.
+// Curves draws each curve in its own panel. A row has two panels.
 func Curves(title, subtitle string, curves []Curve) string {
 	rows := (len(curves) + 1) / 2
 	p := newPage(2*margin+2*curveWidth, 70+float64(rows)*curveHeight+margin, title, subtitle)
@@ -201,7 +202,7 @@ func (c Curve) draw(p *page, x, y float64) {
 	}
 }
 
-// decades is a logarithmic axis of whole decades.
+// decades is a logarithmic axis. It begins and ends at a power of ten.
 type decades struct{ low, high float64 }
 
 func newDecades(points [][2]float64, axis int) decades {
@@ -218,8 +219,8 @@ func newDecades(points [][2]float64, axis int) decades {
 
 func (d decades) place(v float64) float64 { return (math.Log10(v) - d.low) / (d.high - d.low) }
 
-// ticks returns a tick at every power of ten. An axis of one or two decades also has ticks at 2 and
-// 5 times each power.
+// ticks returns the ticks of the axis: all powers of ten. A short axis of one or two decades also
+// has ticks at 2 and 5 times a power of ten.
 func (d decades) ticks() (all []float64) {
 	if d.high-d.low <= 2 {
 		for e := d.low; e < d.high; e++ {
@@ -234,7 +235,7 @@ func (d decades) ticks() (all []float64) {
 	return all
 }
 
-// short writes 10000000 as 10M.
+// short formats a number with a suffix. For example, 10000000 becomes 10M.
 func short(v float64) string {
 	for _, unit := range []struct {
 		size float64

@@ -1,5 +1,5 @@
-// Package proc runs other programs and measures their wall time, processor time and peak memory. It
-// ends only the processes that it started.
+// Package proc runs programs and measures their time, CPU time and peak memory. It ends only
+// processes that it has started.
 package proc
 
 import (
@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Run is the resources used by one process.
+// Run has the resources that one process has used.
 type Run struct {
-	Seconds float64 // wall time from its start to its end
-	CPU     float64 // user and system seconds, its children included once they are waited for
-	RSSMiB  float64 // peak resident memory
+	Seconds float64 // time from its start to its end
+	CPU     float64 // user and system seconds, with those of its children that have ended
+	RSSMiB  float64 // peak memory
 	Out     []byte
 }
 
@@ -32,24 +32,24 @@ type Process struct {
 	begun    time.Time
 	ended    chan struct{}
 	failure  error
-	peak     float64 // MiB; valid once ended is closed
+	peak     float64 // in MiB; valid when ended is closed
 	seconds  float64
 }
 
-// running holds the processes that have not ended. ending is set by KillAll.
+// running has the processes that have not ended. KillAll sets ending.
 var (
 	running sync.Map
 	ending  atomic.Bool
 )
 
-// ErrEnding is returned by Start after KillAll.
+// ErrEnding is returned by Start after a call of KillAll.
 var ErrEnding = errors.New("interrupted: nothing is started any more")
 
 // Ending reports whether KillAll was called.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills all running processes when the harness itself must end. Afterwards nothing is
-// started: a goroutine that waited for a killed process would otherwise start the next one.
+// KillAll kills all running processes when this command must end. After it, Start starts nothing.
+// Otherwise a goroutine that has waited for a killed process would start the next one.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {
@@ -58,11 +58,11 @@ func KillAll() {
 	})
 }
 
-// peakEvery is the interval at which the peak memory is read. The kernel keeps the peak, so only a
-// peak in the last moments of a process is missed.
+// peakEvery is the interval at which the peak memory is read. The kernel remembers the peak. Only a
+// peak in the last interval of a process may be missed.
 const peakEvery = 20 * time.Millisecond
 
-// Start starts a program in a directory; "" means the current one.
+// Start starts a program in a directory. "" means the current directory.
 func Start(dir, name string, args ...string) (*Process, error) {
 	if Ending() {
 		return nil, ErrEnding
@@ -95,15 +95,15 @@ func Start(dir, name string, args ...string) (*Process, error) {
 			}
 		}
 	}()
-	if Ending() { // KillAll may have run before this process was registered
+	if Ending() { // KillAll may have run before this process was added to running
 		p.Kill()
 		return nil, ErrEnding
 	}
 	return p, nil
 }
 
-// resident returns the peak memory of the program that p runs. The rusage of wait4 would not do,
-// because it includes the memory of the harness before exec.
+// resident returns the peak memory of the program that p runs. It does not use the rusage of wait4,
+// which includes the memory of this command before exec.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Wait waits for the end. An error contains the program's output.
+// Wait waits until the process has ended. An error contains the output of the program.
 func (p *Process) Wait() (Run, error) {
 	<-p.ended
 	r := Run{Seconds: p.seconds, RSSMiB: p.peak, Out: p.out.Bytes()}
@@ -149,8 +149,8 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Stop sends SIGTERM, kills the process if it does not end within patience, and returns its
-// resources. Its exit status is ignored, because programs react to SIGTERM in different ways.
+// Stop sends SIGTERM and waits for the end of the process. After patience, it kills the process. It
+// ignores the exit status, because programs react to SIGTERM in different ways.
 func (p *Process) Stop(patience time.Duration) (Run, error) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -174,7 +174,7 @@ func Do(name string, args ...string) (Run, error) {
 	return p.Wait()
 }
 
-// Self runs this program.
+// Self runs this command with other arguments.
 func Self(args ...string) (Run, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Receiver is the receiver's process, as seen by the harness.
+// Receiver is a receiver that runs in another process.
 type Receiver struct {
 	URL string
 	cmd *exec.Cmd
@@ -66,11 +66,11 @@ func (r *Receiver) Stats() (s Stats, err error) {
 	return s, json.NewDecoder(res.Body).Decode(&s)
 }
 
-// pollEvery is the interval at which Await polls.
+// pollEvery is the interval at which Await asks for the counts.
 const pollEvery = 50 * time.Millisecond
 
-// Await waits until the receiver has n different records, no new record has arrived for patience,
-// or gone is closed. It returns the receiver's counts.
+// Await waits until the receiver has n different records. It returns earlier if no new record has
+// arrived for the time patience, or gone is closed. It returns the counts of the receiver.
 func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -94,7 +94,7 @@ func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) 
 	}
 }
 
-// Endpoints returns n URLs of the receiver, each of which is a worker for penstock.
+// Endpoints returns n URLs of the receiver. Each URL is a worker for penstock.
 func (r *Receiver) Endpoints(n int) (urls []string) {
 	for i := range n {
 		urls = append(urls, fmt.Sprintf("%s/%d", r.URL, i))

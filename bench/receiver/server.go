@@ -1,7 +1,6 @@
-// Package receiver is an HTTP receiver in a separate process, with a client for the harness. The
-// harness sends lines with numbers, and the receiver counts the lines of the requests that it
-// accepts. It can be configured to respond slowly, to serve few requests at once, or to alternate
-// between healthy and failing phases.
+// Package receiver is an HTTP receiver that runs in a separate process. It counts the numbered
+// lines in the requests that it accepts. It can respond slowly, process few requests at once, or
+// alternate between healthy and failing phases. [Start] starts it.
 package receiver
 
 import (
@@ -19,34 +18,34 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// Behaviour is the behavior of a receiver; the zero value accepts everything at once.
+// Behaviour configures a receiver. With the zero value it accepts all requests at once.
 type Behaviour struct {
 	Records int64         // numbers 0 to Records-1 are expected
 	Delay   time.Duration // duration of a request
-	Slots   int           // concurrent requests, others queue; 0 means unlimited
-	// length of the healthy and failing phases, healthy from the first request on; 0 means always
-	// healthy
+	Slots   int           // maximum concurrent requests; others wait; 0 means no limit
+	// Phase is the length of the healthy and failing phases. The first phase is healthy and begins
+	// with the first request. 0 means that the receiver is always healthy.
 	Phase time.Duration
 }
 
-// Stats is the receiver's counts.
+// Stats has the counts of a receiver.
 type Stats struct {
 	Unique, Lost, Repeated, Unknown int64
 	Requests, Refused               int64
-	MostInFlight                    int64 // maximum of concurrent requests
-	// seconds since 1970, of the first and the last new record
+	MostInFlight                    int64 // maximum number of concurrent requests
+	// Times of the first and the last new record, in seconds since 1970.
 	FirstUnix, LastUnix float64
-	// from writing a line to its arrival; 0 if lines have no time
+	// Latency from the writing of a line to its arrival; 0 if lines contain no time.
 	P50ms, P99ms float64
 }
 
 type server struct {
 	Behaviour
 	marks    *load.Marks
-	slots    chan time.Time // when each place was free
+	slots    chan time.Time // time since which each slot is free
 	sleep    func(time.Duration)
 	bodies   sync.Pool
-	begun    atomic.Int64 // nanoseconds since 1970, of the first request
+	begun    atomic.Int64 // time of the first request, in ns since 1970
 	first    atomic.Int64
 	last     atomic.Int64
 	requests atomic.Int64
@@ -55,7 +54,7 @@ type server struct {
 	most     atomic.Int64
 }
 
-// Main runs the receiver: it prints its URL and ends with its standard input.
+// Main runs a receiver. It prints its URL, and ends when its standard input ends.
 func Main(args []string) error {
 	s := &server{sleep: time.Sleep, bodies: sync.Pool{New: func() any {
 		b := make([]byte, 0, 512<<10)
@@ -117,14 +116,14 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// answer writes a success response in the caller's protocol.
+// answer writes a success response in the protocol of the request.
 func answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/_bulk":
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"took":1,"errors":false,"items":[]}`)
 	case r.Header.Get("Content-Type") == "application/x-protobuf":
-		w.Header().Set("Content-Type", "application/x-protobuf") // an empty message: all taken
+		w.Header().Set("Content-Type", "application/x-protobuf") // an empty message: all accepted
 	}
 }
 
@@ -136,10 +135,10 @@ func places(n int) chan time.Time {
 	return free
 }
 
-// serve waits for the service time of a request in one of the slots. The request is processed even
-// if the client has disconnected. A request that waits for a slot begins at the scheduled end of
-// the previous request, because each sleep returns about a millisecond late. Otherwise the rate
-// would be a few percent too low.
+// serve waits until a slot is free, and then for the time that a request takes. It does so even if
+// the client has disconnected. A request that waits for a slot begins at the planned end of the
+// request before. The real end is about a millisecond later, because a sleep returns late. With the
+// real end, the rate would be a few percent too low.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -156,9 +155,9 @@ func (s *server) serve() {
 	}
 }
 
-// healthy reports whether the server is in a healthy phase. In a failing phase it handles the
-// request itself. It responds 503 in the first, third and every further odd failing phase. In the
-// even ones it breaks the connection at the end of the phase.
+// healthy reports whether the server is in a healthy phase. If not, it also handles the request. In
+// the first, third, fifth and so on failing phase, it responds with 503. In the others, it breaks
+// the connection at the end of the phase.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true
@@ -177,7 +176,7 @@ func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	case <-time.After(time.Duration(phase+1)*s.Phase - since):
 	case <-r.Context().Done():
 	}
-	panic(http.ErrAbortHandler) // the connection breaks without an answer
+	panic(http.ErrAbortHandler) // this breaks the connection without a response
 }
 
 func readAll(r io.Reader, buf []byte) ([]byte, error) {

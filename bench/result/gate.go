@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// fall is the tolerated decrease of a kept ratio, which allows for differences between machines and
-// between runs.
+// fall is the share by which a kept ratio may decrease. It allows for differences between machines
+// and between runs.
 const fall = 0.20
 
-// Kept is the ratios of penstock to the limits, by workload.
+// Kept are the ratios of the speed of penstock to the limits, by workload. They must not decrease.
 type Kept map[string]float64
 
-// Ratios are the kept ratios by machine, because the ratio of a multi-threaded program to a
-// single-threaded one, or to one that waits for the disk, differs between processors.
+// Ratios are the kept ratios by machine. They depend on the processor, because penstock uses
+// several threads, and some limits use only one or wait for the disk.
 type Ratios map[string]Kept
 
-// ReadRatios reads a file of ratios.
+// ReadRatios reads a file of kept ratios.
 func ReadRatios(path string) (Ratios, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadRatios(path string) (Ratios, error) {
 }
 
 // Of returns the ratios for a machine. If a workload has no ratio for this machine, Of returns the
-// lowest ratio of the other machines, and lists the workload in others.
+// lowest ratio of the other machines and adds the workload to others.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {
@@ -53,7 +53,7 @@ func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	return kept, others
 }
 
-// Write replaces the ratios of a machine in the file.
+// Write replaces the ratios of a machine in the file at path.
 func (k Kept) Write(path, machine string) error {
 	all, err := ReadRatios(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func (k Kept) Write(path, machine string) error {
 	return all.Write(path)
 }
 
-// Write replaces the file.
+// Write replaces the file at path.
 func (r Ratios) Write(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -75,8 +75,8 @@ func (r Ratios) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Fallen lists the lines that are more than 20 % below the kept ratios, and the kept workloads that
-// were not measured.
+// Fallen returns descriptions of the lines that are more than 20 % below the kept ratios, and of
+// the kept workloads that were not measured.
 func (k Kept) Fallen(lines []Line) (fallen []string) {
 	now := map[string]float64{}
 	for _, l := range lines {

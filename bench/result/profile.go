@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// Share is a share of a profile's processor time.
+// Share is the share of a part of the program in the CPU time of a profile.
 type Share struct {
 	Of    string  `json:"of"`
 	Share float64 `json:"share"`
 }
 
-// Profile is a summary of a workload's profile, with the largest share first.
+// Profile is a summary of the profile of a workload. The largest share comes first.
 type Profile struct {
 	Time   string  `json:"time"`
 	Shares []Share `json:"shares"`
@@ -21,7 +21,7 @@ type Profile struct {
 // Profiles are the kept profiles, by workload.
 type Profiles map[string]Profile
 
-// ReadProfiles reads a file of profiles; a missing file contains none.
+// ReadProfiles reads a file of profiles. A file that does not exist has none.
 func ReadProfiles(path string) (Profiles, error) {
 	all := Profiles{}
 	text, err := os.ReadFile(path)

@@ -1,5 +1,5 @@
-// Package result represents the measurements of a program on a workload, their form as a line of
-// JSON, and the kept results of earlier runs: the ratios that must not decrease.
+// Package result has the types of results: a line of measurements of a program on a workload, and
+// the kept ratios, which later runs must reach.
 package result
 
 import (
@@ -13,32 +13,33 @@ import (
 	"slices"
 )
 
-// Line is one program on one workload. The first nine members are always there, in this order.
+// Line is the result of one program on one workload. In JSON, the first nine members are always
+// present, in this order.
 type Line struct {
 	Workload string  `json:"workload"`
 	Program  string  `json:"program"`
-	MBPerS   float64 `json:"mb_per_s"` // 10^6 bytes of input a second, the median
+	MBPerS   float64 `json:"mb_per_s"` // 10^6 bytes of input per second; the median
 	Limit    string  `json:"limit"`    // "none" where the workload has none
-	OfLimit  float64 `json:"of_limit"` // the median of the ratios of the pairs; 0 without a limit
+	OfLimit  float64 `json:"of_limit"` // median of the ratios of the pairs; 0 if there is no limit
 	CPUPerGB float64 `json:"cpu_s_per_gb"`
-	RSSMiB   float64 `json:"rss_mb"` // the largest peak, MiB
+	RSSMiB   float64 `json:"rss_mb"` // the largest peak in MiB
 	Lost     int64   `json:"lost"`
 	Repeated int64   `json:"repeated"`
 
 	LimitMBPerS float64 `json:"limit_mb_per_s,omitempty"`
-	// of the limit in the same pairs; 0 without a limit
+	// CPU time of the limit in the same pairs; 0 if there is no limit.
 	LimitCPUPerGB float64 `json:"limit_cpu_s_per_gb,omitempty"`
-	// number of runs behind the medians; with a limit, number of pairs
+	// Number of runs of which the medians are. With a limit, it is the number of pairs.
 	Runs int `json:"runs,omitempty"`
-	// of each pair, in the order of the run
+	// Ratio of each pair, in the order of the run.
 	Ratios []float64 `json:"pairs,omitempty"`
-	// p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
+	// Medians of further figures, such as p50_ms, p99_ms, in_flight, drain_s, cores and kills.
 	Figures map[string]float64 `json:"figures,omitempty"`
-	Missed  []string           `json:"missed,omitempty"` // targets, in words
+	Missed  []string           `json:"missed,omitempty"` // missed targets, as text
 	Note    string             `json:"note,omitempty"`
 }
 
-// Entry is a line with its run, as stored in result files.
+// Entry is a line with its run. Result files consist of entries.
 type Entry struct {
 	Line
 	Run Run `json:"run"`
@@ -49,13 +50,13 @@ const TimeForm = "2006-01-02 15:04"
 
 // Run describes the machine and the command of a measurement.
 type Run struct {
-	Time     string            `json:"time"` // of its begin, as TimeForm
+	Time     string            `json:"time"` // start time in the format TimeForm
 	Machine  string            `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Command  string            `json:"command"`
 }
 
-// Spread returns the lowest and highest ratio of the pairs.
+// Spread returns the lowest and the highest ratio of the pairs.
 func (l Line) Spread() (low, high float64) {
 	if len(l.Ratios) == 0 {
 		return l.OfLimit, l.OfLimit
@@ -66,8 +67,8 @@ func (l Line) Spread() (low, high float64) {
 // Write writes the line as JSON.
 func (l Line) Write(w io.Writer) error { return json.NewEncoder(w).Encode(l) }
 
-// Replace writes entries to a file, one per line. Each replaces the entry of the same workload and
-// program, or is appended. If interrupted, it leaves the file unchanged.
+// Replace writes entries to the file at path, one on each line. An entry replaces the entry of the
+// same workload and program, or is appended. If Replace is interrupted, the file is unchanged.
 func Replace(path string, entries []Entry) error {
 	all, err := Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -85,8 +86,8 @@ func Replace(path string, entries []Entry) error {
 	return os.Rename(path+".new", path)
 }
 
-// Read reads files of entries. Of several entries of the same program and workload the last counts,
-// at the position of the first.
+// Read reads files of entries. Of several entries for the same workload and program, it returns the
+// last, at the position of the first.
 func Read(paths ...string) (all []Entry, err error) {
 	for _, path := range paths {
 		f, err := os.Open(path)
@@ -121,7 +122,7 @@ func last(of []Entry) (all []Entry) {
 	return all
 }
 
-// Round rounds to three decimals, or more for small values.
+// Round rounds x to three decimals. For small values it keeps more.
 func Round(x float64) float64 {
 	unit := 1000.0
 	if math.Abs(x) < 0.1 {
@@ -130,7 +131,8 @@ func Round(x float64) float64 {
 	return math.Round(x*unit) / unit
 }
 
-// Median returns the median; 0 without values, the mean of the middle two for an even number.
+// Median returns the median of values. For an even number of values, it is the mean of the middle
+// two. Without values it is 0.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

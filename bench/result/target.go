@@ -7,12 +7,12 @@ import (
 
 // Target is a bound on one figure of a line.
 type Target struct {
-	Metric string // of_limit, cpu_s_per_gb, rss_mb, lost, repeated, or the name of a figure
+	Metric string // of_limit, cpu_s_per_gb, rss_mb, lost, repeated, or a name in Line.Figures
 	Bound  float64
-	Least  bool // the bound is a minimum, otherwise a maximum
+	Least  bool // the bound is a minimum; otherwise it is a maximum
 }
 
-// metrics maps figures to their names in text.
+// metrics maps names of metrics to their names in text.
 var metrics = map[string]string{
 	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB",
 	"lost": "%s lost", "repeated": "%s repeated",
@@ -21,7 +21,7 @@ var metrics = map[string]string{
 	"repeated_of_bound": "%s of the replay bound repeated",
 }
 
-// words returns the value with its unit.
+// words returns a value of the metric with its unit.
 func (t Target) words(v float64) string {
 	form, ok := metrics[t.Metric]
 	if !ok {
@@ -44,7 +44,7 @@ func (t Target) String() string {
 	return "≤ " + t.words(t.Bound)
 }
 
-// Value returns the figure of the line.
+// Value returns the value of the metric in the line.
 func (t Target) Value(l Line) float64 {
 	switch t.Metric {
 	case "of_limit":
@@ -61,7 +61,8 @@ func (t Target) Value(l Line) float64 {
 	return l.Figures[t.Metric]
 }
 
-// Missed describes by how much the line misses the target, or returns "".
+// Missed returns a text that tells by how much the line misses the target. It returns "" if the
+// line meets the target.
 func (t Target) Missed(l Line) string {
 	v := t.Value(l)
 	if t.Least && v >= t.Bound || !t.Least && v <= t.Bound {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// programs are the rivals. Their settings are the fastest measured ones that follow their vendors'
-// documentation. For w3 a record must count as read only after the receiver has it, as far as the
-// program supports that.
+// programs are the other programs. Each has the fastest of the measured settings that follow the
+// documentation of its vendor. In w3, a record may count as read only after the receiver has got
+// it, as far as the program supports that.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
 		probe: []string{"-v"}, files: rsyslog,
@@ -38,7 +38,8 @@ var programs = []Program{
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
-// one returns a list with a single file, or nil if the workload has no sink.
+// one returns a config of a single file. It returns nil if sink is "", because the program does not
+// support the workload.
 func one(name, head, sink string) map[string]string {
 	if sink == "" {
 		return nil
@@ -54,7 +55,7 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
 `, j.Dir, j.Input)
 	body := map[string]string{
 		"w1": `if $msg == "never" then { action(type="omfile" file="/dev/null") }
-  stop`, // without any action it does not start
+  stop`, // it does not start without an action
 		"w2": fmt.Sprintf(`action(type="omfile" file=%q template="raw" ioBufferSize="256k")`,
 			j.Out),
 		"w3": fmt.Sprintf(
@@ -74,7 +75,7 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
 }
 
 func syslogNG(j Job) map[string]string {
-	threaded := "no" // one file into one file is a quarter quicker in one thread
+	threaded := "no" // with one thread, one file into one file is 25 % faster
 	if j.Workload == "w3" {
 		threaded = "yes"
 	}
@@ -147,7 +148,7 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		// in its own envelope, so the records in the file are counted
+		// The records in the file are counted, because each one has an envelope of the program.
 		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
 		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
 			"{ enabled: false } }\n", j.URL),
@@ -196,7 +197,7 @@ func loggie(j Job) map[string]string {
 		"w1": "{ type: dev, printEvents: false }",
 		"w3": fmt.Sprintf("{ type: elasticsearch, hosts: [%q], index: bench, parallelism: 4 }",
 			j.URL),
-	}[j.Workload] // its file sink keeps the last records back
+	}[j.Workload] // its file sink does not write the last records at once
 	if sink == "" {
 		return nil
 	}
@@ -208,8 +209,8 @@ func loggie(j Job) map[string]string {
 	}
 }
 
-// flume returns the config of Flume. Its channel keeps events in a file, or in memory if the
-// workload drops all events.
+// flume returns the config of Flume. The channel keeps events in a file. It keeps them in memory if
+// the workload drops all events.
 func flume(j Job) map[string]string {
 	var sinks []string
 	kinds := map[string][]string{
@@ -222,7 +223,7 @@ func flume(j Job) map[string]string {
 	if j.Workload == "w1" {
 		channel = "type = memory"
 	}
-	if j.Workload == "w3" { // one event per request, with four sinks
+	if j.Workload == "w3" { // one event in each request, and four sinks
 		for i := range 4 {
 			sinks = append(sinks, fmt.Sprint("k", i))
 			kinds["w3"] = []string{

@@ -1,8 +1,9 @@
 package rival
 
-// Share is a rival's result on a workload, relative to the workload's limit on the same machine.
-// The shares were measured on two machines, each with two virtual cores; vector ran on the second
-// one. The input had five access log lines to three of JSON. The values are medians of four rounds.
+// Share is the result of another program on a workload, divided by the limit of the workload on the
+// same machine. The shares were measured on two machines with two virtual cores each, vector on the
+// second one. Of eight input lines, five were access log and three JSON. A share is the median of
+// four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -10,8 +11,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere holds the shares by workload. Each was measured with the fastest of the program's
-// settings that lose nothing in a kill, if it has such settings.
+// Elsewhere has the shares by workload. Each program had the fastest of its settings that lose
+// nothing in a kill, if it has such settings.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
@@ -46,7 +47,7 @@ var Elsewhere = map[string][]Share{
 		{"vector", .4, 14, "its file sink is the limit; keys sorted"},
 	},
 	"w4_json_http": {{"vector", 1.9, 72, "keys sorted"}, {"fluent-bit", 1.7, 65, "as to a file"}},
-	"w4_regex": { // no share: the expression alone was not measured there
+	"w4_regex": { // no share, because the limit was not measured there
 		{"fluent-bit", 0, 37, "Onigmo"}, {"syslog-ng", 0, 27, "PCRE"},
 		{"otelcol", 0, 25, "regex_parser"}, {"loggie", 0, 18, "to a file"},
 		{"vector", 0, 8.3, "its file sink is the limit; over HTTP 47"},
@@ -63,18 +64,18 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive"}},
 }
 
-// Fault is a rival's result with kills or a failing receiver, measured on other machines: lost /
-// repeated records.
+// Fault is the result of another program with kills or a failing receiver, measured on other
+// machines. A field has the numbers of lost and repeated records: "lost / repeated".
 type Fault struct {
 	Program, Setting string
-	Killed           string // kill -9 five times, HTTP, the whole file exists from the start
-	// as Killed, but the file is being written at 8 MB/s, and each request takes 100 ms
+	Killed           string // kill -9 five times, HTTP, the file is complete from the start
+	// Like Killed, but the file grows by 8 MB/s, and each request takes 100 ms.
 	Live  string
-	Flaky string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
+	Flaky string // a receiver that alternates 5 s healthy and 5 s failing; with seconds of drain
 }
 
-// Faults are the results with the setting that loses least and, if that differs from the defaults,
-// also with the defaults.
+// Faults are the results with the setting that loses least. If that is not the default setting,
+// there are also results with the defaults.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

@@ -1,6 +1,6 @@
-// Package rival runs other programs on the same work. It finds them, writes their configs with the
-// best known settings for the same guarantee, and detects when they are done. It installs nothing
-// and contains no rival.
+// Package rival runs other programs with the same workloads as penstock. It finds the programs,
+// writes their configs, and detects when they are done. The configs have the best known settings
+// with the same guarantee. The package installs no program.
 package rival
 
 import (
@@ -15,19 +15,20 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// Job is one piece of work for a rival.
+// Job is a workload for another program.
 type Job struct {
 	Workload string // w1, w2, w3
-	Dir      string // its own, fresh
-	Input    string // the file to read
-	Out      string // the file to write
-	URL      string // the receiver
+	Dir      string // new folder for the job
+	Input    string // path of the file to read
+	Out      string // path of the file to write
+	URL      string // URL of the receiver
 }
 
-// Rolled is the folder in Job.Dir for a program that chooses the names of its output files.
+// Rolled is a folder in Job.Dir for programs that choose the names of their output files.
 const Rolled = "rolled"
 
-// Written returns the file that a program writes: Out, or a file with a name of its choice.
+// Written returns the path of the file that the program has written. This is Out, or a file in
+// Rolled.
 func (j Job) Written() string {
 	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil &&
 		len(named) == 1 {
@@ -36,25 +37,26 @@ func (j Job) Written() string {
 	return j.Out
 }
 
-// Program is a rival.
+// Program is another program.
 type Program struct {
-	Name string // in results, and of --rival NAME=PATH
-	// Part divides the input's size. It is chosen so that a run takes only a few seconds, but is
-	// long enough that the program's start does not dominate.
+	Name string // in results and in the flag -rival NAME=PATH
+	// Part divides the size of the input. A run should take only a few seconds, but long enough
+	// that the start of the program hardly matters.
 	Part  int64
-	parts map[string]int64 // in place of Part, by workload
+	parts map[string]int64 // used instead of Part, by workload
 	names []string
-	// files returns the texts of the config files for a job, by file name. It returns nil if the
-	// program does not support the workload. args are the program's arguments, which name these
-	// files.
+	// files returns the texts of the config files for a job by file name. It returns nil if the
+	// program does not support the workload. args are the arguments of the program, which contain
+	// these file names.
 	files func(Job) map[string]string
-	args  []string // with {dir} for the job's folder
-	// probe asks for the version.
+	args  []string // {dir} stands for the folder of the job
+	// probe are the arguments with which the program prints its version.
 	probe []string
 	path  string
 }
 
-// Find looks for the rivals on the PATH, or at the given paths. absent lists those not found.
+// Find looks for the programs at the given paths and on the PATH. absent are those that it has not
+// found.
 func Find(given map[string]string) (found, absent []Program, err error) {
 	for name := range given {
 		if !slices.ContainsFunc(programs, func(p Program) bool { return p.Name == name }) {
@@ -86,7 +88,7 @@ func Find(given map[string]string) (found, absent []Program, err error) {
 	return found, absent, nil
 }
 
-// Names are those of all rivals.
+// Names returns the names of all programs.
 func Names() (all []string) {
 	for _, p := range programs {
 		all = append(all, p.Name)
@@ -94,7 +96,7 @@ func Names() (all []string) {
 	return all
 }
 
-// Configs returns the config files of a job for the named program.
+// Configs returns the config files for a job with the named program.
 func Configs(name string, j Job) map[string]string {
 	for _, p := range programs {
 		if p.Name == name {
@@ -104,10 +106,10 @@ func Configs(name string, j Job) map[string]string {
 	return nil
 }
 
-// Does reports whether the program has a config for a workload.
+// Does reports whether the program supports a workload.
 func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
 
-// PartOf returns n if the program gets an n-th of the bytes of a workload's input.
+// PartOf returns n if the program gets 1/n of the input of a workload.
 func (p Program) PartOf(workload string) int64 {
 	if part := p.parts[workload]; part > 0 {
 		return part
@@ -115,7 +117,7 @@ func (p Program) PartOf(workload string) int64 {
 	return p.Part
 }
 
-// Version returns the version printed by the program.
+// Version returns the version that the program prints.
 func (p Program) Version() string {
 	out, err := exec.Command(p.path, p.probe...).CombinedOutput()
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -127,8 +129,8 @@ func (p Program) Version() string {
 }
 
 // Run starts the program, waits until watch returns done as true, and ends the program. The
-// measured time ends at that moment. Run gives up if the progress that watch returns has not
-// changed for the duration patience.
+// measured time ends when watch returns true. watch also returns the progress. If the progress does
+// not change for the time patience, Run returns an error.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {
@@ -187,8 +189,8 @@ const (
 	stopPatience = 10 * time.Second
 )
 
-// ReadTo returns the offset to which a process has read a file, or 0 if the file is not open. It
-// uses the kernel's information about the descriptors of the process.
+// ReadTo returns the offset up to which a process has read a file, or 0 if the file is not open.
+// The kernel's files about the process contain this offset.
 func ReadTo(pid int, path string) (at int64) {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// maxDifferences bounds the differences of a route that are printed without --json.
+// maxDifferences is the maximum number of differences of a route that are printed without --json.
 const maxDifferences = 100
 
 // differenceResult is a difference in `audit --json`.

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// envelopeResult is one envelope in `buffer list|show --json`.
+// envelopeResult is one envelope (a stored batch) in `buffer list|show --json`.
 type envelopeResult struct {
 	Pipeline string   `json:"pipeline"`
 	Number   uint64   `json:"number"`
@@ -29,14 +29,14 @@ type envelopeResult struct {
 	Keys     int      `json:"keys"`
 	Corrupt  string   `json:"corrupt,omitempty"`
 	Skipped  bool     `json:"skipped,omitempty"`
-	Texts    []string `json:"texts,omitempty"` // of show
+	Texts    []string `json:"texts,omitempty"` // only with show
 }
 
 // bufferEnd is the last line of `buffer list --json`.
 type bufferEnd struct {
 	OK        bool  `json:"ok"`
 	Envelopes int64 `json:"envelopes"`
-	Corrupt   int64 `json:"corrupt"` // corrupt envelopes, without skipped ones
+	Corrupt   int64 `json:"corrupt"` // corrupt envelopes, without those that were skipped
 }
 
 type bufferFlags struct {
@@ -150,8 +150,8 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// each calls take with the buffer of each pipeline of a config, while it holds the lock of the
-// state directory. It skips pipelines without a buffer, and buffers without any data.
+// each calls take with the buffer of each pipeline of a config. It holds the lock of the state
+// directory during the calls. It omits pipelines without a buffer, and empty buffers.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,
@@ -277,7 +277,7 @@ func (c bufferCommands) show(
 	})
 }
 
-// bounds returns a text for the range of stored envelopes.
+// bounds describes the range of the stored envelopes.
 func bounds(first, last uint64) string {
 	if last == 0 {
 		return "nothing is stored"
@@ -285,7 +285,8 @@ func bounds(first, last uint64) string {
 	return fmt.Sprintf("stored are %d to %d", first, last)
 }
 
-// one calls take with the buffer that the flag selects, or with the only buffer of a config.
+// one calls take with the buffer that the flag selects or, without the flag, with the only buffer
+// of a config.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
 	take func(name string, b stream.OpenBuffer) error,
@@ -345,7 +346,7 @@ func (c bufferCommands) skip(
 	})
 }
 
-// writeEnvelope prints an envelope: a summary line, or all of it.
+// writeEnvelope prints an envelope as a summary line or, if whole is set, completely.
 func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole bool) error {
 	r := envelopeResult{
 		Pipeline: name, Number: e.Number, Records: len(e.Records), Bytes: e.Bytes, Keys: e.Keys,

@@ -24,7 +24,7 @@ import (
 // markResult is the progress of one partition in `checkpoint show --json`.
 type markResult struct {
 	Route     string        `json:"route"`
-	Boot      string        `json:"boot,omitempty"` // see layer
+	Boot      string        `json:"boot,omitempty"` // see the function layer
 	Partition string        `json:"partition"`      // id
 	Name      string        `json:"name"`
 	Watermark position      `json:"watermark"` // everything up to here is settled
@@ -34,7 +34,7 @@ type markResult struct {
 
 type position struct {
 	Num int64  `json:"num"`
-	Key string `json:"key,omitempty"` // order-preserving bytes of a key, quoted as Go quotes them
+	Key string `json:"key,omitempty"` // order-preserving bytes of a key, quoted as in Go
 }
 
 type rangeResult struct {
@@ -42,7 +42,7 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is the resume token of an ordered lane.
+// placeResult is the resume token of an ordered lane in `checkpoint show --json`.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`
@@ -50,7 +50,7 @@ type placeResult struct {
 	Place string `json:"place"`
 }
 
-// shownResult is the last line of the output.
+// shownResult is the last line of `checkpoint show --json`.
 type shownResult struct {
 	OK         bool     `json:"ok"`
 	File       string   `json:"file"`
@@ -94,7 +94,8 @@ With --json it prints one object per partition or position, then one with "ok".`
 	return cmd
 }
 
-// stateOf returns the state directory for an argument, which is a state directory or a config.
+// stateOf returns the state directory for the argument of a command, which is a state directory or
+// a config.
 func (p *program) stateOf(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return path, nil
@@ -106,7 +107,8 @@ func (p *program) stateOf(path string) (string, error) {
 	return f.State, nil
 }
 
-// openState opens the state directory of a config, or a state directory.
+// openState opens the state directory for the argument of a command, which is a state directory or
+// a config.
 func (p *program) openState(path string) (dir vfs.Dir, state string, err error) {
 	if state, err = p.stateOf(path); err != nil {
 		return nil, "", err
@@ -220,10 +222,9 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the key of a route in the checkpoint into the route and the boot id. The progress of
-// data that the sink has received and not yet synced is stored under a separate key. The key
-// contains the id of the boot during which the progress is valid; see
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// layer splits the key under which the checkpoint stores the progress of a route into the name of
+// the route and a boot id. The boot id is not empty if the progress is valid only until the next
+// boot, because the sink has not synced the data. See docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot
@@ -253,8 +254,8 @@ func positionText(p stream.Position) string {
 	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
 }
 
-// printable escapes control characters in text of a source or receiver, so that it cannot
-// control the terminal.
+// printable escapes control characters in text that comes from a source or receiver. Such text
+// therefore cannot control the terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

@@ -52,9 +52,9 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 type change struct {
 	route string
 	parts []string // ids or names; empty means all partitions of the route
-	to    int64    // set: the new watermark
+	to    int64    // the new watermark of set
 	set   bool
-	found bool // set: accept the existing output
+	found bool // with set: accept the existing output
 }
 
 func (p *program) checkpointReset() *cobra.Command {
@@ -82,7 +82,7 @@ everything is delivered again.`,
 	return cmd
 }
 
-// resetArgs requires a config or state directory, and the route as an argument or as --route.
+// resetArgs requires a config or state directory, and a route as an argument or as --route.
 func resetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return needs("a config or a state directory")(cmd, args)
@@ -134,7 +134,7 @@ func (c *change) flags(cmd *cobra.Command) {
 		"--json prints it; may be repeated")
 }
 
-// changeCheckpoint applies c to the checkpoint, while it holds the lock of the state directory.
+// changeCheckpoint applies c to the checkpoint. It holds the lock of the state directory meanwhile.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
 		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
@@ -146,8 +146,8 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	})
 }
 
-// withLockedState calls use with a state directory that has a checkpoint, while it holds the
-// lock of the directory.
+// withLockedState calls use with the state directory at path, which must have a checkpoint. It
+// holds the lock of the directory during the call.
 func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {
@@ -165,7 +165,7 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 	return use(dir)
 }
 
-// apply changes both layers of the route.
+// apply changes the progress in both layers of the route.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found := make(map[string][]stream.Mark)
 	var known []string
@@ -225,8 +225,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	return err
 }
 
-// dropWaiting deletes the waiting batches of the changed partitions, and returns the number of
-// records in these batches.
+// dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their
+// number of records.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))
@@ -238,7 +238,7 @@ func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (rec
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	store, err := waiting.Open(dir, waiting.Options{})
 	if err != nil && len(c.parts) == 0 && !c.set {
-		return 0, waiting.Remove(dir) // the store is damaged, and none of it is needed
+		return 0, waiting.Remove(dir) // the store is damaged, and nothing in it is needed
 	} else if err != nil {
 		return 0, err
 	}
@@ -266,7 +266,7 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 		}
 	}
 	if c.set {
-		for i := range marks { // it verifies bytes before the old watermark
+		for i := range marks { // metadata verifies the bytes before the old watermark
 			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: stream.Position{Num: c.to}}
 		}
 		return store.Append(key, marks, nil)
@@ -281,7 +281,7 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 	return deleteTokens(store, key)
 }
 
-// deleteTokens deletes the resume tokens of the route's outputs.
+// deleteTokens deletes the resume tokens of the route's sink.
 func deleteTokens(store *checkpoint.Store, key string) error {
 	places := store.Places(key)
 	for lane := range places {

@@ -1,7 +1,7 @@
-// Package cli is the penstock command line as a library. A binary with its own components calls
-// [Main] and gets every command. A binary with its own commands runs a [Program].
+// Package cli is the penstock command line as a library. To make a binary with additional
+// components, call [Main]. To make one with additional commands, run a [Program].
 //
-// Each command has its own file. Package engine makes all decisions about delivery.
+// The package decides nothing about the delivery of data. Package engine does.
 package cli
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// started approximates the start time of the process. The field `seconds` in the result of a run
-// counts from this time.
+// started is approximately the start time of the process. The field `seconds` in the result of a
+// run counts from this time.
 var started = time.Now()
 
 // Main runs the command line in os.Args with the given components and exits the process. It is
@@ -29,15 +29,15 @@ var started = time.Now()
 func Main(components ...stream.Component) { Program{Components: components}.Main() }
 
 // Program is a penstock command line. It may be copied. Call only one of its methods, and only
-// once, since each [cobra.Command] in Commands keeps the state of its last run.
+// once: each [cobra.Command] in Commands keeps the state of its last run.
 type Program struct {
-	// Components are the sources, processors and sinks that a config may name. engine/connector/all
-	// lists the built-in ones.
+	// Components are the sources, processors and sinks that a config may name. Package
+	// engine/connector/all has the built-in ones.
 	Components []stream.Component
 
-	// Commands are added to the built-in commands. A command that returns a [UsageError] ends the
-	// process with exit code 2, any other error with exit code 1. Their names must differ from those
-	// of the built-in commands.
+	// Commands are added to the built-in commands. Their names must differ from those of the
+	// built-in commands. A command that returns a [UsageError] ends the process with exit code 2.
+	// Any other error ends it with exit code 1.
 	Commands []*cobra.Command
 }
 
@@ -52,17 +52,18 @@ func (p Program) Main() {
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs one command line, without the program's name, and returns the exit code: 0 if the work
-// is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An error is
-// printed on stderr. While the run command is running, the process's SIGINT and SIGTERM drain it,
-// and SIGHUP reloads its config. The run command also reports to systemd if NOTIFY_SOCKET is set.
-// If stderr blocks or breaks, lines are dropped and the run continues.
+// Run runs a command line, without the name of the program, and returns the exit code: 0 if the
+// work is done, 1 if it could not be finished, 2 if the command line or the config is wrong. It
+// prints an error on stderr. If stderr blocks or breaks, Run drops lines and continues.
+//
+// While the run command is running, SIGINT and SIGTERM drain the engine, and SIGHUP reloads its
+// config. The run command also reports to systemd if NOTIFY_SOCKET is set.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }
 
-// Command returns the root of the command tree, to list commands and flags, for example in
-// documentation or tests. [Program.Run] runs it.
+// Command returns the root of the command tree. Use it to list commands and flags, for example in
+// documentation or tests. To run a command, use [Program.Run].
 func (p Program) Command() *cobra.Command { return p.program().root() }
 
 func (p Program) program() *program {
@@ -80,7 +81,7 @@ func (p Program) program() *program {
 		notify: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 2)
 			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-			if !signal.Ignored(syscall.SIGHUP) { // otherwise nohup started the process
+			if !signal.Ignored(syscall.SIGHUP) { // otherwise nohup has started the process
 				signal.Notify(c, syscall.SIGHUP)
 			}
 			return c, func() { signal.Stop(c) }
@@ -90,14 +91,14 @@ func (p Program) program() *program {
 	}
 }
 
-// keepPipes keeps the process alive when the reader of its stdout or stderr ends: a write returns
-// an error instead of raising SIGPIPE. It stays in effect until the process ends, so that the exit
-// code is correct. Child processes are not affected.
+// keepPipes prevents SIGPIPE from killing the process when the reader of its stdout or stderr ends.
+// A write then returns an error. This stays in effect until the process ends, so that the exit code
+// is correct. It does not affect child processes.
 var keepPipes = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) })
 
 func isHangup(s os.Signal) bool { return s == syscall.SIGHUP }
 
-// UsageError reports a wrong command line. The process exits with code 2.
+// UsageError is the error for a wrong command line. The process exits with code 2.
 type UsageError struct{ Message string }
 
 // Error returns the message.

@@ -25,7 +25,7 @@ const (
 	devPublishEvery = 10 * time.Millisecond
 	devReportEvery  = 2 * time.Second
 	devRestartAfter = 2 * time.Second
-	devDrain        = 10 * time.Second // after this time a process is killed
+	devDrain        = 10 * time.Second // maximum time for a process to drain; then it is killed
 )
 
 // devNodes are the names of the processes of `cluster dev`.
@@ -89,7 +89,7 @@ logs of the processes and the table are kept.`,
 	return cmd
 }
 
-// dev runs a cluster on one machine.
+// dev is a cluster on one machine.
 type dev struct {
 	dir    string
 	bin    string
@@ -99,7 +99,7 @@ type dev struct {
 
 	mu   sync.Mutex // guards the fields below
 	out  io.Writer
-	pids map[string]*os.Process // of the running nodes
+	pids map[string]*os.Process // by node, while it runs
 }
 
 func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
@@ -117,7 +117,7 @@ func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
 		return err
 	}
 	defer d.server.Close()
-	// the processes create the table
+	// The nodes create the table.
 	if d.db, err = sql.Open("sqlite", filepath.Join(dir, "orders.db")); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
 	return errors.Join(err, nodes.Wait())
 }
 
-// prepare writes the config, unless the directory has one.
+// prepare writes the config, unless the directory already has one.
 func (d *dev) prepare() error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
@@ -151,14 +151,14 @@ func (d *dev) prepare() error {
 
 func (d *dev) config() string { return filepath.Join(d.dir, "penstock.yaml") }
 
-// say prints a line that begins with the time.
+// say prints a line that begins with the time of day.
 func (d *dev) say(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fmt.Fprintf(d.out, "%5.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// keep runs a node until ctx is done, and restarts it when it ends.
+// keep runs a node until ctx is done. When the node ends, keep restarts it.
 func (d *dev) keep(ctx context.Context, node string) error {
 	for ctx.Err() == nil {
 		err := d.run(ctx, node)
@@ -211,7 +211,7 @@ func (d *dev) run(ctx context.Context, node string) error {
 }
 
 // watch publishes messages and prints reports until a signal arrives. It returns the number of
-// messages.
+// published messages.
 func (d *dev) watch(ctx context.Context, signals <-chan os.Signal,
 	kill time.Duration) (published int, err error) {
 	publish, report := time.NewTicker(devPublishEvery), time.NewTicker(devReportEvery)
@@ -275,7 +275,8 @@ func (d *dev) kill(node string) {
 	}
 }
 
-// count returns the number of rows and of distinct rows; 0 while the table does not exist.
+// count returns the number of rows and the number of distinct rows. Both are 0 if the table does
+// not exist.
 func (d *dev) count() (rows, distinct int64) {
 	const query = "SELECT count(*), count(DISTINCT message) FROM orders"
 	_ = d.db.QueryRow(query).Scan(&rows, &distinct)

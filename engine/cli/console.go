@@ -18,16 +18,16 @@ import (
 // console writes logs, progress and notices of a command that runs an engine to stderr.
 type console struct {
 	w     io.Writer
-	view  *screen // draws the progress; nil if nothing is drawn
+	view  *screen // draws the progress; nil if the progress is not drawn
 	log   *slog.Logger
-	level *slog.LevelVar // of log
-	json  bool           // every line is JSON
+	level *slog.LevelVar // level of log
+	json  bool           // write every line as JSON
 
-	interrupted bool // a signal has come
+	interrupted bool // a signal has arrived
 }
 
-// newConsole returns the console of a command. If draws is true and stderr is a terminal,
-// progress is drawn and updated in place.
+// newConsole returns the console of a command. If draws is true and stderr is a terminal, the
+// console draws the progress and updates it in place.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {
@@ -51,13 +51,13 @@ func newConsole(stderr io.Writer, format, level string, draws bool) (*console, e
 	return c, nil
 }
 
-// notice prints a line of text, or logs msg with args if every line is JSON.
+// notice prints line. If every line must be JSON, it logs msg with args instead.
 func (c *console) notice(line, msg string, args ...any) {
 	if c.json {
 		c.log.Info(msg, args...)
 		return
 	}
-	_, _ = io.WriteString(c.w, line+"\n") // a closed output is not a reason to stop
+	_, _ = io.WriteString(c.w, line+"\n") // continue even if the output is closed
 }
 
 // progress prints the progress of the engine.
@@ -74,8 +74,8 @@ func (c *console) progress(s engine.Status) {
 	}
 }
 
-// finish calls write, which writes the summary to stdout. After a signal it waits at most
-// flushTimeout if stdout blocks.
+// finish calls write, which writes the summary to stdout. After a signal, finish waits at most
+// flushTimeout for a blocked stdout.
 func (c *console) finish(write func() error) error {
 	if !c.interrupted {
 		return write()
@@ -95,7 +95,7 @@ func (c *console) finish(write func() error) error {
 	}
 }
 
-// wantsJSON reports whether args request JSON on stderr. It also works for an otherwise invalid
+// wantsJSON reports whether args ask for JSON on stderr. It works even if args are not a valid
 // command line.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {

@@ -29,24 +29,24 @@ type letterResult struct {
 	Pipeline     string    `json:"pipeline"`
 	Route        string    `json:"route"`
 	Reason       string    `json:"reason"`
-	Detail       string    `json:"detail,omitempty"` // specific to this record
+	Detail       string    `json:"detail,omitempty"` // reason that applies to this record only
 	File         string    `json:"file"`
 	Position     string    `json:"position"`
 	Attempts     int       `json:"attempts"`
 	Worker       string    `json:"worker"`
-	Bytes        int       `json:"bytes"`                   // of the record
-	Replayed     bool      `json:"replayed"`                // settled by a replay
-	Record       *string   `json:"record,omitempty"`        // show only
-	RecordBase64 []byte    `json:"record_base64,omitempty"` // show only, of a record that is not UTF-8
+	Bytes        int       `json:"bytes"`                   // size of the record
+	Replayed     bool      `json:"replayed"`                // settled by a replay or discard
+	Record       *string   `json:"record,omitempty"`        // only with show
+	RecordBase64 []byte    `json:"record_base64,omitempty"` // only with show, if not UTF-8
 }
 
 // deadResult is the last line of `dead` commands with --json.
 type deadResult struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error,omitempty"`
-	Letters  int64         `json:"letters"`  // letters that the filters select
+	Letters  int64         `json:"letters"`  // number of letters that the filters select
 	Replayed int64         `json:"replayed"` // of these, settled by a replay, including this one
-	Skipped  int64         `json:"skipped"`  // lines in the files that are not letters
+	Skipped  int64         `json:"skipped"`  // number of lines in the files that are not letters
 	Routes   []routeResult `json:"pipelines,omitempty"`
 }
 
@@ -147,7 +147,7 @@ func (f *deadFlags) filter(ids []string) (out deadletter.Filter, err error) {
 	return out, nil
 }
 
-// deadRoute is a selected route.
+// deadRoute is a route that the arguments select.
 type deadRoute struct {
 	pipeline config.Pipeline
 	route    config.Route
@@ -170,7 +170,8 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	return out, nil
 }
 
-// eachLetter calls take with the selected letters, and returns their number.
+// eachLetter calls take with each letter that the filters select. It returns the number of these
+// letters.
 func (p *program) eachLetter(
 	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
 ) (out deadResult, err error) {
@@ -303,7 +304,7 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 }
 
 const (
-	mostReasons = 20  // reasons that a list counts
+	mostReasons = 20  // maximum number of reasons in the counts of a list
 	reasonWidth = 160 // bytes of a reason in a list
 )
 
@@ -355,9 +356,9 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	return err
 }
 
-// escaped returns s in a form that is safe for terminals. Control bytes, invisible and
-// direction-changing characters and bytes that are not UTF-8 are escaped as in Go, and a backslash
-// is doubled.
+// escaped returns s in a form that is safe for terminals. It escapes control characters, invisible
+// characters, characters that change the text direction, and bytes that are not UTF-8, as Go does.
+// It doubles a backslash.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

@@ -20,15 +20,15 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The schedule of the demo.
+// Times of the demo.
 const (
 	demoRecords = 60_000
-	demoFast    = 20 * time.Millisecond  // a request to the fast receiver
-	demoSlow    = 100 * time.Millisecond // a request to the slow receiver
-	demoKill    = 5 * time.Second        // when the fast receiver dies
-	demoRevive  = 10 * time.Second       // when the fast receiver restarts
+	demoFast    = 20 * time.Millisecond  // duration of a request to the fast receiver
+	demoSlow    = 100 * time.Millisecond // duration of a request to the slow receiver
+	demoKill    = 5 * time.Second        // time at which the fast receiver dies
+	demoRevive  = 10 * time.Second       // time at which the fast receiver restarts
 	demoBound   = 50 * time.Second       // maximum duration of the demo
-	demoEvery   = 200 * time.Millisecond // interval of drawings on a terminal
+	demoEvery   = 200 * time.Millisecond // interval at which a terminal is redrawn
 )
 
 // demoResult is the line of `demo --json`.
@@ -39,10 +39,11 @@ type demoResult struct {
 	Records  int     `json:"records"`
 	Lost     int     `json:"lost"`     // records that no receiver has accepted
 	Repeated int     `json:"repeated"` // records that were accepted more than once
-	// Repeated requests that were recognized by their Idempotency-Key and not accepted.
+	// Again is the number of repeated requests that were recognized by their Idempotency-Key and
+	// not accepted.
 	Again int `json:"again"`
 	routeResult
-	// maximum that a kill of penstock itself would have repeated
+	// Bound is the maximum number of bytes that a kill of penstock itself would have repeated.
 	Bound   int64          `json:"repeat_bound_bytes"`
 	Workers []workerResult `json:"workers"`
 }
@@ -80,7 +81,7 @@ type play struct {
 	tally      *demo.Tally
 	fast, slow *demo.Receiver
 	engine     *engine.Engine
-	screen     *screen // nil: lines
+	screen     *screen // nil if lines are printed
 	out        io.Writer
 	began      time.Time
 	said       time.Time
@@ -153,7 +154,7 @@ func (d *play) write(dir string) (config string, err error) {
 `, d.fast.URL(), d.slow.URL()), 0o600)
 }
 
-// run delivers the data while the fast receiver dies and restarts.
+// run delivers the data. Meanwhile the fast receiver dies and restarts.
 func (d *play) run(ctx context.Context) error {
 	d.began = time.Now()
 	group := supervise.NewGroup(ctx)
@@ -188,7 +189,7 @@ func (d *play) run(ctx context.Context) error {
 	}
 }
 
-// show draws the progress on a terminal, or prints a line per second otherwise.
+// show draws the progress on a terminal. Without a terminal, it prints a line each second.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {
@@ -216,10 +217,10 @@ func (d *play) name(worker string) string {
 	return "slow"
 }
 
-// Widths of the columns, with which a line fits a terminal of 80 columns.
+// Widths of columns. With them, a line fits into a terminal of 80 columns.
 const (
 	demoBar    = 18 // characters
-	demoWindow = 30 // the window that fills it
+	demoWindow = 30 // window size that fills the bar
 )
 
 func (d *play) picture(r *status.Route) []string {

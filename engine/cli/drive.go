@@ -10,19 +10,19 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// driven configures drive.
+// driven has the parameters of drive.
 type driven struct {
-	path    string // of the config
+	path    string // path of the config
 	once    bool
 	watch   bool // reload the config when it changes
 	reloads bool // SIGHUP reloads the config instead of draining the engine
 	manager *serviceManager
 }
 
-// drive runs e until it ends. The first SIGINT or SIGTERM drains e, and the second stops it
-// immediately. After the second signal drive waits at most p.stopping for the engine. SIGHUP
-// reloads the config, or drains e if there is nothing to reload. SIGHUP never counts as the
-// second signal, because a closing terminal may send several.
+// drive runs e until it ends. The first SIGINT or SIGTERM drains e, and the second one stops it
+// immediately. After the second signal, drive waits at most p.stopping for e. SIGHUP reloads the
+// config or, if d.reloads is not set, drains e. SIGHUP never counts as the second signal, because a
+// terminal that is closed may send several.
 func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()
@@ -31,7 +31,7 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	group.Go("engine", func(context.Context) error {
-		err := errors.New("the engine ended without a result") // the result if Run panics
+		err := errors.New("the engine ended without a result") // returned if Run panics
 		defer func() { ended <- err }()
 		err = e.Run(ctx)
 		return nil
@@ -85,18 +85,18 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	}
 }
 
-// stopper ends an engine when signals arrive.
+// stopper drains or stops an engine when signals arrive.
 type stopper struct {
 	p       *program
 	e       runner
 	manager *serviceManager
 	con     *console
 	cancel  context.CancelCauseFunc // stops the engine immediately
-	late    *time.Timer             // runs from the second signal
-	count   int                     // signals so far
+	late    *time.Timer             // started by the second signal
+	count   int                     // number of signals so far
 }
 
-// signal drains the engine at the first call, and stops it at later calls.
+// signal drains the engine when it is first called, and stops the engine when it is called again.
 func (s *stopper) signal(sig os.Signal) {
 	s.con.interrupted = true
 	if s.count++; s.count > 1 {

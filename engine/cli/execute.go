@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The exit codes documented in docs/cli.md.
+// Exit codes. See docs/cli.md.
 const (
 	exitOK         = 0
-	exitUnfinished = 1 // the work could not be finished; the state has the progress so far
-	exitUsage      = 2 // a wrong command line or config; nothing was started
+	exitUnfinished = 1 // the work could not be finished; the state directory has the progress
+	exitUsage      = 2 // the command line or the config is wrong; nothing was started
 )
 
-// program is the command line with its external dependencies, which tests replace.
+// program is the command line with its external dependencies. Tests replace these.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -34,7 +34,7 @@ type program struct {
 	assemble   func(c engine.Config, o engine.Options) (runner, error)
 	notify     func() (signals <-chan os.Signal, stop func())
 	manager    func(log *slog.Logger) *serviceManager
-	stopping   time.Duration // maximum wait for the engine after a second signal
+	stopping   time.Duration // maximum time to wait for the engine after a second signal
 }
 
 // runner is the part of an engine.Engine that commands use.
@@ -53,7 +53,7 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	root := p.root()
 	out := newOutput(stderr)
 	defer out.flush(flushTimeout)
-	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	root.SetArgs(append([]string{}, args...)) // nil would stand for os.Args
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(out)
@@ -68,15 +68,15 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed returns an error if help is requested for an unknown command. Without it, cobra would
-// print the help of the parent command.
+// strayed returns an error if the arguments ask for help about an unknown command. Without it,
+// cobra would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
-		return nil // cobra reports the error, or there is none
+		return nil // there is no error, or cobra reports it
 	}
 	return unknownCommand(cmd, rest[0])
 }
@@ -140,7 +140,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	return root
 }
 
-// commandGroups are the headings of the program's help with their commands.
+// commandGroups are the groups of commands in the help of the program, with their headings.
 var commandGroups = []struct {
 	title    string
 	commands []string
@@ -152,8 +152,8 @@ var commandGroups = []struct {
 	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
-// sortCommands groups the built-in commands by purpose. Cobra lists other commands under its own
-// heading.
+// sortCommands assigns the built-in commands to groups. Cobra lists all other commands under a
+// heading of its own.
 func sortCommands(root *cobra.Command) {
 	for _, g := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
@@ -165,15 +165,15 @@ func sortCommands(root *cobra.Command) {
 	}
 }
 
-// named returns the command's name in messages: "run", "checkpoint show"; "" for the program
-// itself.
+// named returns the name of a command for messages, such as "run" or "checkpoint show". For the
+// program itself it returns "".
 func named(cmd *cobra.Command) string {
 	_, name, _ := strings.Cut(cmd.CommandPath()+" ", " ")
 	return name // with a space at its end
 }
 
-// needs returns the Args of a command with exactly one argument. The parameter what is the
-// argument's name in the error about a missing argument.
+// needs returns the Args function of a command that needs exactly one argument. what is the name of
+// this argument in the error about a missing one.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -193,7 +193,7 @@ func nothing(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// group makes cmd a command that only has subcommands.
+// group turns cmd into a command that only has subcommands.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -219,8 +219,8 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		"%s", named(cmd)+word, strings.Join(names, ", "))
 }
 
-// flagError returns err in plain words: for an unknown flag it suggests the nearest one, and for
-// a wrong value it names the value.
+// flagError returns err in plain words. For an unknown flag, it suggests the most similar one. For
+// a wrong value, it contains the value.
 func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -240,7 +240,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%shas no flag --%s; %s", named(cmd), word, help)
 }
 
-// kindOf describes the value of a flag.
+// kindOf returns a description of the values of a flag.
 func kindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "duration":

@@ -85,7 +85,8 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 	return p.explainProcess(cmd, what, f)
 }
 
-// looksLikeTrace reports whether the argument is a trace file, and not a config or an address.
+// looksLikeTrace reports whether the argument is a trace file. Otherwise it is a config or an
+// address.
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
@@ -93,7 +94,7 @@ func looksLikeTrace(what string) (bool, error) {
 			"config, or with `penstock sim flow --trace`"
 		return false, usagef(text, what)
 	}
-	if err != nil { // an address, or a config, whose reader reports errors
+	if err != nil { // an address, or a config, whose reader will report the error
 		return false, nil
 	}
 	defer file.Close()
@@ -142,7 +143,7 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	return explainOneText(out, s)
 }
 
-// story replays the trace up to the requested moment.
+// story replays the trace up to the requested time.
 func (f *explainFlags) story(path, worker string) (*explain.Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -190,8 +191,8 @@ func instant(text string, started time.Time) (time.Duration, error) {
 	return when.Sub(started), nil
 }
 
-// theOne returns the name that equals part or, if there is none, the only name that contains
-// part.
+// theOne returns the name in names that equals part. If there is none, it returns the only name
+// that contains part.
 func theOne(part string, names []string, where string) (string, error) {
 	var found []string
 	for _, n := range names {
@@ -218,7 +219,7 @@ func theOne(part string, names []string, where string) (string, error) {
 		"%s%s", part, where, listed(names), meant)
 }
 
-// listed joins names up to a limit, and adds the number of the others.
+// listed joins names with commas. Beyond a limit, it gives only the number of further names.
 func listed(names []string) string {
 	const most = 20
 	shown := make([]string, 0, most)

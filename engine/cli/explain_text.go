@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// explainedWorker is a line of `explain --json`; docs/cli.md documents it, and its names are
+// explainedWorker is a line of `explain --json`. See docs/cli.md. The names of its fields are
 // stable.
 type explainedWorker struct {
 	Route         string   `json:"route"`
-	At            float64  `json:"at_seconds"` // since the start
+	At            float64  `json:"at_seconds"` // since the start of the sender
 	Worker        string   `json:"worker"`
 	State         string   `json:"state"`
-	Because       string   `json:"because"` // the meaning of the state
-	Reason        string   `json:"reason"`  // the figures
+	Because       string   `json:"because"` // meaning of the state
+	Reason        string   `json:"reason"`  // figures that led to the state
 	Window        float64  `json:"window"`
 	Algorithm     string   `json:"window_algorithm,omitempty"` // if known
 	InFlight      int      `json:"in_flight"`
@@ -40,9 +40,9 @@ type explainedWorker struct {
 	Throttled     uint64   `json:"throttled"`
 	Late          uint64   `json:"late"`
 	Misconfigured bool     `json:"misconfigured"`
-	// For one worker of a trace: the time for which each gate was binding.
+	// Time for which each gate limited the worker. Set for one worker of a trace.
 	GateSeconds map[string]float64 `json:"gate_seconds,omitempty"`
-	Steps       []explainedStep    `json:"steps,omitempty"` // of a trace and one worker: the last changes, oldest first
+	Steps       []explainedStep    `json:"steps,omitempty"` // last changes of one worker, oldest first
 }
 
 type explainedStep struct {
@@ -59,8 +59,8 @@ type explainedRoute struct {
 	Route   string  `json:"route"`
 	At      float64 `json:"at_seconds"`
 	Workers int     `json:"workers"`
-	Waiting int64   `json:"waiting"` // read and not sent: batches of a trace, records of a process
-	HeldBy  string  `json:"held_by"` // the gate that limits the route, in words
+	Waiting int64   `json:"waiting"` // not sent yet: batches of a trace, records of a process
+	HeldBy  string  `json:"held_by"` // gate that limits the route, in words
 }
 
 func workerJSON(r *explain.Route, w *explain.Worker, at time.Duration) explainedWorker {
@@ -208,8 +208,8 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 	return err
 }
 
-// sharesText lists the gates with the share of time for which each was binding, longest first.
-// Gates below one percent are omitted.
+// sharesText lists gates with the share of time for which each limited the worker, longest first.
+// It omits gates below one percent.
 func sharesText(shares map[string]time.Duration) string {
 	var gates []string
 	var all time.Duration
@@ -232,7 +232,7 @@ func sharesText(shares map[string]time.Duration) string {
 	return strings.Join(out, ", ")
 }
 
-// after returns a time as seconds since the start.
+// after formats a time as seconds since the start of the sender.
 func after(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
 }
@@ -246,7 +246,7 @@ func times(n int) string {
 
 var longDuration = regexp.MustCompile(`\b[0-9]+\.[0-9]{3,}(ms|µs|s)\b`)
 
-// reasonText shortens the durations in a machine's reason.
+// reasonText shortens the durations in a reason given by flow control.
 func reasonText(reason string) string {
 	return printable(longDuration.ReplaceAllStringFunc(reason, func(text string) string {
 		d, err := time.ParseDuration(text)
@@ -257,5 +257,5 @@ func reasonText(reason string) string {
 	}))
 }
 
-// spell formats a duration; "-" for none.
+// spell formats a duration. It returns "-" for 0.
 func spell(d time.Duration) string { return seconds(d.Seconds()) }

@@ -17,8 +17,8 @@ import (
 
 const (
 	chunkBytes = 256 << 10             // size of one write
-	paceEvery  = 20 * time.Millisecond // how often a paced run catches up
-	maxRate    = 10_000_000            // lines a second
+	paceEvery  = 20 * time.Millisecond // interval of writes at a limited rate
+	maxRate    = 10_000_000            // lines per second
 )
 
 type generateFlags struct {
@@ -93,7 +93,8 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// paced writes the due lines every paceEvery, so that a slow writer does not change the rate.
+// paced writes the lines that are due at intervals of paceEvery. After a slow write, it writes more
+// lines, to keep the rate.
 func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)
@@ -118,7 +119,7 @@ func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSe
 	return nil
 }
 
-// parseRate parses "1000/s" or "1000"; "" returns 0, which means unlimited.
+// parseRate parses a rate such as "1000/s" or "1000". For "" it returns 0, which means unlimited.
 func parseRate(s string) (int64, error) {
 	if s == "" {
 		return 0, nil

@@ -16,34 +16,34 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate/vector"
 )
 
-// maxImported bounds the size of another program's configuration.
+// maxImported is the maximum size of a configuration that is imported, in bytes.
 const maxImported = 4 << 20
 
-// importResult is the last line of `import --json`, which follows the notes.
+// importResult is the last line of `import --json`. It follows the notes.
 type importResult struct {
 	OK       bool   `json:"ok"`              // every route has a source and a sink
-	Agent    string `json:"agent,omitempty"` // of Flume
+	Agent    string `json:"agent,omitempty"` // name of the Flume agent
 	Out      string `json:"out,omitempty"`
 	Lost     int    `json:"lost"`
 	Differs  int    `json:"differs"`
 	Unneeded int    `json:"unneeded"`
 	Needless int    `json:"needless"` // former name of Unneeded, until 1.0
-	Carried  int    `json:"carried"`  // files that resume at a stored position, or were finished
+	Carried  int    `json:"carried"`  // files that resume at a position or were finished
 }
 
 type importNote struct {
-	Line   int    `json:"line"` // 0: not known, or the whole file
+	Line   int    `json:"line"` // 0 if unknown, or if the note is about the whole file
 	Key    string `json:"key"`
 	Kind   string `json:"kind"`
 	Weight string `json:"weight"` // former name of Kind, with "needless" for "unneeded", until 1.0
 	Text   string `json:"text"`
 }
 
-// importer is the command that imports one program's configuration.
+// importer describes the command that imports the configuration of one program.
 type importer struct {
 	command     string // first word: "flume"
 	argument    string // "AGENT.conf"
-	needs       string // description of the argument
+	needs       string // description of its argument
 	short, long string
 	example     string
 	convert     func(text, path string, f *importFlags) (migrate.Result, error)
@@ -190,7 +190,7 @@ func (i importer) cobra() *cobra.Command {
 	return cmd
 }
 
-// name returns the command's name, with which messages begin.
+// name returns the name of the command. Messages begin with it.
 func (f *importFlags) name() string { return "import " + f.command }
 
 func (f *importFlags) run(cmd *cobra.Command, path string) error {
@@ -258,7 +258,7 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 			f.out,
 			os.O_WRONLY|os.O_CREATE|os.O_EXCL,
 			0o600,
-		) // endpoints may hold passwords
+		) // endpoints may contain passwords
 		if createErr != nil {
 			return usagef("%s: --out: %v", f.name(), createErr)
 		}
@@ -271,7 +271,7 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 	return nil
 }
 
-// say prints the notes as text on stderr, or as JSON on stdout.
+// say prints the notes: as text on stderr, or as JSON on stdout.
 func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
 	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
 	for _, n := range r.Notes {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// memoryShareNumerator and memoryShareDenominator form the fraction of a cgroup's memory that the
-// Go runtime may use. The rest is for memory that the runtime does not count, such as page tables,
+// memoryShareNumerator and memoryShareDenominator are the fraction of a cgroup's memory that the Go
+// runtime may use. The rest is for memory that the runtime does not count, such as page tables,
 // kernel stacks and child processes.
 const (
 	memoryShareNumerator   = 9
 	memoryShareDenominator = 10
 )
 
-// cgroupMemory returns the memory limit of this process in bytes. It is the lowest memory.max of
-// its cgroup and that cgroup's ancestors. root is the root of the file system. ok is false if
+// cgroupMemory returns the memory limit of this process in bytes. This is the lowest memory.max of
+// its cgroup and the ancestors of that cgroup. root is the root of the file system. ok is false if
 // there is no limit, or no cgroup of version 2.
 func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -28,7 +28,7 @@ func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	group, found := "", false
 	for line := range strings.Lines(string(text)) {
 		if group, found = strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); found {
-			break // the other lines are of version 1
+			break // all other lines are of version 1
 		}
 	}
 	if !found {
@@ -46,19 +46,19 @@ func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	}
 }
 
-// memoryMax returns the limit of one cgroup.
+// memoryMax returns the memory limit of one cgroup.
 func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, path.Join("sys/fs/cgroup", group, "memory.max"))
 	if err != nil {
-		return 0, false // the root has no limit
+		return 0, false // the root cgroup has no limit
 	}
 	limit, err = strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64) // "max" is none
 	return limit, err == nil && limit > 0
 }
 
-// followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. Near
-// its limit the runtime collects garbage more often, so that the kernel does not kill the
-// process. set is debug.SetMemoryLimit.
+// followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. The
+// runtime collects garbage more often near its limit, and the kernel does not kill the process. The
+// argument set is debug.SetMemoryLimit, except in tests.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
 		set(limit / memoryShareDenominator * memoryShareNumerator)

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	maxQueued    = 1 << 20         // bytes that wait for a blocked stderr; more are dropped
-	flushTimeout = 2 * time.Second // time limit for the queue at the end of a command
+	maxQueued    = 1 << 20         // maximum bytes that wait for a blocked stderr
+	flushTimeout = 2 * time.Second // maximum time to write the queue at the end of a command
 )
 
-// output queues writes to a stream that may block, such as a pipe with a hanging reader or a
-// terminal after Ctrl-S. A write therefore never waits. A write that does not fit into the queue is
-// dropped completely. The next write that fits is preceded by a line with the number of dropped
-// writes. An output is safe for concurrent use.
+// output is a writer that never waits. It queues writes to a stream that may block, such as a
+// terminal after Ctrl-S. If a write does not fit into the queue, it is dropped completely. Before
+// the next write that fits, the output writes a line with the number of dropped writes. It is safe
+// for concurrent use.
 type output struct {
 	w     io.Writer
 	group *supervise.Group
 
 	mu      sync.Mutex // guards the fields below; never held during a write to w
 	queue   [][]byte
-	bytes   int                // of queue and of the write that is running
-	dropped int                // writes since the last report
-	report  func(n int) []byte // the line about n dropped writes
-	writing bool               // the goroutine runs
+	bytes   int                // size of queue and of the running write
+	dropped int                // number of dropped writes since the last report
+	report  func(n int) []byte // returns the line about n dropped writes
+	writing bool               // the goroutine is running
 	idle    chan struct{}      // closed when the goroutine has written everything
 }
 
@@ -38,20 +38,20 @@ func newOutput(w io.Writer) *output {
 	}}
 }
 
-// reportBy sets the function that formats the line about dropped writes.
+// reportBy sets the function that returns the line about dropped writes.
 func (o *output) reportBy(report func(n int) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.report = report
 }
 
-// Write implements io.Writer. It copies p, does not wait and returns no error.
+// Write implements io.Writer. It copies p. It never waits and never returns an error.
 func (o *output) Write(p []byte) (int, error) {
 	o.offer(p)
 	return len(p), nil
 }
 
-// offer queues p and reports whether it fit.
+// offer queues p and reports whether it fits.
 func (o *output) offer(p []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,7 +64,8 @@ func (o *output) offer(p []byte) bool {
 	return true
 }
 
-// reportDropped queues the line about dropped writes if there were any. The caller holds o.mu.
+// reportDropped queues the line about dropped writes if there were any since the last report. The
+// caller holds o.mu.
 func (o *output) reportDropped() {
 	if o.dropped > 0 {
 		n := o.dropped
@@ -99,21 +100,22 @@ func (o *output) write(context.Context) error {
 		p := o.queue[0]
 		o.queue[0], o.queue = nil, o.queue[1:]
 		o.mu.Unlock()
-		_, _ = o.w.Write(p) // a reader that has gone is no reason to stop
+		_, _ = o.w.Write(p) // continue even if the reader is gone
 		o.mu.Lock()
 		o.bytes -= len(p)
 		o.mu.Unlock()
 	}
 }
 
-// blocked reports whether queued data remains.
+// blocked reports whether data is still queued.
 func (o *output) blocked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.writing
 }
 
-// flush waits until everything is written, for at most timeout, and reports whether it was.
+// flush waits until everything is written, but at most for timeout. It reports whether everything
+// is written.
 func (o *output) flush(timeout time.Duration) bool {
 	o.mu.Lock()
 	writing, idle := o.writing, o.idle

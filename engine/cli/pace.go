@@ -6,22 +6,22 @@ import (
 	"runtime/metrics"
 )
 
-// leastGarbage is the minimum number of bytes of garbage between two collections.
+// leastGarbage is the minimum number of bytes of garbage between two garbage collections.
 const leastGarbage = 6 << 20
 
 // mostPercent is the GC percentage with which the first collection happens at a heap of
-// leastGarbage. With 100 percent it would happen at 4 MiB.
+// leastGarbage. With 100 percent, it would happen at 4 MiB.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
-// pace sets the target of the next garbage collection after each collection. The cost of a
-// collection depends on the memory with pointers, which is small here: most memory is batches,
-// which are tens of MiB without pointers. The runtime's default rule allows garbage in
-// proportion to the whole heap, including the batches. The process would then use half as much
-// memory again without saving noticeable time.
+// pace sets the heap size of the next garbage collection after each collection. Without it, the
+// runtime allows as much garbage as there is memory in use. Most memory here is batches, which are
+// tens of MiB. The process would then use half as much memory again. This would save hardly any
+// time, because batches contain no pointers, and the cost of a collection depends on the memory
+// with pointers.
 type pace struct{ samples []metrics.Sample }
 
-// beginPace sets the first target. After each collection the runtime calls the method again, on
-// a goroutine for cleanups.
+// beginPace sets the size of the first collection. After each collection, the runtime calls the
+// method again on its goroutine for cleanups.
 func beginPace() {
 	p := &pace{samples: []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"},
@@ -30,8 +30,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the target, and registers itself as the cleanup of a new object. The object is
-// unreachable, so the next collection causes another call.
+// again sets the size of the next collection. It also creates an unreachable object with again as
+// its cleanup. The runtime therefore calls again after the next collection.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64
@@ -45,9 +45,9 @@ func (p *pace) again() {
 }
 
 // percent returns the argument for debug.SetGCPercent. It allows half as much garbage as a
-// collection has to scan, but at least leastGarbage. All sizes are in bytes: live is the heap
-// after the last collection, scanned the part of it with pointers, and roots the stacks and
-// global variables.
+// collection must scan, but at least leastGarbage. All arguments are in bytes. live is the size of
+// the heap after the last collection, scanned is its part with pointers, and roots is the size of
+// stacks and global variables.
 func percent(live, scanned, roots uint64) int {
 	garbage := max(scanned/2, leastGarbage)
 	return int(min(100*garbage/max(live+roots, 1), mostPercent))

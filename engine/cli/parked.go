@@ -19,17 +19,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedResult is one delivery in `parked list|show|retry|cancel --json`.
+// parkedResult is one parked delivery in `parked list|show|retry|cancel --json`.
 type parkedResult struct {
 	Route string `json:"route"`
 	stream.Delivery
 }
 
-// parkedStats is one route in `parked stats --json`.
+// parkedStats are the counts of one route in `parked stats --json`.
 type parkedStats struct {
 	Route     string `json:"route"`
 	Parked    int64  `json:"parked"`
-	Exhausted int64  `json:"exhausted"` // also counted in Parked
+	Exhausted int64  `json:"exhausted"` // these are included in Parked
 	Done      int64  `json:"done"`
 	Dead      int64  `json:"dead"`
 	Cancelled int64  `json:"cancelled"`
@@ -132,7 +132,7 @@ func (s parkedSub) command() *cobra.Command {
 	return cmd
 }
 
-// each calls take with the store of each route of a config that parks deliveries. It skips routes
+// each calls take with the store of each route of a config that parks deliveries. It omits routes
 // that have not parked anything yet.
 func (p parkedCommands) each(
 	ctx context.Context, config string, f *parkedFlags,
@@ -176,7 +176,7 @@ func (p parkedCommands) each(
 	return nil
 }
 
-// parkedPage is the number of deliveries that one query of a list reads.
+// parkedPage is the number of deliveries that a list reads with one query.
 const parkedPage = 500
 
 func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) error {
@@ -221,8 +221,8 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	return err
 }
 
-// operate returns a command that calls ask for each key given as an argument. For each key it asks
-// the routes one after another, until one of them has a delivery with this key.
+// operate returns a command that calls ask for each key among its arguments. For each key it tries
+// one route after another, until one of them has a delivery with this key.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {
@@ -297,7 +297,8 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 	return err
 }
 
-// whenOf returns the time of a delivery's next step, or of its end.
+// whenOf returns the time of the next step of a delivery. If the delivery has ended, it returns the
+// time of its end.
 func whenOf(d *stream.Delivery) string {
 	switch {
 	case !d.Ended.IsZero():
@@ -312,7 +313,7 @@ func whenOf(d *stream.Delivery) string {
 	return fmt.Sprintf("attempt %d of %d at %s", d.Attempt, d.Planned, d.Next.Format(time.RFC3339))
 }
 
-// writeParked prints a delivery: a summary line, or all of it.
+// writeParked prints a delivery as a summary line or, if whole is set, completely.
 func writeParked(w io.Writer, route string, d stream.Delivery, json, whole bool) error {
 	if json {
 		return writeResult(w, parkedResult{route, d})

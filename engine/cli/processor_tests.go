@@ -47,7 +47,7 @@ in any test. Exit code 1: a test has failed, or there is none.`,
 	return cmd
 }
 
-// testResult is one test in JSON.
+// testResult is the result of one test in `test --json`.
 type testResult struct {
 	Name        string   `json:"name"`
 	Pipeline    string   `json:"pipeline"`
@@ -55,7 +55,7 @@ type testResult struct {
 	OK          bool     `json:"ok"`
 	Seconds     float64  `json:"seconds"`
 	Differences []string `json:"differences,omitempty"`
-	Error       string   `json:"error,omitempty"` // of a processor that failed as a whole
+	Error       string   `json:"error,omitempty"` // set if a processor itself has failed
 }
 
 // testSummary is the last line of `test --json`.
@@ -98,7 +98,7 @@ func runTests(p *program, cmd *cobra.Command, path string, f testFlags) error {
 	return nil
 }
 
-// coverage counts the records that each processor has changed, by "pipeline/route".
+// coverage is the number of records that each processor has changed. The keys are "pipeline/route".
 type coverage map[string][]int
 
 func (c coverage) add(route string, steps []trial.Step) {
@@ -112,7 +112,7 @@ func (c coverage) add(route string, steps []trial.Step) {
 	c[route] = counts
 }
 
-// unchanged lists the processors that have changed no record.
+// unchanged returns the names of the processors that have changed no record.
 func (c coverage) unchanged(cfg *config.Config) []string {
 	out := []string{}
 	for _, p := range cfg.Pipelines {
@@ -128,7 +128,7 @@ func (c coverage) unchanged(cfg *config.Config) []string {
 	return out
 }
 
-// runTest runs one test with its own processors.
+// runTest runs one test with new instances of the processors.
 func runTest(ctx context.Context, c *config.Config, t *config.Test, used coverage) testResult {
 	began := time.Now()
 	out := testResult{Name: t.Name}

@@ -10,22 +10,22 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// Limits and sizes of the progress display on a terminal.
+// Limits and sizes of the progress that is drawn on a terminal.
 const (
-	drawEvery   = 200 * time.Millisecond // a picture
-	mostRoutes  = 8                      // routes drawn; more are summed up
-	mostWorkers = 12                     // workers drawn per route
+	drawEvery   = 200 * time.Millisecond // interval of drawings
+	mostRoutes  = 8                      // maximum number of routes; of more, only sums are drawn
+	mostWorkers = 12                     // maximum number of workers of a route
 	barWidth    = 24                     // characters
-	rateOver    = 10 * time.Second       // time over which the speed is measured
+	rateOver    = 10 * time.Second       // time over which the speed is averaged
 )
 
-// progressView converts the status of an engine to the lines of the progress display. It keeps
-// the figures of the last seconds to compute the speed.
+// progressView turns the status of an engine into lines to draw. It remembers the last seconds, to
+// compute the speed.
 type progressView struct {
 	past []sighting
 }
 
-// sighting is the progress of each route at a moment.
+// sighting is the progress of all routes at one moment.
 type sighting struct {
 	at    time.Duration
 	bytes []int64 // settled bytes of each route
@@ -54,7 +54,7 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf returns a route with the sums of the figures of all routes.
+// sumOf returns a route whose figures are the sums of those of all routes.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]
@@ -76,7 +76,8 @@ func sumOf(routes []status.Route) (all status.Route) {
 	return all
 }
 
-// settledBytes estimates the settled bytes from the share of settled records.
+// settledBytes estimates the number of settled bytes of a route. It assumes that this share of the
+// bytes equals the share of settled records.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// watchInterval is the time between two checks of a watched config.
+	// watchInterval is the interval at which a config is checked for changes.
 	watchInterval = time.Second
 
-	// maxWatched bounds the bytes that are read of each watched file, to compare it.
+	// maxWatched is the maximum number of bytes of a file that are compared.
 	maxWatched = 16 << 20
 )
 
@@ -83,13 +83,13 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 	return err
 }
 
-// watchedConfig detects changes of the files of a running config. A change is reported after two
-// consecutive checks have found the same new content, so that an incomplete file is not loaded. It
-// is not safe for concurrent use.
+// watchedConfig detects changes of the files of a config. It reports a change when two checks in a
+// row have found the same new content. An incomplete file is therefore not loaded. It is not safe
+// for concurrent use.
 type watchedConfig struct {
 	path    string
-	applied [sha256.Size]byte // of the content last reported, or at the start
-	seen    [sha256.Size]byte // of the last check
+	applied [sha256.Size]byte // hash of the content last reported, or at the start
+	seen    [sha256.Size]byte // hash of the content at the last check
 }
 
 func watchConfig(path string) *watchedConfig {
@@ -111,8 +111,8 @@ func (w *watchedConfig) changed() bool {
 	return true
 }
 
-// sum returns the hash of the content of all files of the config, or zero if one of them cannot be
-// read, for example while it is being replaced.
+// sum returns the hash of the content of all files of the config. It returns zero if a file cannot
+// be read, for example while it is being replaced.
 func (w *watchedConfig) sum() (sum [sha256.Size]byte) {
 	files, err := config.Files(w.path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *watchedConfig) sum() (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// hashFile adds the name and the content of a file.
+// hashFile adds the name and the content of a file to h.
 func hashFile(h io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -141,8 +141,8 @@ func hashFile(h io.Writer, path string) error {
 	return err
 }
 
-// watch calls changed whenever the list of files of the config at path changes, or the content of
-// one of them. It returns when ctx is done.
+// watch calls changed when a file of the config at path changes, and when files are added or
+// removed. It returns when ctx is done.
 func watch(ctx context.Context, path string, changed func()) error {
 	w := watchConfig(path)
 	tick := time.NewTicker(watchInterval)
@@ -159,8 +159,8 @@ func watch(ctx context.Context, path string, changed func()) error {
 	}
 }
 
-// reloader reloads the config of an engine, one reload at a time. Requests during a reload lead to
-// one further reload.
+// reloader reloads the config of an engine, one reload at a time. After requests during a reload,
+// it reloads once more.
 type reloader struct {
 	e        runner
 	manager  *serviceManager
@@ -171,7 +171,7 @@ func newReloader(e runner, m *serviceManager) *reloader {
 	return &reloader{e: e, manager: m, requests: make(chan struct{}, 1)}
 }
 
-// request asks for a reload and does not wait.
+// request asks for a reload. It does not wait for it.
 func (r *reloader) request() {
 	select {
 	case r.requests <- struct{}{}:
@@ -179,14 +179,14 @@ func (r *reloader) request() {
 	}
 }
 
-// Run executes the requests until ctx is done.
+// Run carries out the requests until ctx is done.
 func (r *reloader) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.requests:
-			r.manager.reload(ctx, r.e) // logged and kept in the status by the engine
+			r.manager.reload(ctx, r.e) // the engine logs the result and shows it in the status
 		}
 	}
 }

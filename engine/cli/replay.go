@@ -31,7 +31,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	if err != nil {
 		return err
 	}
-	filter, _ := f.filter(nil) // the filter was checked above
+	filter, _ := f.filter(nil) // the filter was already checked
 	routes, _ := f.routes(&c)
 	var all engine.Status
 	for _, r := range routes {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// runResult is the last line of `run --json`; docs/cli.md documents it, and its names are stable.
+// runResult is the last line of `run --json`. See docs/cli.md. The names of its fields are stable.
 type runResult struct {
 	OK        bool          `json:"ok"`
 	Error     string        `json:"error,omitempty"`
@@ -25,8 +25,8 @@ type runResult struct {
 	Pipelines []routeResult `json:"pipelines"`
 }
 
-// routeResult counts source records of one route. ReadRecords is always the sum of Delivered, Dead,
-// Dropped, InFlight, Waiting and Parked.
+// routeResult has the numbers of source records of one route. ReadRecords always equals the sum of
+// Delivered, Dead, Dropped, InFlight, Waiting and Parked.
 type routeResult struct {
 	Pipeline    string `json:"pipeline"`
 	Route       string `json:"route"`
@@ -73,8 +73,8 @@ func writeResult(w io.Writer, v any) error {
 	return nil
 }
 
-// summary returns the table that is printed at the end of a run, or "" if the run failed before it
-// had read anything.
+// summary returns the table that is printed at the end of a run. It returns "" if the run failed
+// before it had read anything.
 func summary(s engine.Status, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",
@@ -113,7 +113,7 @@ func summary(s engine.Status, err error) string {
 	return b.String()
 }
 
-// parkedText returns a line for each route with parked records.
+// parkedText returns a line for each route that has parked records.
 func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {
@@ -125,7 +125,7 @@ func parkedText(routes []status.Route) string {
 	return b.String()
 }
 
-// countersText returns the counters that are not 0, by name.
+// countersText returns the counters that are not 0, sorted by name.
 func countersText(counters map[string]int64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
@@ -136,7 +136,8 @@ func countersText(counters map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress returns one line per route, or one line for all routes if there are many.
+// progress returns one line for each route. If there are many routes, it returns one line for all
+// of them.
 func progress(s engine.Status) string {
 	const most = 8
 	if len(s.Routes) > most {
@@ -199,7 +200,8 @@ func thousands(n int64) string {
 	return sign + s
 }
 
-// bytesText formats a number of bytes with about three digits, in units of 1000.
+// bytesText formats a number of bytes with about three digits and a unit such as MB. A unit is 1000
+// times the one below.
 func bytesText(n int64) string {
 	units := []string{"kB", "MB", "GB", "TB", "PB", "EB"}
 	if n < 1000 {
@@ -224,7 +226,7 @@ func decimals(v float64) int {
 	return 0
 }
 
-// rate formats a rate in MB per second; "-" if no time has passed.
+// rate formats a rate in MB per second. It returns "-" if no time has passed.
 func rate(bytes int64, elapsed time.Duration) string {
 	if elapsed <= 0 {
 		return "-"

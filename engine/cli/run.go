@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progressEvery is the interval at which a run reports its progress.
+// progressEvery is the interval at which a run prints its progress.
 const progressEvery = 5 * time.Second
 
 // errStoppedAtOnce is the cause of a run that two signals ended.
@@ -85,7 +85,7 @@ only records go to stdout, and the summary goes to stderr.`,
 	return cmd
 }
 
-// check returns an error for contradictory flags.
+// check returns an error if flags contradict each other.
 func (f *runFlags) check(stallGiven, hasPath bool) error {
 	switch {
 	case f.stall <= 0:
@@ -153,7 +153,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	if writesStdout(&c) {
 		out = cmd.ErrOrStderr()
 	}
-	write := func() error { return nil } // no summary for an invalid config
+	write := func() error { return nil } // do not print a summary for an invalid config
 	switch {
 	case f.json || con.json:
 		write = func() error { return writeResult(out, result(end, time.Since(p.started), err)) }
@@ -168,7 +168,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	return errors.Join(err, con.finish(write))
 }
 
-// config reads the config named by args or flags.
+// config reads the config that args or flags name.
 func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 	if len(args) == 0 {
 		return engine.Parse([]byte(f.config), p.components...)
@@ -193,7 +193,7 @@ func writesStdout(c *engine.Config) bool {
 	return false
 }
 
-// withAdmin returns c with the admin address replaced, if one is set.
+// withAdmin returns c. If admin is set, it replaces the admin address of c.
 func withAdmin(c engine.Config, admin config.Admin) engine.Config {
 	if admin.Address != "" {
 		c.Admin = admin
@@ -219,8 +219,8 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 	return m
 }
 
-// finalError returns the error of a run that ended with err. interrupted means that a signal has
-// ended a finite run, which is an error unless every route had finished.
+// finalError returns the error of a run that has ended with err. interrupted reports that a signal
+// has ended a finite run. This is an error, unless all routes had finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce
@@ -237,7 +237,7 @@ func finalError(ctx context.Context, err error, interrupted bool, e runner) erro
 	return nil
 }
 
-// logger returns a logger and its level, which may be changed.
+// logger returns a logger, and its level, which can be changed later.
 func logger(w io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, error) {
 	l := new(slog.LevelVar)
 	switch level {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen redraws a few lines at the end of a terminal; other output, such as logs, is written above
-// them. It is safe for concurrent use.
+// screen redraws a few lines at the end of a terminal. It writes other output, such as logs, above
+// these lines. It is safe for concurrent use.
 type screen struct {
 	width func() int
 
@@ -20,7 +20,7 @@ type screen struct {
 	drawn []string
 }
 
-// terminal returns a screen if w is a terminal that can be redrawn, otherwise nil.
+// terminal returns a screen if w is a terminal that can be redrawn, else nil.
 func terminal(w io.Writer) *screen {
 	out, ok := w.(*output)
 	if !ok {
@@ -46,11 +46,12 @@ func (s *screen) Write(p []byte) (int, error) {
 	if len(s.drawn) > 0 && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	s.write(text + s.text()) // dropped as a whole, so that drawn lines stay in place
+	s.write(text + s.text()) // if it is dropped, then as a whole, so that drawn lines stay in place
 	return len(p), nil
 }
 
-// write reports whether text was accepted. A blocked terminal refuses it; a closed one is ignored.
+// write reports whether the terminal has accepted text. A blocked terminal has not. Text for a
+// closed terminal is dropped, and write returns true.
 func (s *screen) write(text string) bool {
 	if out, ok := s.w.(*output); ok {
 		return out.offer([]byte(text))
@@ -59,13 +60,13 @@ func (s *screen) write(text string) bool {
 	return true
 }
 
-// draw replaces the drawn lines. A line wider than the terminal is cut, because a wrapped line
-// could not be erased.
+// draw replaces the drawn lines. It cuts lines that are wider than the terminal, because a wrapped
+// line could not be erased.
 func (s *screen) draw(lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if out, ok := s.w.(*output); ok && len(lines) > 0 && out.blocked() {
-		return // a later drawing replaces this one
+		return // the next drawing replaces this one
 	}
 	text, before := s.erased(), s.drawn
 	width := s.width()
@@ -78,7 +79,7 @@ func (s *screen) draw(lines []string) {
 	}
 }
 
-// keep leaves the drawn lines in place.
+// keep leaves the drawn lines on the terminal.
 func (s *screen) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *screen) text() string {
 }
 
 // erased returns the control sequence that moves to the first drawn line and erases everything
-// from there.
+// below.
 func (s *screen) erased() string {
 	if len(s.drawn) == 0 {
 		return ""

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// startInterval is the time between two checks whether the engine has started.
+	// startInterval is the interval at which to check whether the engine has started.
 	startInterval = 50 * time.Millisecond
 
-	// notifyTimeout bounds one message to the service manager.
+	// notifyTimeout is the maximum time to send a message to the service manager.
 	notifyTimeout = time.Second
 
-	// maxStatusText bounds the text of a STATUS= message in bytes.
+	// maxStatusText is the maximum length of the text in a STATUS= message, in bytes.
 	maxStatusText = 200
 )
 
-// errNoSignOfLife is the cause with which a ping's context ends if the engine does not answer in
-// time.
+// errNoSignOfLife is the cause with which the context of a ping ends if the engine does not respond
+// in time.
 var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
-// serviceManager reports the state of a run to systemd, in the protocol of sd_notify(3). A nil
-// pointer reports nothing. Its methods are safe for concurrent use.
+// serviceManager reports the state of a run to systemd with the protocol of sd_notify(3). A nil
+// pointer reports nothing. It is safe for concurrent use.
 type serviceManager struct {
 	send     func(state string) error
-	watchdog time.Duration // a longer silence makes systemd restart the process; zero means no watchdog
+	watchdog time.Duration // after a longer silence systemd restarts the process; 0: never
 	log      *slog.Logger
 
-	mu     sync.Mutex // guards the fields below; held over a message, so that messages keep their order
+	mu     sync.Mutex // guards the fields below; held while a message is sent, to keep the order
 	phase  servicePhase
 	failed bool // the last message was not delivered
 }
@@ -52,8 +52,8 @@ const (
 	serviceStopping
 )
 
-// serviceManagerOf returns the service manager that the variables of the environment describe, or
-// nil. It unsets these variables, because child processes must not inherit them.
+// serviceManagerOf returns the service manager that the environment variables describe, or nil if
+// there is none. It unsets these variables, so that child processes do not inherit them.
 func serviceManagerOf(log *slog.Logger) *serviceManager {
 	address := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := daemon.SdWatchdogEnabled(true)
@@ -69,7 +69,8 @@ func serviceManagerOf(log *slog.Logger) *serviceManager {
 	}
 }
 
-// sendDatagram sends one message. An address that begins with @ is in the abstract namespace.
+// sendDatagram sends one message. If address begins with @, it is in the abstract namespace of
+// Linux.
 func sendDatagram(address, text string) error {
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: address, Net: "unixgram"})
 	if err != nil {
@@ -92,8 +93,9 @@ func (m *serviceManager) notify(lines ...string) {
 	m.failed = err != nil
 }
 
-// Run reports to systemd that the engine has started. Then it regularly reports the engine's status
-// and, if there is a watchdog, that the engine responds. It returns when ctx is done.
+// Run reports to systemd that the engine has started. Then it reports the engine's status at
+// intervals. If there is a watchdog, it also reports that the engine responds. It returns when ctx
+// is done.
 func (m *serviceManager) Run(ctx context.Context, e runner) error {
 	tick := time.NewTicker(startInterval)
 	defer tick.Stop()
@@ -127,7 +129,7 @@ func (m *serviceManager) Run(ctx context.Context, e runner) error {
 	}
 }
 
-// beat pings the engine, and notifies the watchdog if the engine answers.
+// beat pings the engine. If the engine responds, beat notifies the watchdog.
 func (m *serviceManager) beat(ctx context.Context, e runner) {
 	ping, cancel := context.WithTimeoutCause(ctx, m.watchdog/3, errNoSignOfLife)
 	defer cancel()
@@ -153,7 +155,7 @@ func (m *serviceManager) ready(e runner) {
 	}
 }
 
-// reload reloads e. The result is in the log and the status of e.
+// reload reloads the config of e. The result is in the log and the status of e.
 func (m *serviceManager) reload(ctx context.Context, e runner) {
 	if m == nil {
 		_ = e.Reload(ctx)
@@ -172,7 +174,7 @@ func (m *serviceManager) reload(ctx context.Context, e runner) {
 	}
 }
 
-// stopping reports that the engine ends. Further calls have no effect.
+// stopping reports that the engine is ending. Only the first call has an effect.
 func (m *serviceManager) stopping() {
 	if m == nil {
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// tokenVariable is the environment variable with the token for `status ADDRESS`.
+// tokenVariable is the environment variable that has the token for `status ADDRESS`.
 const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
 
 type statusFlags struct {
@@ -97,8 +97,8 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	return err
 }
 
-// adminOf returns the admin address and token for an argument, which is a config or an address.
-// The token for an address is in the environment variable tokenVariable.
+// adminOf returns the admin address and the token for the argument of a command, which is a config
+// or an address. For an address, the token is in the environment variable tokenVariable.
 func (p *program) adminOf(what string) (address, token string, err error) {
 	if _, statErr := os.Stat(what); statErr != nil {
 		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
@@ -180,7 +180,7 @@ func statusText(s *status.Status) string {
 	return b.String()
 }
 
-// clusterText returns the table of leases known to this process of the cluster.
+// clusterText returns a table of the leases that this process of the cluster knows.
 func clusterText(s *status.Status) string {
 	rows := [][]string{
 		{"pipeline", "runs at", "epoch", "taken over here", "starved", "last answer"},
@@ -232,7 +232,7 @@ func sourceCounters(s *status.Status) [][]string {
 	return rows
 }
 
-// seconds formats a time in a suitable unit; "-" for none.
+// seconds formats a time in a suitable unit. It returns "-" for 0.
 func seconds(v float64) string {
 	d := time.Duration(v * float64(time.Second))
 	units := []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond}

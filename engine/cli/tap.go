@@ -56,7 +56,7 @@ process.`,
 	return cmd
 }
 
-// errEnough ends a tap after --count samples, or after the time of --for.
+// errEnough ends a tap when --count samples have arrived or the time --for is over.
 var errEnough = errors.New("enough samples")
 
 func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {
@@ -105,8 +105,9 @@ func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {
 	return err
 }
 
-// tapRoute returns the full name PIPELINE/ROUTE of a route of the process. An empty name means
-// the only route of the process. A name without a slash means the only route of that pipeline.
+// tapRoute returns the full name PIPELINE/ROUTE of a route of the process at address. An empty name
+// stands for the only route of the process. A name without a slash stands for the only route of the
+// pipeline with that name.
 func tapRoute(ctx context.Context, address, token, name string, timeout time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

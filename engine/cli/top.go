@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// topRetry is the wait before another attempt to connect.
+// topRetry is the wait between attempts to connect.
 const topRetry = time.Second
 
 func topCommand(p *program) *cobra.Command {
@@ -56,7 +56,7 @@ func runTop(p *program, cmd *cobra.Command, of string) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	first, stop := context.WithTimeout(ctx, 5*time.Second)
-	_, err = admin.Ask(first, address, token) // fail early for a wrong address or token
+	_, err = admin.Ask(first, address, token) // fail early if the address or token is wrong
 	stop()
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func terminalFile(w io.Writer) *os.File {
 	return f
 }
 
-// topTrouble is a message to the model: the reason why no current frame is available.
+// topTrouble is a message to the model: the reason why there is no current frame.
 type topTrouble string
 
 // topModel displays a top.State on a terminal.

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/trial"
 )
 
-// maxTryLine bounds a line of standard input.
+// maxTryLine is the maximum length of a line of standard input, in bytes.
 const maxTryLine = 16 << 20
 
 type tryFlags struct {
@@ -82,14 +82,15 @@ func tryLines(p *program, cmd *cobra.Command, path string, f tryFlags) error {
 	})
 }
 
-// routeNamed returns the route "pipeline/route", or the only route if name is "".
+// routeNamed returns the route with the name "pipeline/route". If name is "", it returns the only
+// route.
 func routeNamed(c *config.Config, name string) (*config.Route, error) {
 	pipeline, route, _ := strings.Cut(name, "/")
 	_, r, err := c.Route(pipeline, route)
 	return r, err
 }
 
-// tryResult is a resulting record in JSON.
+// tryResult is a resulting record in `try --json`.
 type tryResult struct {
 	Line   int             `json:"line"`
 	Fate   trial.Fate      `json:"fate"`

@@ -18,7 +18,7 @@ type validResult struct {
 	Config      string          `json:"config"`
 	State       string          `json:"state,omitempty"`
 	Routes      int             `json:"routes,omitempty"`
-	Environment []string        `json:"environment,omitempty"` // settings that come from the environment, by route
+	Environment []string        `json:"environment,omitempty"` // from the environment
 	Notices     []problemResult `json:"notices,omitempty"`     // former names of keys that the config uses
 	Problems    []problemResult `json:"problems,omitempty"`
 }
@@ -26,8 +26,8 @@ type validResult struct {
 // problemResult is one mistake in a config.
 type problemResult struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"`   // 0: the file as a whole
-	Column  int    `json:"column"` // in characters, from 1
+	Line    int    `json:"line"`   // 0 means the whole file
+	Column  int    `json:"column"` // counts characters from 1
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
@@ -59,7 +59,7 @@ With --json it prints one object per route, then one with "ok".`,
 
 func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	f, err := engine.Load(path, p.components...)
-	if err == nil { // components that do not fit each other
+	if err == nil { // the components may not fit each other
 		_, err = engine.New(f, engine.Options{Log: slog.New(slog.DiscardHandler)})
 	}
 	out := cmd.OutOrStdout()
@@ -94,7 +94,8 @@ func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	return nil
 }
 
-// fromEnvironment returns the settings taken from the environment, each with its route.
+// fromEnvironment returns the settings that components take from the environment, each with its
+// route.
 func fromEnvironment(f *config.Config) (all []string) {
 	for _, p := range f.Pipelines {
 		for i := range p.Routes {
@@ -113,7 +114,7 @@ func problems(err error) []problemResult {
 			list = config.Errors{one}
 		}
 	}
-	if list == nil { // components that do not fit each other have no place in the file
+	if list == nil { // this error has no position in the file
 		return []problemResult{{Message: err.Error()}}
 	}
 	return results(list)

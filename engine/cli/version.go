@@ -12,9 +12,9 @@ import (
 // versionResult is the line of `version --json`.
 type versionResult struct {
 	Version  string `json:"version"`            // "devel" for a build from a checkout
-	Revision string `json:"revision,omitempty"` // commit, where the build recorded it
-	Time     string `json:"time,omitempty"`     // of the commit
-	Modified bool   `json:"modified"`           // the checkout had changes
+	Revision string `json:"revision,omitempty"` // commit, if the build recorded it
+	Time     string `json:"time,omitempty"`     // time of the commit
+	Modified bool   `json:"modified"`           // the checkout had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -47,7 +47,8 @@ func printVersion(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// versionOf returns the information recorded in the binary by the Go toolchain; info may be nil.
+// versionOf returns the information that the Go toolchain has recorded in the binary. info may be
+// nil.
 func versionOf(info *debug.BuildInfo) versionResult {
 	v := versionResult{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// workerFlags are the options of the source http_server that a worker has.
+// workerFlags are the flags of `penstock worker` that are options of the source http_server.
 type workerFlags struct {
 	listen, format, tokenFile    string
 	registry, subject, advertise string
@@ -65,8 +65,8 @@ elsewhere.`,
 	return cmd
 }
 
-// resolve makes the path of the token file absolute. Otherwise it would refer to the config's
-// directory, as every relative path in a config does.
+// resolve makes the path of the token file absolute. A relative path in a config would refer to the
+// directory of the config.
 func (w *workerFlags) resolve() (err error) {
 	if w.tokenFile != "" {
 		w.tokenFile, err = filepath.Abs(w.tokenFile)

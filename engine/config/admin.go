@@ -9,20 +9,20 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Admin is the address at which metrics, health and status are served, with its settings. The value
-// of the key `admin` is an address, off, or a mapping.
+// Admin configures the HTTP server of metrics, health and status. In a config, the value of the key
+// `admin` is an address, "off", or a mapping of these settings.
 type Admin struct {
 	// Address is host:port; port 0 uses a free port. Empty or AdminOff disables the server. Without
 	// a token the host must be localhost or a loopback address.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
 	// Token is the required bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
-	// DeliveryTokens is the path of a JSON file that lists receivers and their tokens: {"NAME":
-	// {"token": "...", "hosts": ["..."]}}. A listed receiver may query the parked deliveries to
-	// its hosts. The file is read again when it changes.
+	// DeliveryTokens is the path of a JSON file that lists receivers of notifications and their
+	// tokens: {"NAME": {"token": "...", "hosts": ["..."]}}. A listed receiver may ask for the
+	// parked deliveries to its hosts. The file is read again when it changes.
 	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON file with tokens of receivers"`
-	// Hosts are additional accepted values of the Host header. With a token and no hosts, any value
-	// is accepted.
+	// Hosts are values of the Host header that are accepted in addition to localhost. If a token is
+	// set and Hosts is empty, any value is accepted.
 	Hosts []string `yaml:"hosts" doc:"accepted host names besides localhost"`
 	// Pprof enables /debug/pprof.
 	Pprof bool `yaml:"pprof" doc:"also serve /debug/pprof"`
@@ -84,7 +84,7 @@ func (l *loader) admin(n *yaml.Node, f *Config) {
 	}
 }
 
-// plan returns the value of the key as YAML: only the address if no other setting is set.
+// plan returns the value of the key as YAML. It is a plain address if no other setting is set.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {
 		return text(AdminOff, false)

@@ -7,25 +7,25 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Bounds of options.
+// Limits of option values.
 const (
-	// Offsets in a batch have 32 bits. The limit is far below 4 GiB, because a batch may exceed it
-	// by the length of its last record.
+	// Offsets in a batch have 32 bits. The limit is far below 4 GiB, because the last record of a
+	// batch may extend beyond it.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
-	minTrace        = stream.Size(64 << 10) // a smaller trace would contain nothing
+	minTrace        = stream.Size(64 << 10) // the trace would contain nothing below this size
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
 	maxPoison          = 100
 	maxWaiting         = 100_000_000
-	maxGuardRecords    = 100_000 // the number of records that the guard remembers
+	maxGuardRecords    = 100_000 // the guard remembers so many records
 )
 
-// check checks one route for values and combinations that cannot work. Its methods identify an
-// option by two arguments: part is a key of the route, such as flow, and key is the key within this
-// part. If the part has no keys, such as memory, key is "".
+// check finds values and combinations of options in one route that cannot work. Its functions
+// identify an option by two arguments. part is a key of the route, such as flow, and key is a key
+// within that part. If the part has no keys, such as memory, key is "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it
@@ -140,8 +140,8 @@ func (c check) flow() {
 	c.repeats()
 }
 
-// repeats checks the options for repeated deliveries (redelivery, hedges, poison) and the
-// concurrency limits.
+// repeats checks the options for repeated deliveries (redelivery, hedges, poison batches) and the
+// limits on concurrent attempts.
 func (c check) repeats() {
 	f := c.route.Flow
 	switch {
@@ -257,7 +257,8 @@ func (c check) retry() {
 	}
 }
 
-// retryEnd checks the options for exhausted batches and the limits on waiting ones.
+// retryEnd checks the options for exhausted batches (those that are no longer retried) and the
+// limits on batches that wait for a retry.
 func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {
@@ -305,7 +306,7 @@ func (c check) limits() {
 	}
 }
 
-// short formats a duration without zero units: 2h, not 2h0m0s.
+// short formats a duration without zero units: 2h instead of 2h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

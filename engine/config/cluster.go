@@ -14,18 +14,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cluster configures the NATS key-value bucket in which processes with the same pipelines share
-// their progress: the key `state.nats`. The zero value means no cluster.
+// Cluster configures the NATS key-value bucket in which the processes of a cluster share their
+// progress. All these processes have the same pipelines. Its key in a config is `state.nats`. The
+// zero value means no cluster.
 type Cluster struct {
 	// URL names the servers, separated by commas. Empty means no cluster.
 	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`
-	// Bucket is the key-value bucket of progress and leases, created if missing. Default penstock.
+	// Bucket is the name of the key-value bucket for progress and leases. It is created if missing.
+	// Default penstock.
 	Bucket string `yaml:"bucket" doc:"key-value bucket of progress and leases, created if missing"`
-	// Replicas is the number of servers that store a new bucket, 1 to 5. Default 3.
+	// Replicas is the number of servers that store the bucket, 1 to 5. It is used when the bucket
+	// is created. Default 3.
 	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"copies of a new bucket; of 3, one may fail"`
-	// Node is the name of this process in status and logs. Default: the name of the host.
+	// Node is the name of this process in status and logs. Default: the host name.
 	Node string `yaml:"node" doc:"name of this process; default: that of the host"`
-	// Credentials is the path of a file with a JWT and its key.
+	// Credentials is the path of a file with a JWT and its key (.creds).
 	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
 	// User and Password are the login. Token is used instead of them.
 	User     string `yaml:"user" doc:"name of a user"`
@@ -35,15 +38,15 @@ type Cluster struct {
 	TLS ClusterTLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 
-// ClusterTLS are files for connections of a Cluster.
+// ClusterTLS are the certificate files for connections to the servers of a Cluster.
 type ClusterTLS struct {
 	CA   string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
 	Cert string `yaml:"cert" path:"true" doc:"PEM file of the client certificate"`
 	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
 }
 
-// stateForm is the value of the key `state` as a mapping. Without `nats`, only the directory is
-// set.
+// stateForm is the value of the key `state` as a mapping. Without the key `nats`, only the
+// directory is set.
 type stateForm struct {
 	Dir  string  `yaml:"dir" path:"true" doc:"dead letters; without nats, checkpoints too"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
@@ -160,8 +163,8 @@ func schemaOfState() object {
 	return anyOf(dir, form)
 }
 
-// CheckShared returns an error if the processes of a cluster cannot share the pipeline's source.
-// assigned means that a broker assigns the partitions of the source to the processes.
+// CheckShared returns an error if the processes of a cluster cannot share the pipeline, because of
+// its source. assigned means that a broker assigns the partitions of the source to the processes.
 func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	if assigned {
 		return nil

@@ -15,22 +15,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// option is a parsed struct tag of an option, with the option's name in messages.
+// option is the parsed struct tag of an option, with the name of the option for messages.
 type option struct {
 	name       string // with dots: "rotate.bytes"
 	doc        string
 	enum       []string // allowed values
 	path       bool     // relative to the config's folder
-	alone      bool     // no other component of the config may have the same path
+	alone      bool     // no other component of the config may have this path
 	secret     bool
 	required   bool
 	expression bool
 	min, max   string // of a number or duration, inclusive; "" means no limit
 }
 
-// expression is implemented by option types that hold an expression. In such an option ` #` is
-// an error, because YAML would start a comment there. Connectors implement it without importing
-// this package.
+// expression is implemented by types of options that are expressions. In the value of such an
+// option, ` #` is an error, because YAML would start a comment there. The method is enough: a
+// connector need not import this package.
 type expression interface{ Expression() }
 
 var (
@@ -58,7 +58,8 @@ func optionOf(prefix string, f reflect.StructField) option {
 	}
 }
 
-// registered replaces @window and @dispatch by the names in the registries of package flow.
+// registered replaces the words @window and @dispatch by the names of window algorithms and
+// dispatch policies.
 func registered(words []string) (names []string) {
 	for _, w := range words {
 		switch w {
@@ -73,7 +74,8 @@ func registered(words []string) (names []string) {
 	return names
 }
 
-// keyOf returns the key of a field in a config, or "" if a config cannot set it.
+// keyOf returns the key of a struct field in a config. It returns "" if the field cannot be set in
+// a config.
 func keyOf(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if key == "-" || !f.IsExported() {
@@ -89,8 +91,8 @@ func joinKey(prefix, key string) string {
 	return prefix + "." + key
 }
 
-// fieldsOf returns the settable fields of a struct by key, in order, including those of embedded
-// structs.
+// fieldsOf returns the fields of a struct that a config can set, by key, and the keys in order. It
+// includes the fields of embedded structs.
 func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -102,8 +104,8 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 	return keys, fields
 }
 
-// decode reads a node into v, which holds the default. It records all mistakes, and returns false
-// if there was one.
+// decode decodes a node into v, which contains the default. It records all mistakes, and returns
+// false if there is any.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
@@ -157,7 +159,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	keys, fields := fieldsOf(v.Type())
 	before := len(l.errs)
 	given := map[string]*yaml.Node{} // by known key: the value, or the key if the value is wrong
-	meant := map[string]bool{}       // known keys for which the unknown ones probably stand
+	meant := map[string]bool{}       // known keys that were probably misspelled as unknown ones
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := fields[key.Value]
@@ -176,7 +178,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 		fo := optionOf(o.name, f)
 		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil &&
 			at.Kind() == reflect.String {
-			// A default such as "." is relative to the config's directory, too.
+			// A relative default such as "." is also relative to the config's directory.
 			at.SetString(l.resolve(at.String()))
 		}
 		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
@@ -195,8 +197,8 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	return len(l.errs) == before
 }
 
-// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one. Such a
-// struct may also be written as the list that is this field's value.
+// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one. In a
+// config, the struct may also be written as a list, which is then the value of this field.
 func listField(t reflect.Type) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("yaml") == ",list" {
@@ -206,7 +208,7 @@ func listField(t reflect.Type) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// isList reports whether t is a struct that may be written as a list.
+// isList reports whether t is a struct that may be written as a list in a config.
 func isList(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -215,8 +217,7 @@ func isList(t reflect.Type) bool {
 	return ok
 }
 
-// hasItems reports whether v is a struct that may be written as a list, and its list is not
-// empty.
+// hasItems reports whether v is a struct that may be written as a list, and the list has items.
 func hasItems(v reflect.Value) bool {
 	if v.Kind() != reflect.Struct {
 		return false
@@ -297,7 +298,7 @@ func (l *loader) resolve(path string) string {
 	return filepath.Join(l.dir, path)
 }
 
-// article puts the article "a" before the name of a kind of node, if it needs one.
+// article returns the name of a kind of node with its article, for example "a list" or "text".
 func article(kind string) string {
 	if kind == "mapping" || kind == "list" {
 		return "a " + kind

@@ -9,12 +9,12 @@ import (
 // Kind names a kind of YAML file in messages.
 type Kind struct {
 	Noun  string // the kind of file in one word: "config"
-	Least string // the minimum contents of such a file, for the message about an empty one
+	Least string // minimum contents of such a file, for the message about an empty one
 }
 
-// DecodeFile decodes a YAML file of another kind than a config into v, a pointer to a struct with
-// the defaults. The struct's tags and its Validate method have the same meaning as for the options
-// of a component. Errors contain the noun of k in place of a component's name. The result is an
+// DecodeFile decodes a YAML file that is not a config into v. v is a pointer to a struct that
+// contains the defaults. The struct's tags and its Validate method work as for the options of a
+// component. Errors contain the noun of k instead of the name of a component. The result is an
 // *[Error], or [Errors] for several independent mistakes.
 func DecodeFile(path string, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
@@ -26,7 +26,7 @@ func DecodeFile(path string, k Kind, v any) error {
 	return decodeText(l, text, v)
 }
 
-// Decode is [DecodeFile] for a text. path names it in errors.
+// Decode is like [DecodeFile] for a text in memory. path is the name of the text in errors.
 func Decode(path string, text []byte, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
 	l.kind = k

@@ -17,18 +17,18 @@ import (
 // Limits on the size of a config. A larger file is a mistake or an attack.
 const (
 	maxConfigBytes = 1 << 20
-	maxAliases     = 100     // uses; an alias within an aliased value counts each time
+	maxAliases     = 100     // uses of aliases, counted again at each use of an enclosing alias
 	maxNodes       = 100_000 // values, after resolving aliases
 )
 
-// document is the text of one file and the mistakes found in it.
+// document is the text of one file, with the mistakes found in it.
 type document struct {
 	kind    Kind
 	path    string
 	text    []byte // nil if it could not be read
 	lines   []string
 	secrets map[string]bool // keys with secret values, which must not appear in messages
-	shown   []string        // lines as shown in excerpts
+	shown   []string        // lines as they are shown in excerpts
 	hidden  []string        // values that must not appear in messages
 	errs    Errors
 	notices Errors
@@ -51,19 +51,20 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 	return e
 }
 
-// leastHidden is the minimum length of a secret that is masked in messages. A shorter one would
+// leastHidden is the minimum length of secrets that are masked in messages. Shorter ones would
 // match parts of ordinary words.
 const leastHidden = 4
 
-// hide masks value in all messages about d, because errors of a component may quote its options.
+// hide masks value in all messages about d. This is necessary because errors of a component may
+// quote its options.
 func (d *document) hide(value string) {
 	if len(value) >= leastHidden {
 		d.hidden = append(d.hidden, value)
 	}
 }
 
-// hideSecrets hides the values of secret keys in messages. It hides each word separately, because a
-// message may break the lines of a value differently.
+// hideSecrets masks the values of secret keys in messages. It masks each word separately, because a
+// message may break the lines of a value at other places.
 func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
 		for _, word := range strings.Fields(n.Value) {
@@ -81,7 +82,7 @@ func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	}
 }
 
-// maskQuoted masks the continuation lines of a quoted secret, regardless of their indentation.
+// maskQuoted masks the further lines of a quoted secret, regardless of their indentation.
 func (d *document) maskQuoted(n *yaml.Node) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return
@@ -108,7 +109,7 @@ func (d *document) report() error {
 	return d.errs.joined()
 }
 
-// masks reports whether a part of the line is masked in excerpts. Lines count from 1.
+// masks reports whether excerpts mask a part of the given line. The first line is line 1.
 func (d *document) masks(line int) bool {
 	return line < 1 || line > len(d.lines) || d.shown[line-1] != d.lines[line-1]
 }
@@ -138,7 +139,8 @@ func (d *document) read() []byte {
 	return text
 }
 
-// cause removes the path from an error of package os, because the message contains it already.
+// cause returns the cause of an error of package os without the path, which the message already
+// contains.
 func cause(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
@@ -146,8 +148,8 @@ func cause(err error) error {
 	return err
 }
 
-// parse returns the tree of the single document in text, with aliases resolved, or nil after
-// recording an error.
+// parse parses text and returns the tree of its only document, with aliases resolved. After an
+// error, which it records, it returns nil.
 func (d *document) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
 		d.failAt(0, 0, "is larger than %v; a %s is written by hand, so this is probably another "+
@@ -187,7 +189,7 @@ func (d *document) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// isText rejects text that the YAML parser would reject without a position.
+// isText rejects text for which the YAML parser would return an error without a position.
 func (d *document) isText(text []byte) bool {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		d.failAt(0, 0, "is UTF-16; save it as UTF-8")
@@ -213,8 +215,8 @@ func (d *document) isText(text []byte) bool {
 }
 
 // tidy resolves aliases and merge keys. It rejects YAML features that a config must not use: tags,
-// repeated keys, and keys that are not text. open contains the mappings and lists around the node,
-// to detect an alias inside its own anchor.
+// repeated keys, and keys that are not text. open has the mappings and lists that enclose the node,
+// to detect an alias within its own anchor.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
 		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+
@@ -254,8 +256,8 @@ func (d *document) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return d.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping. Keys of a merge key (<<) come last, and do not
-// replace others.
+// pairs returns the keys and values of a mapping. Keys from a merge key (<<) come last. A key of
+// the mapping itself takes precedence over a merged one.
 func (d *document) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}
@@ -306,7 +308,7 @@ func (d *document) mergedFrom(value *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// kindName returns the kind of a node in words for users.
+// kindName returns the kind of a node in words, for messages.
 func kindName(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Equal reports whether r and other configure the same route: name, components, and every option,
-// secrets included. It ignores the positions of options in the file. Constructors cannot be
-// compared: two components with the same role and name count as the same component.
+// Equal reports whether r and other configure the same route. It compares names, components and all
+// options, including secrets. It ignores positions in the file. Two components with the same role
+// and name count as the same component, because their constructors cannot be compared.
 func (r *Route) Equal(other *Route) bool {
 	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
 		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&
@@ -31,15 +31,15 @@ func (u Use) Equal(other Use) bool {
 		sameValue(reflect.ValueOf(u.Options), reflect.ValueOf(other.Options))
 }
 
-// Equal reports whether a and other are the same address with the same settings.
+// Equal reports whether a and other have the same address and settings.
 func (a *Admin) Equal(other *Admin) bool {
 	return a.On() == other.On() &&
 		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two options are equal. Options with a text form are compared as
-// text. In structs only the fields that a config can set are compared. Other fields are derived
-// from them and may differ, such as two compilations of the same expression.
+// sameValue reports whether two values of an option are equal. Values with a text form are compared
+// as text. Of structs, it compares only the fields that a config can set. Other fields are derived
+// from these and may differ, for example two compilations of the same expression.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()
@@ -87,7 +87,7 @@ func sameFields(a, b reflect.Value) bool {
 	})
 }
 
-// all reports whether ok holds for 0 to n-1.
+// all reports whether ok returns true for each i from 0 to n-1.
 func all(n int, ok func(i int) bool) bool {
 	for i := range n {
 		if !ok(i) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxShown is the number of mistakes that a report prints; the others are counted.
+// maxShown is the maximum number of mistakes that a report prints. Further ones are only counted.
 const maxShown = 20
 
 // Error is a mistake in a config.
@@ -15,10 +15,10 @@ type Error struct {
 	Place   Place
 	Message string // one line: the mistake and its remedy
 	Excerpt string // the line with its neighbors and a caret; empty if there is none
-	Hint    string // the nearest valid name or the correct form; empty if there is none
+	Hint    string // the most similar valid name or the correct form; empty if there is none
 }
 
-// Error returns place, message, excerpt and hint, without a line end.
+// Error returns position, message, excerpt and hint, without a final newline.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Place != (Place{}) {
@@ -35,11 +35,11 @@ func (e *Error) Error() string {
 }
 
 // Errors are the independent mistakes in a config, in the order of their positions. errors.As finds
-// the first of them.
+// only the first of them.
 type Errors []*Error
 
-// Error returns the texts of the first 20 mistakes, separated by empty lines, and the number of the
-// other mistakes.
+// Error returns the texts of the first 20 mistakes, separated by empty lines, and the number of
+// further ones.
 func (es Errors) Error() string {
 	var b strings.Builder
 	for i, e := range es {
@@ -64,7 +64,8 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// sorted sorts es by position and returns it without duplicates (an alias is decoded at each use).
+// sorted returns es sorted by position, without duplicates. An alias causes duplicates, because it
+// is decoded at each use.
 func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line),
@@ -73,7 +74,8 @@ func (es Errors) sorted() Errors {
 	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
 }
 
-// joined returns nil, a single *Error, or Errors sorted by position without duplicates.
+// joined returns nil if es is empty, an *Error if it has one mistake, and otherwise Errors, sorted
+// by position and without duplicates.
 func (es Errors) joined() error {
 	es = es.sorted()
 	switch len(es) {
@@ -85,7 +87,7 @@ func (es Errors) joined() error {
 	return es
 }
 
-// String returns file:line:column, or the file alone if there is no line.
+// String returns file:line:column. If there is no line, it returns only the file.
 func (p Place) String() string {
 	if p.Line == 0 {
 		return p.File

@@ -12,12 +12,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// excerptWidth is the number of characters of a line in an excerpt; of a longer line the part
-// around the caret is shown.
+// excerptWidth is the maximum number of characters of a line in an excerpt. Of a longer line, only
+// the part around the caret is shown.
 const excerptWidth = 100
 
-// excerpt shows the line, its neighbors, and a caret below the column. Lines and columns count from
-// 1, columns in characters. The lines must be masked, because reports are logged.
+// excerpt returns the line and its neighbors, with a caret below the column. Lines and columns
+// count from 1, and columns count characters. Secrets in lines must be masked before, because
+// excerpts are logged.
 func excerpt(lines []string, line, column int) string {
 	if line < 1 || line > len(lines) {
 		return ""
@@ -43,8 +44,8 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns excerptWidth characters of a line. Characters that a terminal would not show as
-// one character are replaced.
+// window returns excerptWidth characters of a line. It replaces characters that a terminal would
+// not show as one character.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))
@@ -63,16 +64,16 @@ var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
 	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
-	// bareUser matches the user and password of a URL without a scheme.
+	// bareUser matches user and password of a URL without a scheme.
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
-// masked returns the lines with all secrets masked: values of secret keys, on the line of the
-// key or indented beneath it, and secrets in URLs. The text may not be parsable, so in doubtful
-// cases a value is masked.
+// masked returns the lines with all secrets masked. These are secrets in URLs and values of secret
+// keys, on the line of the key or on indented lines below it. The text may be invalid YAML, so in
+// doubtful cases a value is masked.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
-	within := -1 // indentation of the secret key beneath which this line stands
+	within := -1 // indentation of the secret key above this line; -1 if there is none
 	for i, line := range lines {
 		depth := len(line) - len(strings.TrimLeft(line, " "))
 		if within >= 0 && depth > within && strings.TrimSpace(line) != "" {
@@ -91,8 +92,8 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
-// maskLine masks the secret values in one line and reports whether it contains a secret key.
-// Variables such as ${NAME} are kept, because their names are not secret.
+// maskLine masks the secret values in one line and reports whether it contains a secret key. It
+// keeps variables such as ${NAME}, because their names are not secret.
 func maskLine(line string, secrets map[string]bool) (string, bool) {
 	found := false
 	for at := 0; ; {
@@ -118,7 +119,8 @@ func maskLine(line string, secrets map[string]bool) (string, bool) {
 	}
 }
 
-// maskURLs is stream.MaskURLs, and also masks user and password in URLs without a scheme.
+// maskURLs masks secrets in URLs like stream.MaskURLs. It also masks user and password in URLs
+// without a scheme.
 func maskURLs(text string) string {
 	return bareUser.ReplaceAllString(stream.MaskURLs(text), stream.Masked+"@")
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxIncluded is the maximum size of a file used in ${file:...}, which holds a token.
+// maxIncluded is the maximum size of a file that is included with ${file:...}. Such a file usually
+// contains a token.
 const maxIncluded = 64 << 10
 
-// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ means a literal ${, and
-// any other $ is literal. It runs after parsing, so inserted text is never parsed as YAML. fromFile
-// reports that a file was read; such values are not shown in messages.
+// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value. $${ stands for a literal
+// ${, and any other $ is literal. It runs after parsing, so the inserted text is never parsed as
+// YAML. fromFile reports whether a file was read, because values from files are not shown in
+// messages.
 func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	var b strings.Builder
 	rest := n.Value
@@ -80,7 +82,7 @@ func (l *loader) included(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(l.dir, path)
 	}
-	info, err := os.Stat(path) // before opening, because opening a FIFO would wait for a writer
+	info, err := os.Stat(path) // before opening it, because opening a FIFO would wait for a writer
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", path, cause(err))
 	}

@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// confDir is the subdirectory of a config directory that contains further files of the
-	// config.
+	// confDir is the subdirectory of a config directory with further files of the config.
 	confDir = "conf.d"
 
-	// maxFiles bounds the number of files of a config.
+	// maxFiles is the maximum number of files of a config.
 	maxFiles = 1000
 )
 
-// Files returns the files that make up the config at path. If path is a file, it is the only
-// one. If it is a directory, the files are *.yaml and *.yml in it, followed by those in its
-// subdirectory conf.d. Hidden files are skipped, and each group is sorted by name. These files
-// form one config: each pipeline, list of processors, `state` and `admin` may occur in only one
-// of them.
+// Files returns the files of the config at path. If path is a file, it is the only one. If path is
+// a directory, the files are *.yaml and *.yml in it, followed by those in its subdirectory conf.d.
+// Each group is sorted by name. Hidden files are omitted. All files together form one config: a
+// pipeline, a list of processors, `state` or `admin` must not be in two of them.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -53,16 +51,16 @@ func Files(path string) ([]string, error) {
 	return files, nil
 }
 
-// set is a config of one or more files. Each file may use shared parts of the others.
+// set is a config of one or more files. A file may use the shared processor lists of the others.
 type set struct {
 	f      *Config
 	files  []*loader
 	claims map[string]claim
-	firsts map[string]Place // parts that may occur in one file only
+	firsts map[string]Place // places of parts that may occur in one file only
 	lists  map[string]*sharedList
 
-	// right maps the Options of a component to a function that records an error in them, with its
-	// position. It is for errors that are found after the options were decoded.
+	// right maps the Options of a component to a function that records an error with its position.
+	// It is used for errors that are found after the options were decoded.
 	right map[any]func(error)
 }
 
@@ -82,7 +80,7 @@ func (s *set) add(l *loader) {
 // load reads all files.
 func (s *set) load() (*Config, error) {
 	for _, l := range s.files {
-		if len(l.errs) == 0 { // otherwise it could not be read
+		if len(l.errs) == 0 { // otherwise the file could not be read
 			l.root = l.parse(l.text)
 		}
 	}
@@ -110,7 +108,8 @@ func (s *set) load() (*Config, error) {
 	return s.f, nil
 }
 
-// defaultState is the directory "state" beside the config file, or in the config's directory.
+// defaultState returns the directory "state" beside the config file or, if the config is a
+// directory, in that directory.
 func (s *set) defaultState() string {
 	if s.files[0].path == s.f.Path {
 		return s.files[0].resolve("state")
@@ -139,8 +138,8 @@ func (s *set) report() error {
 	return all
 }
 
-// claimFirst records that the key defines a name of the given kind, such as a pipeline. It
-// refuses a second definition in another file.
+// claimFirst records that key defines a name of the given kind, such as a pipeline. It records an
+// error if another file already defines the name.
 func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 	id := kind + " " + key.Value
 	if at, ok := l.set.firsts[id]; ok {
@@ -155,7 +154,7 @@ func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 	return true
 }
 
-// readKeys sets the values of the file by key.
+// readKeys sets l.top, the values of the file by key.
 func readKeys(l *loader) {
 	if l.root.Kind != yaml.MappingNode {
 		kind := article(kindName(l.root))
@@ -165,7 +164,7 @@ func readKeys(l *loader) {
 	l.top, l.meant = l.keys(l.root, "a config", fileKeys)
 }
 
-// keyNode returns the key of the file with the given name.
+// keyNode returns the node of the top-level key with the given name.
 func keyNode(l *loader, name string) *yaml.Node {
 	for i := 0; i+1 < len(l.root.Content); i += 2 {
 		if l.root.Content[i].Value == name {
@@ -175,7 +174,7 @@ func keyNode(l *loader, name string) *yaml.Node {
 	return l.root
 }
 
-// readGlobals reads the parts of the file that pipelines in every file refer to.
+// readGlobals reads the parts of the file that the pipelines of all files use.
 func readGlobals(l *loader) {
 	f := l.set.f
 	if n := l.top["state"]; n != nil && claimFirst(l, "", keyNode(l, "state")) {
@@ -192,7 +191,8 @@ func readGlobals(l *loader) {
 	}
 }
 
-// readPipelines reads the pipelines of the file. At least one file must have pipelines.
+// readPipelines reads the pipelines of the file. At least one file of the config must have
+// pipelines.
 func readPipelines(l *loader) {
 	n := l.top["pipelines"]
 	switch {
@@ -206,7 +206,7 @@ func readPipelines(l *loader) {
 	}
 }
 
-// mayHavePipelines reports whether the file has pipelines, or a mistake in place of them.
+// mayHavePipelines reports whether the file has pipelines, or a mistake that may stand for them.
 func mayHavePipelines(l *loader) bool {
 	return l.top["pipelines"] != nil || l.meant["pipelines"] || l.root.Kind != yaml.MappingNode
 }
@@ -217,8 +217,8 @@ func readTests(l *loader) {
 	}
 }
 
-// inLine returns text such as "in line 3" for a place. If the place is in another file than that
-// of l, the text names the file.
+// inLine returns text such as "in line 3" for a position. It adds the file if that is not the file
+// of l.
 func inLine(l *loader, at Place) string {
 	if at.File == l.path {
 		return fmt.Sprintf("in line %d", at.Line)

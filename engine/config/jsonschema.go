@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// JSONSchema returns the JSON Schema (draft 2020-12) of configs with these components, made from
-// the tags of the option structs, for completion and checks in editors. It covers names, types and
-// values. Rules in Validate methods and for combinations of options are only checked by Load.
+// JSONSchema returns the JSON Schema (draft 2020-12) of configs with these components. Editors use
+// it for completion and checks. It is generated from the tags of the option structs and covers
+// names, types and values. It does not cover the rules in Validate methods and rules for
+// combinations of options. Only Load checks these.
 func JSONSchema(components []stream.Component) ([]byte, error) {
 	s := schemas{components}
 	var out bytes.Buffer
@@ -27,7 +28,7 @@ func JSONSchema(components []stream.Component) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// object is a JSON object that keeps its order.
+// object is a JSON object that keeps the order of its members.
 type object []member
 
 type member struct {
@@ -57,12 +58,12 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// with returns o with one more member.
+// with returns o with an additional member.
 func (o object) with(key string, value any) object {
 	return append(slices.Clip(o), member{key, value})
 }
 
-// within returns o with the minimum and maximum of a number.
+// within returns o with the minimum and maximum of a number option.
 func (o object) within(bounds option) object {
 	if bounds.min != "" {
 		o = o.with("minimum", json.Number(bounds.min))
@@ -143,8 +144,8 @@ func (s schemas) defs() object {
 	}
 }
 
-// route returns the schema of a route. If more contains the further members of a pipeline, it
-// returns the schema of a pipeline.
+// route returns the schema of a route. If more has the other members of a pipeline, it returns the
+// schema of a pipeline.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""
@@ -194,7 +195,8 @@ func (s schemas) pipeline() object {
 		[]object{{{"required", []string{"sink"}}}, {{"required", []string{"routes"}}}})
 }
 
-// component is the schema of one component of a role: its name, or its name with options.
+// component returns the schema of a component of a role. In a config it is a name, or a name with
+// options.
 func (s schemas) component(r stream.Role) object {
 	var names []string
 	var properties object
@@ -236,11 +238,11 @@ func (s schemas) component(r stream.Role) object {
 	})
 }
 
-// textSchema accepts every value that a config may have for a text option. For example,
+// textSchema returns a schema of all values that a text option may have in a config. For example,
 // `password: 0123` is a number to YAML.
 func textSchema() object { return ofType("string", "number", "boolean") }
 
-// schemaOf returns the schema of an option with the default v.
+// schemaOf returns the schema of an option with the default value v.
 func schemaOf(v reflect.Value, o option) object {
 	s := shapeOf(v, o)
 	if o.doc != "" {
@@ -338,5 +340,5 @@ func structSchema(v reflect.Value) object {
 	if len(required) > 0 {
 		return append(ofType("object").with("required", required), s...)
 	}
-	return append(ofType("object", "null"), s...) // `drop:` without anything is fine
+	return append(ofType("object", "null"), s...) // null, because an empty `drop:` is valid
 }

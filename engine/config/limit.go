@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// limitKey and workerLimitKey are keys of a route. Their former place is in `flow`, which is
-// still accepted.
+// limitKey and workerLimitKey are keys of a route. They are also accepted in `flow`, where they
+// formerly stood.
 const (
 	limitKey       = "limit"
 	workerLimitKey = "worker_limit"
 )
 
-// Limit bounds the attempts of a route, regardless of its windows. The key `limit` applies to
-// all workers of the sink together, and `worker_limit` to each worker.
+// Limit limits the attempts of a route, in addition to its windows. The key `limit` applies to all
+// workers of the sink together, and `worker_limit` to each worker.
 type Limit struct {
 	// Rate is the maximum number of records per second, including repeated attempts. Zero, the
 	// default, means no limit.
@@ -24,7 +24,7 @@ type Limit struct {
 	// Bytes is the maximum number of bytes per second, including repeated attempts. Zero, the
 	// default, means no limit.
 	Bytes BytesPerSecond `yaml:"bytes" doc:"bytes a second: 10MB/s or 600MiB/m"`
-	// Concurrency is the maximum number of batches in flight. Zero, the default, means no limit.
+	// Concurrency is the maximum number of in-flight batches. Zero, the default, means no limit.
 	Concurrency int `yaml:"concurrency" doc:"batches in flight"`
 }
 
@@ -54,7 +54,7 @@ func (f *Flow) readLimits(l *loader, keys map[string]*yaml.Node) {
 	}
 }
 
-// The rates of a Limit.
+// Rates in a Limit.
 type (
 	PerSecond      = stream.PerSecond
 	BytesPerSecond = stream.BytesPerSecond

@@ -12,24 +12,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// LoadOptions are the environment of a config.
+// LoadOptions has the inputs of Load besides the config itself.
 type LoadOptions struct {
 	// Components are the sources, processors and sinks that the config may name.
 	Components []stream.Component
 
-	// Env looks up the variable of ${NAME} and reports whether it is set. Nil means os.LookupEnv.
+	// Env returns the value of the variable NAME for ${NAME}, and reports whether it is set. Nil
+	// means os.LookupEnv.
 	Env func(name string) (value string, ok bool)
 
-	// Source is the source of all pipelines, as YAML, such as "stdin: {}". A pipeline in the
-	// config must then have no source of its own. Empty means that each pipeline names its
+	// Source is the source of all pipelines, as YAML, such as "stdin: {}". The pipelines in the
+	// config must then have no source. Empty means that each pipeline in the config has its own
 	// source.
 	Source string
 }
 
-// Load reads the config at path: a file, or a directory of files (see [Files]). The error is an
-// [*Error], or [Errors] for several independent mistakes. Load opens the config and the files
-// named by ${file:...}, and creates no files. Relative paths in a file are resolved against the
-// file's directory. The default of `state` is resolved against the directory of the config.
+// Load reads the config at path, which is a file or a directory of files (see [Files]). The error
+// is an [*Error], or [Errors] for several independent mistakes. Relative paths in a file are
+// resolved against the directory of that file. The default of `state` is resolved against the
+// directory of the config. Load opens only the config and the files that it names with ${file:...},
+// and creates no files.
 func Load(path string, o LoadOptions) (*Config, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -54,8 +56,8 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	return s.load()
 }
 
-// Parse is Load for a config in memory of at most 1 MiB. Errors use name as the path of the
-// config. Relative paths are resolved against the directory of name; without a slash in name
+// Parse is like Load for a config in memory of at most 1 MiB. Errors use name as the path of the
+// config. Relative paths are resolved against the directory of name. If name contains no slash,
 // this is the working directory.
 func Parse(name string, text []byte, o LoadOptions) (*Config, error) {
 	return newLoader(name, o).load(text)
@@ -74,25 +76,25 @@ func newLoader(path string, o LoadOptions) *loader {
 	}
 }
 
-// loader decodes one document. Its methods add to errs and continue where possible.
+// loader decodes one document. Its methods add mistakes to errs and continue where possible.
 type loader struct {
 	document
 	dir     string // directory for relative paths
 	options LoadOptions
-	source  Use // of the current pipeline
+	source  Use // source of the current pipeline
 	set     *set
 	root    *yaml.Node            // nil if it could not be parsed
-	top     map[string]*yaml.Node // its values by key
-	meant   map[string]bool       // known keys for which the unknown ones probably stand
+	top     map[string]*yaml.Node // top-level values by key
+	meant   map[string]bool       // known keys that were probably misspelled as unknown ones
 }
 
-// claim is the owner of a resource that only one component may have.
+// claim is the component that owns a resource which only one component may use.
 type claim struct {
 	what  string
 	where Place
 }
 
-// load reads a config's text. The fuzzer calls it directly.
+// load reads the text of a config. The fuzz test calls it directly.
 func (l *loader) load(text []byte) (*Config, error) {
 	l.text = text
 	s := newSet(l.path)
@@ -146,9 +148,9 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys returns the values of a mapping by key, and records an error for each unknown key. For each
-// unknown key, meant contains the most similar known key. If that key is required and missing, the
-// caller reports only the unknown one.
+// keys returns the values of a mapping by key. It records an error for each unknown key. meant has
+// the known keys that are most similar to the unknown ones. If such a key is required and missing,
+// the caller reports only the unknown key.
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
@@ -164,7 +166,7 @@ func (l *loader) keys(n *yaml.Node, of string,
 	return out, meant
 }
 
-// emptyOr describes a node that should be a non-empty mapping, for an error message.
+// emptyOr describes a node for an error message that asks for a non-empty mapping.
 func emptyOr(n *yaml.Node) string {
 	if n.Kind == yaml.MappingNode {
 		return "empty"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that is most similar to word, or "" if none is similar. At most a
-// third of the letters may differ.
+// Nearest returns the name that is most similar to word. At most a third of the letters may differ.
+// It returns "" if no name is similar enough.
 func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {
@@ -25,12 +25,12 @@ func Nearest(word string, names []string) string {
 
 func plainName(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
 
-// distance returns the optimal string alignment distance in bytes: insertions, deletions,
-// replacements, and swaps of adjacent bytes (Damerau 1964).
+// distance returns the number of edits that turn a into b: insertions, deletions, replacements, and
+// swaps of adjacent bytes (optimal string alignment, Damerau 1964).
 func distance(a, b string) int {
 	const longest = 64
 	if len(a) > longest || len(b) > longest {
-		return max(len(a), len(b)) // treated as completely different: no name is that long
+		return max(len(a), len(b)) // treated as completely different, because no name is that long
 	}
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -53,7 +53,8 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// didYouMean returns the hint for an unknown name: the nearest name, otherwise all names.
+// didYouMean returns the hint for an unknown name. It is the nearest name or, if none is similar, a
+// list of all names.
 func didYouMean(word string, names []string) string {
 	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)

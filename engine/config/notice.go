@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// remark runs note, and converts the errors that it records in l into notices.
+// remark runs note and converts the errors that note records in l into notices.
 func remark(l *loader, note func()) {
 	before := len(l.errs)
 	note()
@@ -16,8 +16,8 @@ func remark(l *loader, note func()) {
 	l.errs = l.errs[:before]
 }
 
-// remarksOf records the notices that a component has about its valid options (see
-// [stream.Noticer]).
+// remarksOf records the notices of a component about its options (see [stream.Noticer]). The
+// options are valid.
 func remarksOf(l *loader, u Use, key, options *yaml.Node) {
 	noticer, ok := u.Options.(stream.Noticer)
 	if !ok {

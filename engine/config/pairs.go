@@ -7,12 +7,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs with the tag `yaml:",key"` on the first field and `yaml:",value"` on the
-// second is an ordered mapping: `set: {b: 1, a: 2}`. A field Where of type Place gets the
-// position of the key; all others must be unexported. If the elements have a text form, a list
-// of texts is also allowed: `columns: [b, a]`.
+// A slice of structs is an ordered mapping in a config if the first field has the tag `yaml:",key"`
+// and the second one `yaml:",value"`. Example: `set: {b: 1, a: 2}`. A field Where of type Place
+// gets the position of the key. All other fields must be unexported. If the elements have a text
+// form, a list of texts is also allowed: `columns: [b, a]`.
 
-// isPairs reports whether t is such a slice.
+// isPairs reports whether t is a slice that is an ordered mapping in a config.
 func isPairs(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct &&
 		t.Elem().NumField() >= 2 &&
@@ -50,8 +50,8 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// describePairs returns a slice of pairs as YAML. It is a list if the elements have a text form,
-// because a list can omit values.
+// describePairs returns an ordered mapping as YAML. If the elements have a text form, it returns a
+// list, because a list can omit values.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

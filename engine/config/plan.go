@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Plan returns the effective config as YAML: every pipeline and route with all options including
-// defaults, with resolved paths and masked secrets. Apart from the secrets it is a valid config.
+// Plan returns the effective config as YAML. It has every pipeline and route with all options,
+// including defaults, with resolved paths and masked secrets. Apart from the masked secrets it is a
+// valid config.
 func (c *Config) Plan() []byte {
 	root := mapping()
 	add(root, "state", c.statePlan())
@@ -46,7 +47,7 @@ func (c *Config) Plan() []byte {
 	return out.Bytes()
 }
 
-// RoutePlan is the part of a plan for one route. It marshals to a JSON object.
+// RoutePlan is the part of a plan that describes one route. It marshals to a JSON object.
 type RoutePlan struct {
 	Pipeline, Route string
 	root            *yaml.Node
@@ -121,7 +122,7 @@ func (r *Route) plan() *yaml.Node {
 	if r.Flow.Redeliver == 0 {
 		remove(flow, "redeliver_rate")
 	}
-	if r.Flow.Order == "" { // the sink's own
+	if r.Flow.Order == "" { // the sink's default order
 		remove(flow, "order")
 	}
 	if r.Flow.Trace == "" {
@@ -144,7 +145,7 @@ func (r *Route) plan() *yaml.Node {
 	return n
 }
 
-// plan returns r as YAML. It contains either the policy or the keys that a policy replaces.
+// plan returns r as YAML. It has either a policy, or the keys that a policy replaces.
 func (r Retry) plan() *yaml.Node {
 	n := describe(reflect.ValueOf(r), false)
 	if isShape(r.Backoff) {
@@ -171,7 +172,7 @@ func (u Use) plan() *yaml.Node {
 	return n
 }
 
-// describe returns an option as YAML. A secret that is set is masked.
+// describe returns an option as YAML. It masks a secret that is set.
 func describe(v reflect.Value, secret bool) *yaml.Node {
 	t := v.Type()
 	switch {
@@ -183,7 +184,7 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 		return describe(v.Elem(), secret)
 	case !hasItems(v) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		out, err := v.Interface().(encoding.TextMarshaler).MarshalText()
-		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text: it was written as a mapping
+		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text form: it was written as a mapping
 			return text(string(out), secret)
 		}
 	}
@@ -257,7 +258,7 @@ func number(tag, s string, secret bool) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
 }
 
-// mapping makes a mapping of keys and texts.
+// mapping returns a YAML mapping of keys and texts.
 func mapping(pairs ...string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -280,7 +281,7 @@ func remove(n *yaml.Node, key string) {
 	}
 }
 
-// appendJSON writes a tree of describe as JSON, in its order.
+// appendJSON appends a tree returned by describe as JSON. It keeps the order of the keys.
 func appendJSON(dst []byte, n *yaml.Node) []byte {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// processorsKey is the key of shared lists at the top level, and of a route's own list.
+	// processorsKey is the key of the shared lists at the top level, and of a route's own list of
+	// processors.
 	processorsKey = "processors"
 
-	// useKey refers to a shared list from a list of processors.
+	// useKey refers to a shared list within a list of processors.
 	useKey = "use"
 
-	// otherwiseKey marks the route for records that no other route's condition takes.
+	// otherwiseKey marks the route for records that match no condition of another route.
 	otherwiseKey = "otherwise"
 )
 
@@ -28,7 +29,7 @@ type sharedList struct {
 	used bool
 }
 
-// readLists records the lists of the top-level key `processors`.
+// readLists records the shared lists under the top-level key `processors`.
 func readLists(l *loader, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
 		const want = "processors wants a mapping of names to lists of processors, but this is %s"
@@ -57,7 +58,7 @@ func readLists(l *loader, n *yaml.Node) {
 	}
 }
 
-// emptyList describes a node that should be a list with elements, for an error message.
+// emptyList describes a node for an error message that asks for a non-empty list.
 func emptyList(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode {
 		return "empty"
@@ -65,7 +66,7 @@ func emptyList(n *yaml.Node) string {
 	return article(kindName(n))
 }
 
-// checkUnused checks the components of shared lists that no route uses.
+// checkUnused checks the components of those shared lists that no route uses.
 func checkUnused(l *loader) {
 	for name, list := range l.set.lists {
 		if list.l == l && !list.used && len(l.errs) == 0 {
@@ -87,8 +88,8 @@ func readUses(l *loader, n *yaml.Node, what string) (out []Use) {
 	return out
 }
 
-// useList reads the processors of the shared list with the name in n. Mistakes in them are reported
-// in the file of the list.
+// useList reads the processors of the shared list that n names. Mistakes in them are reported in
+// the file of the list.
 func useList(l *loader, n *yaml.Node, what string) []Use {
 	list := l.set.lists[n.Value]
 	if n.Kind != yaml.ScalarNode || list == nil {
@@ -106,23 +107,23 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 	list.used = true
 	usesAnother := func(c *yaml.Node) bool { return valueOf(c, useKey) != nil }
 	if slices.ContainsFunc(list.n.Content, usesAnother) {
-		return nil // refused before
+		return nil // an error was recorded before
 	}
 	return readUses(list.l, list.n, what)
 }
 
-// selector is implemented by the options of a processor that keeps records by a condition, such as
-// `where`.
+// selector is implemented by the options of a processor that keeps records that match a condition,
+// such as `where`.
 type selector interface {
-	// Otherwise returns options of the same type. Each list holds the conditions of one other
-	// route. The returned options keep a record if each list contains a condition that is false for
-	// this record.
+	// Otherwise returns options of the same type for the route with `otherwise: true`. Each element
+	// of lists has the conditions of one other route. The returned options keep a record if no
+	// other route keeps it: in each list, at least one condition is false for the record.
 	Otherwise(lists [][]any) any
 }
 
-// addOtherwise returns the processors of the route with `otherwise: true`: the processors in own,
-// and the negation of the other routes' conditions. The negation is inserted at the same index at
-// which the other routes have their conditions. ok is false after an error.
+// addOtherwise returns the processors of the route with `otherwise: true`. These are the processors
+// in own, and the negation of the other routes' conditions. The negation is inserted at the index
+// at which the other routes have their first condition. ok is false after an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {
@@ -133,7 +134,7 @@ func addOtherwise(
 		r := &others[i]
 		begin, end := conditions(r.Processors)
 		if begin == end {
-			continue // the route takes all records, and is ignored here
+			continue // the route keeps all records, so it is ignored here
 		}
 		same := begin <= len(own) && slices.EqualFunc(r.Processors[:begin], own[:begin], Use.Equal)
 		if !same || prelude >= 0 && prelude != begin {
@@ -162,8 +163,8 @@ func addOtherwise(
 	return slices.Insert(slices.Clone(own), prelude, condition), true
 }
 
-// conditions returns the range of the first condition and of the conditions directly after it.
-// Both bounds are equal if there is no condition.
+// conditions returns the index range of the first condition in uses and of the conditions directly
+// after it. begin equals end if there is no condition.
 func conditions(uses []Use) (begin, end int) {
 	isCondition := func(u Use) bool {
 		_, ok := u.Options.(selector)

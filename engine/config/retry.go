@@ -15,7 +15,8 @@ const policyKey = "policy"
 // backoffTable is the key of a policy that is a list of waits.
 const backoffTable = "table"
 
-// isShape reports whether text is exponential or fixed, which use the keys base, max and jitter.
+// isShape reports whether text is exponential or fixed. Only these use the keys base, max and
+// jitter.
 func isShape(text string) bool { return text == "exponential" || text == "fixed" }
 
 // RetryPolicy returns the policy that determines the waits of batches.
@@ -32,8 +33,8 @@ func (r Retry) RetryPolicy() (backoff.Policy, error) {
 	return p.Full(), nil
 }
 
-// retryNode returns the value of the key `retry` in the form in which it is decoded: backoff as
-// text, under its present name. It is nil after an error.
+// retryNode returns the value of the key `retry` with backoff as text and with former keys renamed.
+// It returns nil after an error.
 func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
@@ -63,7 +64,7 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// tableNode converts {table: [15s, 1m]} to the text of a policy.
+// tableNode converts the mapping {table: [15s, 1m]} to the text of a policy.
 func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	list := valueOf(n, backoffTable)
 	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil ||
@@ -88,7 +89,7 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	return &text
 }
 
-// backoffSchema is the schema of retry, with the forms that retryNode takes.
+// backoffSchema returns the schema of retry, including the forms that retryNode converts.
 func backoffSchema(retry object) object {
 	const doc = "exponential or fixed, by base, max and jitter; or a policy as printed by " +
 		"penstock backoff; or a table of waits"
@@ -118,8 +119,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy that is given as text. A policy with a limited number of waits is
-// allowed, because its last wait is then repeated.
+// retryPolicy checks a policy in text form. A policy with a limited number of waits is allowed. Its
+// last wait is then repeated.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

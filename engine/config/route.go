@@ -26,7 +26,7 @@ var (
 )
 
 // DefaultRoute returns a route with the default of every option and no sink. Its dead letters are
-// in the directory "dead" below state.
+// in the directory "dead" in the directory state.
 func DefaultRoute(name, state string) Route {
 	return Route{
 		Name:  name,
@@ -47,7 +47,7 @@ func DefaultRoute(name, state string) Route {
 	}
 }
 
-// pipeline reads one pipeline. ok is false if its mistakes prevent further checks.
+// pipeline reads one pipeline. ok is false if it has mistakes that prevent further checks.
 func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool) {
 	l.checkName(key, "pipeline")
 	p = Pipeline{Name: key.Value, Where: l.place(key)}
@@ -83,8 +83,8 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	return p, true
 }
 
-// givenSource returns the source of LoadOptions, with the place of the pipeline's key. written is
-// the source in the file, or nil if there is none. If the file has a source, givenSource records an
+// givenSource returns the source of LoadOptions, with the position of the pipeline's key. written
+// is the source in the file, or nil if there is none. If written is not nil, givenSource records an
 // error and returns nil.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
@@ -109,7 +109,7 @@ func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	return doc.Content[0]
 }
 
-// strayKeys refuses keys of a route next to `routes:`.
+// strayKeys records errors for keys of a route that stand beside `routes:`.
 func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -137,7 +137,7 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		keys  map[string]*yaml.Node
 		meant map[string]bool
 		of    string
-		at    int // in out
+		at    int // index in out
 	}
 	var last *rest
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -178,8 +178,8 @@ func (l *loader) checkName(key *yaml.Node, what string) {
 	}
 }
 
-// route reads one route from the values of its keys. A route with `otherwise: true` takes the
-// records that no condition of the other routes takes.
+// route reads one route from the values of its keys. If the route has `otherwise: true`, it gets
+// the records that match no condition of the other routes.
 func (l *loader) route(
 	name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool,
 	what, state string, others []Route,
@@ -235,7 +235,7 @@ func (l *loader) route(
 	return r
 }
 
-// checkRead checks a route that was read from keys, at.
+// checkRead checks a route that was read from keys. at is its position.
 func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	given := func(part, key string) *yaml.Node {
 		if key == "" {
@@ -246,18 +246,19 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	check{
 		route: r,
 		given: func(part, key string) bool { return given(part, key) != nil },
-		// The error is reported at the value, or at the nearest enclosing key that the file
-		// contains.
+		// The error is reported at the value. If the file does not contain it, the error is
+		// reported at the nearest enclosing key.
 		wrong: func(part, key, format string, args ...any) {
 			l.fail(cmp.Or(given(part, key), keys[part], at), format, args...)
 		},
 	}.all()
 }
 
-// preferredInMemory is the default memory of a route, in preferred batches of its sink.
+// preferredInMemory determines the default memory of a route: so many batches of the size that its
+// sink prefers.
 const preferredInMemory = 16
 
-// prefer applies a sink's preferred batch limits as defaults.
+// prefer replaces the default batch limits by those that a sink prefers.
 func (r *Route) prefer(b stream.BatchLimits) {
 	if b.Bytes > 0 {
 		r.Batch.Bytes = stream.Size(b.Bytes)
@@ -268,9 +269,9 @@ func (r *Route) prefer(b stream.BatchLimits) {
 	}
 }
 
-// yield reduces the batch size that the sink prefers (Batch.Bytes), so that several batches fit
-// within the keys checkpoint.replay and memory. It does not reduce the size below the default size,
-// unless these keys allow less.
+// yield reduces a batch size (Batch.Bytes) that the sink prefers, so that several batches fit into
+// checkpoint.replay and memory. The result is not below the default size, unless the two keys
+// require it.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1,
@@ -287,8 +288,8 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	return readUses(l, n, what)
 }
 
-// shape passes the schema of the records from each processor to the next, and to the sink. It stops
-// at a component with invalid options, because the schema after it is unknown.
+// shape passes the schema of the records from each processor to the next one, and to the sink. It
+// stops at a component with invalid options, because the schema after that component is unknown.
 func (l *loader) shape(r *Route) {
 	schema := stream.UnparsedSchema()
 	all := append(slices.Clone(r.Processors), r.Sink.ends()...)

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// decodeScalar decodes text into v. Only the type of v matters, not the form of the text, so a
-// password 0123 stays text.
+// decodeScalar decodes text into v. Only the type of v determines how. For example, a password 0123
+// stays text, although it is a number to YAML.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
 		e := l.fail(n, "%s wants %s, but this is %s", o.name, wanted(v.Type()),
@@ -75,7 +75,7 @@ func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 	return false
 }
 
-// checkBounds returns an error for a number or duration outside of its option's bounds.
+// checkBounds returns an error if a number or duration is outside the bounds of its option.
 func checkBounds(v reflect.Value, o option, shown string) error {
 	for _, b := range []struct {
 		text, word string
@@ -95,7 +95,7 @@ func checkBounds(v reflect.Value, o option, shown string) error {
 	return nil
 }
 
-// compareNumbers compares two values of one type, which is a kind of number.
+// compareNumbers compares two values of the same numeric type.
 func compareNumbers(a, b reflect.Value) int {
 	switch {
 	case a.CanInt():
@@ -106,7 +106,8 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim refuses a second owner of a path that can have only one owner.
+// claim records that the component has an option with this path. It records an error if the path
+// must be unique and another component has it.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {
@@ -121,8 +122,8 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show returns a value for a message. It hides secrets. It also hides values from a file or a
-// variable, because these are often secret.
+// show returns a value for a message. It hides secrets, and values from a file or variable, which
+// are often secret.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):
@@ -152,7 +153,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// setScalar parses text into v. Errors quote shown instead of text.
+// setScalar parses text into v. Errors quote shown instead of text, which may be secret.
 func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == durationType {
 		d, err := parseDuration(text, shown)
@@ -225,8 +226,8 @@ var (
 		`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
 )
 
-// parseDuration parses a non-negative duration. It returns an error with a hint if the unit is
-// missing.
+// parseDuration parses a duration that is not negative. If the unit is missing, the error has a
+// hint.
 func parseDuration(text, shown string) (time.Duration, error) {
 	if bareNumber.MatchString(text) && text != "0" {
 		return 0, fmt.Errorf("%s has no unit; write %ss or %sms", shown, text, text)

@@ -8,8 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// quoteText is the hint for a line that contains a secret, in place of a hint that would quote
-// the line.
+// quoteText is a hint that does not quote the line. It is used for lines that contain a secret.
 const quoteText = "if it is text, quote the whole value"
 
 // syntax records an error of the YAML parser, with a remedy.
@@ -53,7 +52,7 @@ func (d *document) syntax(err error) {
 	}
 }
 
-// lineAt returns a line, and the part of it from the column on.
+// lineAt returns a line, and its part that begins at the column.
 func (d *document) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(d.lines) {
 		return "", ""
@@ -118,7 +117,8 @@ func (d *document) wrongIndent(line, column int) {
 		"values")
 }
 
-// tagged refuses a YAML tag. `where: !ok` means: the empty value, of type ok.
+// tagged records an error for a YAML tag. For example, `where: !ok` means an empty value of type
+// ok.
 func (d *document) tagged(n *yaml.Node) {
 	_, rest := d.lineAt(n.Line, n.Column)
 	tag, _, _ := strings.Cut(rest+" ", " ")
@@ -136,8 +136,8 @@ func (d *document) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns a plain scalar and the comment after it as they are written in the file. If n is not
-// a plain scalar, or no comment follows, it returns "".
+// cut returns a plain scalar and the comment after it, as written in the file. It returns "" if n
+// is not a plain scalar or no comment follows.
 func (d *document) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
 		yaml.FoldedStyle
@@ -146,13 +146,13 @@ func (d *document) cut(n *yaml.Node) string {
 	}
 	_, rest := d.lineAt(n.Line, n.Column)
 	if i := strings.Index(rest, " #"); i < 0 {
-		return n.Value + " " + n.LineComment // a scalar of several lines
+		return n.Value + " " + n.LineComment // the scalar has several lines
 	}
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut refuses a value that ends at ` #`, where YAML starts a comment. An expression is
-// always refused. Another value is refused only if its remaining part is clearly incomplete,
+// checkCut records an error for a value that ends before ` #`, where YAML starts a comment. It does
+// so for all expressions. For other values it does so only if the value is clearly incomplete,
 // because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
@@ -172,8 +172,8 @@ func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	e.Hint = "write " + quoted(whole) + ", or put the comment on a separate line"
 }
 
-// bareValue matches an unquoted variable within brackets. YAML would read its brace as the start
-// of a mapping.
+// bareValue matches an unquoted variable such as ${NAME} within brackets. YAML would read its brace
+// as the start of a mapping.
 var bareValue = regexp.MustCompile(`[:,\[{]\s*(\$\{[^{}]*\})`)
 
 // bareVariable returns a hint if one of the lines has an unquoted variable within brackets, else
@@ -187,7 +187,7 @@ func (d *document) bareVariable(from, to int) string {
 	return ""
 }
 
-// unbalanced reports whether brackets or double quotes are left open.
+// unbalanced reports whether s has brackets or double quotes that are not closed.
 func unbalanced(s string) bool {
 	depth := 0
 	for _, r := range s {
@@ -204,8 +204,8 @@ func unbalanced(s string) bool {
 // quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest returns the value at the start of rest, the remaining part of a line. The value ends at
-// a comment, or at the end of the enclosing brackets.
+// plainRest returns the value at the start of rest, which is a part of a line. The value ends at a
+// comment, or at the end of the enclosing brackets.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]
@@ -220,8 +220,8 @@ func plainRest(rest string) string {
 	return strings.TrimSpace(rest)
 }
 
-// bracketed returns the beginning of rest, from the opening bracket with which rest begins to its
-// closing bracket.
+// bracketed returns the part of rest from the opening bracket at its start to the matching closing
+// bracket.
 func bracketed(rest string) string {
 	depth := 0
 	for i, r := range rest {

@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Telemetry pushes metrics and traces to an OpenTelemetry receiver: the key `telemetry`.
+// Telemetry configures the push of metrics and traces to an OpenTelemetry receiver: the key
+// `telemetry`.
 type Telemetry struct {
 	// OTLP is the base URL of the receiver, to which /v1/metrics and /v1/traces are added. Empty
 	// means that nothing is pushed.
@@ -19,7 +20,7 @@ type Telemetry struct {
 	Token string `yaml:"token" secret:"true" doc:"sent as a bearer token"`
 	// Interval is the time between two pushes of metrics, 1s to 1h.
 	Interval time.Duration `yaml:"interval" doc:"how often metrics are pushed, 1s to 1h"`
-	// Traces is the share of batches that get a span, 0 to 1.
+	// Traces is the share of batches that are traced, 0 to 1.
 	Traces float64 `yaml:"traces" doc:"share of the batches that are traced, 0 to 1"`
 }
 
@@ -29,8 +30,8 @@ const DefaultTelemetryInterval = 30 * time.Second
 // On reports whether anything is pushed.
 func (t *Telemetry) On() bool { return t.OTLP != "" }
 
-// Check returns an error if an option is not valid. Errors do not contain the URL, which may hold a
-// password.
+// Check returns an error if an option is not valid. The error does not contain the URL, which may
+// contain a password.
 func (t *Telemetry) Check() error {
 	if !t.On() {
 		return nil

@@ -12,32 +12,33 @@ import (
 // Test is a unit test of the processors of a route: an element of the list `tests` in a config.
 // `penstock test` runs these tests.
 type Test struct {
-	// Name is shown in results. It must not be empty.
+	// Name is shown in the results. It must not be empty.
 	Name string `yaml:"name" required:"true" doc:"shown in results"`
-	// Pipeline names the pipeline. It may be left out in a config with one pipeline.
+	// Pipeline is the name of the pipeline. It may be omitted if the config has one pipeline.
 	Pipeline string `yaml:"pipeline" doc:"may be left out in a config with one pipeline"`
-	// Route names the route. It may be left out in a pipeline with one route.
+	// Route is the name of the route. It may be omitted if the pipeline has one route.
 	Route string `yaml:"route" doc:"may be left out in a pipeline with one route"`
-	// Input holds at least one record, as the source reads it: a text is a line, and any other
-	// value is a line of JSON.
+	// Input has at least one record in the form in which the source reads it. A text is a line, and
+	// any other value is a line of JSON.
 	Input []Value `yaml:"input" required:"true" doc:"records: a text is a line, any other value a line of JSON"`
-	// Expect holds the records that reach the sink, in order. A text stands for an unparsed record
-	// with that text, and a mapping for the fields of a parsed one.
+	// Expect has the records that reach the sink, in order. A text is an unparsed record, and a
+	// mapping has the fields of a parsed record.
 	Expect []Value `yaml:"expect" doc:"records that reach the sink, in order: mappings of fields, or texts of unparsed records"`
-	// Dead lists the expected dead letters, in order. Each entry is a part of a letter's reason.
+	// Dead has an entry for each expected dead letter, in order. The entry is a part of the
+	// letter's reason.
 	Dead []string `yaml:"dead" doc:"a part of the reason of each dead letter, in order"`
 
 	Where Place // of its name; zero if built in Go
 }
 
-// Value is a value of a test: text, a number, true, false, null, a list or a mapping. Variables are
-// not replaced in it. The zero value is null.
+// Value is a value in a test: text, a number, true, false, null, a list or a mapping. Variables
+// such as ${NAME} are not replaced in it. The zero value is null.
 type Value struct {
 	v    any
 	node *yaml.Node // nil if built in Go
 }
 
-// ValueOf returns the Value of v, which encoding/json must be able to marshal.
+// ValueOf returns the Value of v. Package encoding/json must be able to marshal v.
 func ValueOf(v any) Value { return Value{v: v} }
 
 // Text returns the text, and false if the value is not text.
@@ -50,7 +51,7 @@ func (v Value) Text() (text string, ok bool) {
 func (v Value) JSON() string {
 	text, err := json.Marshal(v.v)
 	if err != nil {
-		return "null" // decodeValue and ValueOf take nothing that cannot be marshaled
+		return "null" // cannot happen: all values can be marshaled
 	}
 	return string(text)
 }
@@ -83,7 +84,7 @@ func loadTests(l *loader, n *yaml.Node, f *Config) {
 			continue
 		}
 		t.Where = l.place(c)
-		if len(l.errs) == 0 { // else pipelines may be missing
+		if len(l.errs) == 0 { // otherwise pipelines may be missing
 			if err := t.check(f); err != nil {
 				l.fail(c, "%v", err)
 				continue
@@ -94,7 +95,7 @@ func loadTests(l *loader, n *yaml.Node, f *Config) {
 }
 
 // Route returns the pipeline and the route with the given names. An empty name means the only
-// pipeline or route. An error lists the existing names.
+// pipeline or route. An error lists the names that exist.
 func (c *Config) Route(pipeline, route string) (*Pipeline, *Route, error) {
 	var names []string
 	for i := range c.Pipelines {
@@ -141,7 +142,7 @@ func (t *Test) check(c *Config) error {
 	return nil
 }
 
-// maxTestRecords bounds the records of a test.
+// maxTestRecords is the maximum number of records of a test.
 const maxTestRecords = 10_000
 
 // plan returns the test as it was read.

@@ -55,8 +55,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	return u, true
 }
 
-// claimExclusive refuses a component that needs exclusive use of a resource which another
-// component uses.
+// claimExclusive records that a component needs exclusive use of a resource. It records an error if
+// another component uses the resource.
 func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	user, ok := u.Options.(stream.ExclusiveUser)
 	if !ok {
@@ -82,7 +82,7 @@ func (l *loader) refused(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// several refuses a mapping with several keys in place of one component.
+// several records an error for a mapping with several keys where one component is expected.
 func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 	var known []string
 	for i := 0; i < len(n.Content); i += 2 {
@@ -126,8 +126,8 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the component with the role and name of c that has one of the options as its key
-// When. If there is none, it returns c.
+// variant returns the component that has the role and name of c and whose key When is in options.
+// If there is none, it returns c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c
@@ -165,7 +165,7 @@ func (l *loader) unknownComponent(key *yaml.Node, role stream.Role, what string)
 	}
 }
 
-// example is the hint that shows the form of a component.
+// example returns a hint that shows the form of a component.
 func (l *loader) example(role stream.Role) string {
 	names := l.names(role)
 	if len(names) == 0 {
@@ -177,7 +177,7 @@ func (l *loader) example(role stream.Role) string {
 	return fmt.Sprintf("write %s: {NAME: {options}}, where NAME is %s", role, choice(names))
 }
 
-// optionsOf decodes options into u.Options and lets it validate itself.
+// optionsOf decodes options into u.Options and calls its Validate method.
 func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	v := reflect.ValueOf(u.Options).Elem()
 	name := u.Component.Name
@@ -206,7 +206,7 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	return l.decode(options, v, o) && isValid(l, u, key, options)
 }
 
-// readMembers reads the list of components that a composite consists of.
+// readMembers reads the list of members of a composite component.
 func readMembers(l *loader, to stream.Composite, key, options *yaml.Node, role stream.Role) bool {
 	if options == nil || options.Kind != yaml.SequenceNode || len(options.Content) == 0 {
 		at := key
@@ -226,7 +226,7 @@ func readMembers(l *loader, to stream.Composite, key, options *yaml.Node, role s
 	return right
 }
 
-// isValid lets decoded options validate themselves.
+// isValid calls the Validate method of decoded options.
 func isValid(l *loader, u Use, key, options *yaml.Node) bool {
 	name := u.Component.Name
 	validator, ok := u.Options.(interface{ Validate() error })
@@ -241,8 +241,8 @@ func isValid(l *loader, u Use, key, options *yaml.Node) bool {
 	return false
 }
 
-// flatten returns the errors that are joined in err. If an OptionError wraps several joined
-// errors, the result has an OptionError for each.
+// flatten returns the errors that are joined in err. If an OptionError wraps several joined errors,
+// the result has one OptionError for each of them.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
@@ -254,8 +254,9 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// invalid records an error of Validate at the value that the error names. If the config does not
-// contain this value, the error is recorded at the deepest existing key above it.
+// invalid records an error of Validate at the position of the value that the error names. If the
+// config does not contain this value, the position is that of the innermost enclosing key in the
+// config.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	oe, ok := err.(*stream.OptionError)
 	if !ok {
@@ -267,7 +268,7 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	if oe.Key == "" && options != nil && options.Kind == yaml.ScalarNode {
 		at = options
 	}
-	if whole := valueOf(options, oe.Key); whole != nil { // a name with dots
+	if whole := valueOf(options, oe.Key); whole != nil { // the name contains dots
 		at, node = whole, nil
 	}
 	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool {
@@ -297,7 +298,7 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 }
 
 // columnsTo returns the column offset of the nth character of a text on one line. It returns 0 if
-// the written form differs from the text, because it has escapes, variables or several lines.
+// the text is written differently in the file, with escapes, variables or several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0
@@ -313,7 +314,8 @@ func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	return quotes + nth
 }
 
-// within returns the value of a key in a mapping, or the item of a list at an index, or nil.
+// within returns the value of a key in a mapping or the item at an index of a list. It returns nil
+// if there is none.
 func within(n *yaml.Node, part string) *yaml.Node {
 	if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i >= 0 &&
 		i < len(n.Content) {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Validate checks a config that was built or changed in Go. It applies the rules of [Load], and
-// calls the Validate method of options that were not read from a file. A config that Load
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load]. It
+// calls the Validate method of all options that were not read from a file. A config that Load has
 // returned is valid. The error is an [*Error], or [Errors] for several independent mistakes.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
@@ -40,7 +40,7 @@ func (c *Config) Validate() error {
 	return v.errs.joined()
 }
 
-// validation collects the problems of a config.
+// validation checks a config and collects its problems.
 type validation struct {
 	errs   Errors
 	places map[string]bool // "pipeline" or "pipeline/route" that occurred
@@ -104,7 +104,7 @@ func (v *validation) route(p *Pipeline, r *Route, what string) {
 	}.all()
 }
 
-// use checks a component, and its options unless Load has checked them.
+// use checks a component. It also checks its options, unless Load has done so.
 func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	c := u.Component
 	switch {
@@ -129,7 +129,8 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	}
 }
 
-// shape passes the schema of the records from one component to the next, unless Load has done so.
+// shape passes the schema of the records from one component to the next. It does nothing if Load
+// has done so.
 func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	uses := slices.Concat([]Use{p.Source}, r.Processors, r.Sink.ends())
 	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {
@@ -150,7 +151,7 @@ func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	}
 }
 
-// enums checks the options that take one of several words.
+// enums checks the options whose value must be one of several words.
 func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 	if value.Kind() != reflect.Struct {
 		return
@@ -168,13 +169,13 @@ func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 	}
 }
 
-// routePart is a key of a route with its value.
+// routePart is a key of a route, with its value.
 type routePart struct {
 	key   string
 	value reflect.Value // addressable
 }
 
-// parts returns the keys of a route that are decoded into fields.
+// parts returns those keys of a route that have their own field in Route.
 func (r *Route) parts() []routePart {
 	return []routePart{
 		{"batch", reflect.ValueOf(&r.Batch).Elem()}, {"flow", reflect.ValueOf(&r.Flow).Elem()},
@@ -186,8 +187,7 @@ func (r *Route) parts() []routePart {
 	}
 }
 
-// option returns the value of a key in a part of the route. The key is "" if the part has no
-// keys.
+// option returns the value of a key in a part of the route. key is "" if the part has no keys.
 func (r *Route) option(part, key string) reflect.Value {
 	parts := r.parts()
 	value := parts[slices.IndexFunc(parts, func(p routePart) bool { return p.key == part })].value

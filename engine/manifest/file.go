@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Version is the version of the format; see docs/formats/manifest.md.
+// Version is the version of the format. See docs/formats/manifest.md.
 const Version = 1
 
-// Manifest is the content of the file. Its JSON names are stable.
+// Manifest is the content of a manifest file. The names of its JSON fields are stable.
 type Manifest struct {
 	Version int `json:"version"`
-	// All available data was delivered or dead-lettered.
+	// OK reports that all available data was delivered or dead-lettered.
 	OK      bool      `json:"ok"`
 	Error   string    `json:"error,omitempty"`
 	Config  string    `json:"config"`
@@ -25,7 +25,7 @@ type Manifest struct {
 	Routes  []Account `json:"routes"`
 }
 
-// Account is one route: counts of source records and bytes of this run.
+// Account has the counts of one route in this run, in source records and source bytes.
 type Account struct {
 	Pipeline    string      `json:"pipeline"`
 	Route       string      `json:"route"`
@@ -42,14 +42,14 @@ type Partition struct {
 	Name      string  `json:"name"`
 	ID        string  `json:"partition"`
 	From      string  `json:"from"` // position at which this run began to read
-	To        string  `json:"to"`   // position up to which it has read
+	To        string  `json:"to"`   // position up to which this run has read
 	Ranges    []Range `json:"ranges"`
 	Records   int64   `json:"records"`
 	Bytes     int64   `json:"bytes"`
 	Delivered int64   `json:"delivered"`
 	Dead      int64   `json:"dead"`
 	Dropped   int64   `json:"dropped"`
-	SHA256    string  `json:"sha256,omitempty"` // of the bytes of the ranges, in order
+	SHA256    string  `json:"sha256,omitempty"` // hash of the bytes of the ranges, in order
 }
 
 // Range is a range that this run has read: after From, up to and including To.
@@ -58,14 +58,14 @@ type Range struct {
 	To   string `json:"to"`
 }
 
-// File is a manifest file that is not written yet. It is created before the run, so that a wrong
-// path fails early. Write moves it to its path atomically.
+// File is a manifest file that is not complete yet. Create it before the run, so that a wrong path
+// fails early. Write then moves it to its path atomically.
 type File struct {
 	path string
 	part *os.File
 }
 
-// Create creates path with the suffix ".part".
+// Create creates the file path + ".part".
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("manifest %s is a directory; give a file", path)
@@ -77,7 +77,8 @@ func Create(path string) (*File, error) {
 	return &File{path, f}, nil
 }
 
-// Write writes the manifest durably to its path, replacing an older one, and closes the file.
+// Write completes the manifest and closes the file. The manifest is durable at its path, where it
+// replaces an older one.
 func (f *File) Write(m *Manifest) error {
 	enc := json.NewEncoder(f.part)
 	enc.SetEscapeHTML(false)

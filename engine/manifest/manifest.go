@@ -1,9 +1,11 @@
-// Package manifest records the data that a finite run has read and settled in each partition, with
-// a hash of the bytes. It is evidence of a delivery: docs/formats/manifest.md describes the file.
+// Package manifest records how much data a finite run has read and delivered from each partition,
+// with a hash of the bytes. A manifest file is evidence of a delivery. See docs/formats/manifest.md
+// for its format.
 //
-// A program sets [Totals] as engine.Options.Manifest. The engine reports each batch to them when it
-// is read and when it settles. After the run the program collects the partitions of each route in a
-// [Manifest] and writes it as a [File]. Totals keep counts and hashes, never records.
+// A program creates [Totals] and sets them as engine.Options.Manifest. The engine reports each
+// batch to them when it has read the batch and when the batch has settled (was delivered,
+// dead-lettered or dropped). After the run, the program copies the counts of each route into a
+// [Manifest] and writes it as a [File]. Totals contain counts and hashes but no records.
 package manifest
 
 import (
@@ -16,13 +18,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Totals collects the accounts of one run. The zero value is empty. It is safe for concurrent use.
+// Totals collect the counts of a run. The zero value is empty. They are safe for concurrent use.
 type Totals struct {
 	mu     sync.Mutex // guards routes and their contents
 	routes []*Route
 }
 
-// Route is one route's part of the book.
+// Route has the counts of one route.
 type Route struct {
 	totals   *Totals
 	pipeline string
@@ -37,7 +39,7 @@ type partition struct {
 	ranges []stream.Range
 }
 
-// Route starts the accounts of a route. The engine calls it.
+// Route returns a new Route for counts of the given route. The engine calls it.
 func (b *Totals) Route(pipeline, name string) *Route {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +48,8 @@ func (b *Totals) Route(pipeline, name string) *Route {
 	return r
 }
 
-// Read records a batch as it was read: before processors, in read order. The engine calls it.
+// Read records a batch after it was read and before processors change it. The calls are in the
+// order of the source. The engine makes them.
 func (r *Route) Read(b *stream.Batch) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()
@@ -59,7 +62,7 @@ func (r *Route) Read(b *stream.Batch) {
 		p := r.partition(span.Part)
 		p.Name = span.Part.Name
 		p.Records += int64(counts[i])
-		if span.From == span.To { // an empty span, which only marks the end
+		if span.From == span.To { // an empty span; it only marks the end of the partition
 			p.From, p.To = textOf(span.From), textOf(span.To)
 			continue
 		}
@@ -72,9 +75,10 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds the bytes of a span to the partition's hash, and returns the number of these bytes that
-// the source contains. The reader may have added one byte, a line end after the last record of a
-// file. If positions are not byte offsets, or if more bytes were added, the partition gets no hash.
+// hash adds the bytes of a span to the partition's hash. It returns the number of these bytes that
+// the source contains. This may be one byte less, because the reader may add a line end after the
+// last record of a file. If positions are not byte offsets, or if more bytes were added, the
+// partition gets no hash.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
 	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {
@@ -97,7 +101,7 @@ func (r *Route) partition(part *stream.Partition) *partition {
 	return p
 }
 
-// origins counts the source records of each span of b.
+// origins returns the number of source records of each span of b.
 func origins(b *stream.Batch) []int {
 	out := make([]int, len(b.Spans))
 	if len(b.Records) > 0 {
@@ -117,9 +121,9 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records that a batch, or a piece of one, was settled. If deadLettered is set, the records
-// that the processors had kept were dead-lettered, otherwise they were delivered. The engine calls
-// it.
+// Settled records that a batch, or a part of it, has settled. deadLettered means that its records
+// were dead-lettered, except those that the processors had dropped. Otherwise they were delivered.
+// The engine calls it.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()
@@ -152,8 +156,8 @@ func (p *partition) settle(n int64, delivered, dead bool) {
 	}
 }
 
-// Partitions returns the accounts of a route's partitions, in the order in which they were first
-// read.
+// Partitions returns the counts of a route by partition, in the order in which the partitions were
+// first read.
 func (b *Totals) Partitions(pipeline, name string) []Partition {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,9 +1,8 @@
 //penstock:pure
 
-// Package status describes the state of a running engine: engine.Status returns it, the admin
-// address serves it as /api/v1/status, and `penstock status --json` prints it.
-//
-// The types hold data only. Names of JSON fields are stable; fields may be added.
+// Package status has the types of the status of a running engine. Method Status of engine.Engine
+// returns it, the admin address serves it as /api/v1/status, and `penstock status --json` prints
+// it. The names of the JSON fields are stable. New fields may be added.
 package status
 
 import (
@@ -12,20 +11,20 @@ import (
 	"time"
 )
 
-// Status is a snapshot of a running engine's state. Its counts cover this run.
+// Status is the state of a running engine at one moment. Its counts are those of this run.
 type Status struct {
-	Version int `json:"version"` // of the JSON form: 1
+	Version int `json:"version"` // version of the JSON form: 1
 	PID     int `json:"pid"`
-	// Version of the program, "devel" for a build from a checkout.
+	// Version of the program. It is "devel" for a build from a checkout.
 	Program string   `json:"program"`
 	Seconds float64  `json:"seconds"`          // since Run was called
 	Ready   bool     `json:"ready"`            // no problem is known
-	Why     []string `json:"problems"`         // why it is not ready, a sentence each
-	Free    int64    `json:"state_free_bytes"` // on the disk of the state directory; -1 if unknown
+	Why     []string `json:"problems"`         // reasons why it is not ready, one sentence each
+	Free    int64    `json:"state_free_bytes"` // on the disk of the state directory; -1: unknown
 	Routes  []Route  `json:"routes"`           // in the order of the config
 	Sources []Source `json:"sources"`          // one for each pipeline
-	Reload  *Reload  `json:"reload,omitempty"` // the last one; absent before the first
-	// The last replay of dead letters at the admin address.
+	Reload  *Reload  `json:"reload,omitempty"` // the last reload; absent if there was none
+	// The last replay of dead letters that was requested at the admin address.
 	Replay *Replay `json:"replay,omitempty"`
 	Tree   *Child  `json:"tree,omitempty"` // all supervised parts
 
@@ -34,18 +33,18 @@ type Status struct {
 
 // Cluster is the state of the cluster as known to this process.
 type Cluster struct {
-	Node   string  `json:"node"` // this process
+	Node   string  `json:"node"` // name of this process
 	Bucket string  `json:"bucket"`
-	Leases []Lease `json:"leases"` // one for each pipeline that the cluster shares, by name
+	Leases []Lease `json:"leases"` // one for each pipeline that the cluster shares, sorted by name
 }
 
-// Lease identifies the process that runs a pipeline.
+// Lease is the lease of a pipeline that a cluster shares. Its owner runs the pipeline.
 type Lease struct {
 	Pipeline  string  `json:"pipeline"`
-	Node      string  `json:"node"`           // the owner; empty if there is none or it is unknown
-	Epoch     uint64  `json:"epoch"`          // of the owner; each takeover has a higher one
-	Owned     bool    `json:"owned"`          // by this process
-	Takeovers uint64  `json:"takeovers"`      // by this process since its start
+	Node      string  `json:"node"`           // owner; empty if there is none or it is unknown
+	Epoch     uint64  `json:"epoch"`          // epoch of the owner; each takeover has a higher one
+	Owned     bool    `json:"owned"`          // this process is the owner
+	Takeovers uint64  `json:"takeovers"`      // takeovers by this process since it started
 	Silent    float64 `json:"silent_seconds"` // since the bucket responded; -1 if it never has
 	Starved   uint64  `json:"starved"`        // timers of this process that were more than 2 s late
 
@@ -54,66 +53,68 @@ type Lease struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Replay is a replay or discard of dead letters in the running process. Its counts are records.
+// Replay is the state of a replay or discard of dead letters in the running process. Its counts are
+// records.
 type Replay struct {
 	Pipeline  string    `json:"pipeline"`
 	Route     string    `json:"route"`
-	At        time.Time `json:"at"`        // its start
+	At        time.Time `json:"at"`        // start time
 	Running   bool      `json:"running"`   // the route itself is paused meanwhile
 	Discard   bool      `json:"discard"`   // the letters are settled without a delivery
-	Letters   int64     `json:"letters"`   // read so far, without those settled before
-	Delivered int64     `json:"delivered"` // like the following, of Letters
-	Dead      int64     `json:"dead"`      // refused again: new letters
+	Letters   int64     `json:"letters"`   // read so far, without those that were already settled
+	Delivered int64     `json:"delivered"` // part of Letters, like the two counts below
+	Dead      int64     `json:"dead"`      // refused again, so they became new letters
 	Dropped   int64     `json:"dropped"`   // by a processor, or discarded
 	Error     string    `json:"error,omitempty"`
 }
 
 // Reload is the result of the last reload of the configuration.
 type Reload struct {
-	Count   int       `json:"reloads"`         // since the start
-	Failed  int       `json:"reloads_failed"`  // of them
-	At      time.Time `json:"at"`              // start of the last one
-	Seconds float64   `json:"seconds"`         // duration of the last one
-	OK      bool      `json:"ok"`              // the running configuration is that of the file
-	Error   string    `json:"error,omitempty"` // why not; the earlier configuration is running
+	Count   int       `json:"reloads"`         // since the start of the process
+	Failed  int       `json:"reloads_failed"`  // part of Count
+	At      time.Time `json:"at"`              // start time of the last reload
+	Seconds float64   `json:"seconds"`         // duration of the last reload
+	OK      bool      `json:"ok"`              // the running configuration is that in the file
+	Error   string    `json:"error,omitempty"` // of the last reload; "" if it succeeded
 }
 
-// Source is the source of a pipeline with the counters it keeps for all routes together. Counters
-// for one route are in Route.SourceCounters.
+// Source is the state of the source of a pipeline. Its counters are those for all routes together.
+// The counters for one route are in Route.SourceCounters.
 type Source struct {
 	Pipeline string           `json:"pipeline"`
-	Name     string           `json:"source"` // the component
+	Name     string           `json:"source"` // name of the component
 	Counters map[string]int64 `json:"counters"`
-	Held     *Held            `json:"held,omitempty"` // nil if the source never holds deleted data
+	Held     *Held            `json:"held,omitempty"` // nil if the source never keeps deleted data
 }
 
-// Held is deleted data that a source keeps until all routes have read it.
+// Held describes deleted data that a source keeps until all routes have read it.
 type Held struct {
 	Files  int     `json:"files"`
 	Bytes  int64   `json:"bytes"`
-	Oldest string  `json:"oldest,omitempty"` // the file that has been kept longest
+	Oldest string  `json:"oldest,omitempty"` // the file that was deleted first
 	Age    float64 `json:"oldest_seconds"`   // since the oldest file was deleted
-	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest
+	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest file completely
 }
 
 // Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine, a child
-// process, or a worker of a route. The State of a worker is that of flow control.
+// process, or a worker of a route.
 type Child struct {
 	Name string `json:"name"`
-	// Idle, waiting, running, stopping, stuck, done; of a worker: Worker.State.
+	// State is idle, waiting, running, stopping, stuck or done. For a worker it is Worker.State.
 	State    string `json:"state"`
 	Restarts uint64 `json:"restarts"` // starts after the first
-	// Reason of its last end; of a worker: Worker.Reason.
+	// Reason is the error with which it last ended. For a worker it is Worker.Reason.
 	Reason string `json:"last_reason,omitempty"`
-	// Its last start, or its end if it is not running.
+	// Since is the time of its last start. If it is not running, it is the time of its end.
 	Since   time.Time `json:"since,omitzero"`
 	Seconds float64   `json:"seconds"` // time passed since Since
-	// Minimum seconds until it starts; set while it is waiting.
+	// Next is the minimum time until it starts, in seconds. It is set if State is waiting.
 	Next     float64 `json:"next_seconds,omitempty"`
 	Children []Child `json:"children,omitempty"`
 }
 
-// Find returns the child at a path of names below c, or nil if there is none or c is nil.
+// Find returns the node that is reached from c by a path of names. It returns nil if there is none
+// or c is nil.
 func (c *Child) Find(path ...string) *Child {
 	for _, name := range path {
 		if c == nil {
@@ -128,8 +129,8 @@ func (c *Child) Find(path ...string) *Child {
 	return c
 }
 
-// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight, Waiting
-// and Parked.
+// Route is the state of one route. ReadRecords always equals the sum of Delivered, Dead, Dropped,
+// InFlight, Waiting and Parked.
 type Route struct {
 	Pipeline   string   `json:"pipeline"`
 	Name       string   `json:"route"`
@@ -138,17 +139,18 @@ type Route struct {
 	Sink       string   `json:"sink"`
 	// Health is running, draining, finished, stopped, restarting, or standby.
 	Health string `json:"health"`
-	Error  string `json:"error,omitempty"` // why it stopped, or failed last
-	Starts int    `json:"starts"`          // more than one: it failed and was restarted
-	// Seconds until it starts, while Health is restarting.
+	Error  string `json:"error,omitempty"` // error with which it stopped or last failed
+	Starts int    `json:"starts"`          // above 1 if it failed and was restarted
+	// Again is the time until the restart in seconds. It is 0 unless Health is restarting.
 	Again float64 `json:"restart_seconds"`
-	// Seconds since the start while sink and source are not open yet; otherwise 0.
+	// Opening is the time in seconds for which the route has been opening its sink and source, or 0
+	// if it is not.
 	Opening float64 `json:"opening_seconds"`
-	// Algorithm of the workers' windows; empty until the sink is open.
+	// Window is the algorithm of the workers' windows. It is empty until the sink is open.
 	Window    string `json:"window"`
 	LastFault string `json:"last_fault,omitempty"` // latest failure of a worker
 
-	// The following fields count source records, except those in bytes and in batches.
+	// The counts below are source records, unless the name or comment says bytes or batches.
 	ReadRecords    int64 `json:"read_records"`
 	ReadBytes      int64 `json:"read_bytes"`
 	Delivered      int64 `json:"delivered"`
@@ -157,36 +159,41 @@ type Route struct {
 	Dropped        int64 `json:"dropped"`
 	InFlight       int64 `json:"in_flight"`
 	Waiting        int64 `json:"waiting"`
-	Parked         int64 `json:"parked"`      // in the store of the sink
-	Attempts       int64 `json:"attempts"`    // deliveries of batches that were started
-	Redelivered    int64 `json:"redelivered"` // those that were not a batch's first
-	// Responses that delivered a batch a second time.
+	Parked         int64 `json:"parked"`      // records that the sink has parked in its store
+	Attempts       int64 `json:"attempts"`    // attempts to deliver a batch
+	Redelivered    int64 `json:"redelivered"` // attempts that were not the first one of a batch
+	// Duplicates is the number of responses that confirmed a batch again after it was already
+	// delivered.
 	Duplicates int64 `json:"duplicates"`
-	// Maximum source bytes that a kill at this moment would repeat.
+	// ReplayBytes is the maximum number of source bytes that a kill at this moment would repeat.
 	ReplayBytes      int64 `json:"replay_bytes"`
-	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // upper bound at any moment
-	// Source bytes not yet read; -1 if the source does not know.
+	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // upper bound of ReplayBytes
+	// LeftBytes is the number of source bytes that are not read yet. It is -1 if the source does
+	// not know.
 	LeftBytes int64 `json:"source_lag_bytes"`
 
-	// Redeliveries that the retry budget allows now; -1 if it is unlimited.
+	// RedeliveryTokens is the number of redeliveries that the retry budget allows now. It is -1 if
+	// there is no limit.
 	RedeliveryTokens  float64 `json:"redelivery_tokens"`
-	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches waiting for the retry budget
+	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches that wait for the budget
 	RedeliveryWaited  int64   `json:"redelivery_waited"`  // attempts that had to wait for it
 
-	Hedged   int64 `json:"hedged"`   // redeliveries in parallel with a slow attempt
-	Suspects int   `json:"suspects"` // isolated batches: workers that accept others fail them
-	Poisoned int64 `json:"poisoned"` // batches refused because workers died of them or failed them
+	Hedged   int64 `json:"hedged"`   // redeliveries parallel to a slow attempt
+	Suspects int   `json:"suspects"` // batches that fail at workers which accept others
+	Poisoned int64 `json:"poisoned"` // batches refused as the cause of failures
 
-	// Seconds since a record settled while data waits; otherwise 0.
+	// QuietSeconds is the time since a record last settled, in seconds. It is 0 if no data waits.
 	QuietSeconds float64 `json:"quiet_seconds"`
-	// Age of the oldest watermark with data above it; else 0.
+	// WatermarkAgeSeconds is the longest time for which a watermark with data above it has not
+	// advanced. It is 0 if there is no such watermark.
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
 
-	// Settings of sink and processors that come from the environment, such as a proxy.
+	// Environment has the settings of the sink and the processors that come from the environment,
+	// such as a proxy.
 	Environment []string `json:"environment,omitempty"`
 
 	Workers  []Worker         `json:"workers"`
-	Counters map[string]int64 `json:"counters"` // of sink and processors
+	Counters map[string]int64 `json:"counters"` // counters of sink and processors
 
 	// Counters of the source's reader for this route.
 	SourceCounters map[string]int64 `json:"source_counters"`
@@ -197,16 +204,16 @@ type Worker struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason string `json:"reason,omitempty"`
-	// The limit that is binding now; docs/operating.md explains each.
+	// Gate is the limit that determines how much the worker gets now. See docs/operating.md.
 	Gate string `json:"gate"`
-	// Limit on in-flight work, in the window's unit.
+	// Window is the limit of in-flight work in the unit of the window, such as batches.
 	Window    float64 `json:"window"`
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Time after which a batch is also sent to another worker.
+	// Timeout is the round trip after which a batch is sent to another worker as well.
 	Timeout       float64 `json:"timeout_seconds"`
-	Delivered     uint64  `json:"delivered"` // attempts, like the following
+	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`
 	TimedOut      uint64  `json:"timed_out"`
 	Throttled     uint64  `json:"throttled"`
@@ -215,11 +222,11 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is the time without a settled record after which a route with waiting data is not
-	// ready.
+	// StallAfter is a time without progress. If data waits and no record of a route has settled for
+	// this time, the process is not ready.
 	StallAfter = time.Minute
-	// LeastFree is the number of bytes that must be free on the disk of the state directory. If
-	// fewer are free, the disk counts as full.
+	// LeastFree is the number of free bytes on the disk of the state directory below which the disk
+	// counts as full.
 	LeastFree = 16 << 20
 )
 
@@ -277,7 +284,7 @@ func problems(r *Route) (out []string) {
 				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		// Without data, nothing would show that the problem was fixed.
+		// Without data, the worker would stay misconfigured even after the problem was fixed.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
 				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))

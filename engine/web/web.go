@@ -1,8 +1,10 @@
-// Package web contains the dashboard: pages for browsers that show a running engine and replay dead
-// letters through the API of the admin address. [Handler] serves them from memory.
+// Package web has the dashboard of a running engine: pages for browsers that show its state and
+// replay dead letters. [Handler] serves the pages from memory. They use the API of the admin
+// address.
 //
-// The pages are plain HTML, CSS and ES modules without a build step. They contain no data and load
-// nothing from other origins. uPlot draws the charts; its licence is in the same directory.
+// The pages are plain HTML, CSS and ES modules, without a build step. They contain no data and load
+// nothing from other origins. The charts are drawn by uPlot, whose licence is in the same
+// directory.
 package web
 
 import (
@@ -19,7 +21,8 @@ import (
 //go:embed static
 var files embed.FS
 
-// policy allows content from the same origin only: no inline script or style, no frame, no form.
+// policy allows only content from the same origin. It forbids inline scripts and styles, frames and
+// forms.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -28,7 +31,7 @@ type page struct {
 	text, kind, tag string
 }
 
-// Handler serves the dashboard at / and its files beneath /web/.
+// Handler serves the dashboard at / and its files below /web/.
 func Handler() http.Handler {
 	pages := map[string]page{}
 	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
@@ -48,7 +51,7 @@ func Handler() http.Handler {
 		return nil
 	})
 	if err != nil {
-		panic("web: BUG: " + err.Error()) // the files are embedded
+		panic("web: BUG: " + err.Error()) // cannot happen, because the files are embedded
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, ok := pages[r.URL.Path]
@@ -72,8 +75,8 @@ func Handler() http.Handler {
 	})
 }
 
-// kinds maps file extensions to content types, so that they do not depend on the MIME table of
-// the machine.
+// kinds are the content types by file extension. They do not depend on the MIME table of the
+// system.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",

@@ -1,4 +1,5 @@
-// Command penstock delivers data at the pace its receivers can bear, and loses none of it.
+// Command penstock delivers data from sources to sinks. It sends no faster than the receivers can
+// accept, and loses no data.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command cluster runs three engines and three NATS servers, each as a separate process, with a
-// database. It kills engines and servers at random while messages are published, and checks at the
-// end that each message is in the table once.
+// Command cluster tests a cluster on one machine. It runs three engines and three NATS servers,
+// each as a separate process, with a database. While messages are published, it kills engines and
+// servers at random. At the end it checks that the table has each message exactly once.
 //
 //	go run ./engine/examples/cluster [-kills 12] [-seed 1] [-postgres URL]
 package main
@@ -27,7 +27,7 @@ type settings struct {
 	postgres string // URL; empty means SQLite
 }
 
-// longest bounds the wait for one step: a takeover takes up to 15 s.
+// longest is the maximum time for one step. A takeover takes up to 15 s.
 const longest = time.Minute
 
 func main() {
@@ -56,7 +56,7 @@ func main() {
 // isEngine reports whether this process is one of the engines.
 func isEngine() bool { return len(os.Args) > 1 && os.Args[1] == "run" }
 
-// run starts the cluster, disturbs it and checks the table.
+// run starts the cluster, kills processes and checks the table.
 func run(ctx context.Context, out io.Writer, s settings) (err error) {
 	fmt.Fprintf(out, "%d kills, -seed %d\n", s.kills, s.seed)
 	dir, err := os.MkdirTemp("", "penstock-cluster-")
@@ -114,7 +114,7 @@ func run(ctx context.Context, out io.Writer, s settings) (err error) {
 			return printed(err)
 		}
 		time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
-		if n%2 == 1 { // another server may be killed only after this one has caught up
+		if n%2 == 1 { // wait until this server has caught up, before another is killed
 			if err := servers.ready(ctx); err != nil {
 				return printed(err)
 			}
@@ -126,7 +126,8 @@ func run(ctx context.Context, out io.Writer, s settings) (err error) {
 	return nil
 }
 
-// check waits until each published message is in the table, and fails if one is there twice.
+// check waits until the table has each published message. It returns an error if a message is in
+// the table twice.
 func check(ctx context.Context, out io.Writer, db *table, published int) error {
 	if _, err := db.more(ctx, published-1); err != nil {
 		return err

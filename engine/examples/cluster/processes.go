@@ -20,10 +20,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// process is a child: an engine or a NATS server.
+// process is a child process: an engine or a NATS server.
 type process struct {
 	args, env []string
-	log       string // path
+	log       string // path of its log
 	cmd       *exec.Cmd
 }
 
@@ -49,12 +49,12 @@ func (p *process) kill() error {
 		return nil
 	}
 	err := p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // it reports the kill
+	_ = p.cmd.Wait() // the error reports only the kill
 	p.cmd = nil
 	return err
 }
 
-// group are processes of one kind.
+// group is a group of processes of one kind.
 type group struct{ processes []*process }
 
 func (g *group) close() {
@@ -63,7 +63,7 @@ func (g *group) close() {
 	}
 }
 
-// printed returns the last lines that the processes have written.
+// printed returns the last lines of the logs of the processes, as an error.
 func (g *group) printed() (all error) {
 	for _, p := range g.processes {
 		text, err := os.ReadFile(p.log)
@@ -78,7 +78,7 @@ func (g *group) printed() (all error) {
 // servers are three NATS servers that form a cluster.
 type servers struct {
 	*group
-	ports []int // of clients
+	ports []int // ports for clients
 	conn  *nats.Conn
 	js    jetstream.JetStream
 }
@@ -117,11 +117,11 @@ func (s *servers) urls() string {
 
 const streamName = "orders"
 
-// maxLag is the number of messages by which a server may be behind its leader. While messages are
-// published, it is hardly ever 0.
+// maxLag is the number of messages by which a server may be behind its leader and still counts as
+// ready. While messages are published, the number is hardly ever 0.
 const maxLag = 1000
 
-// ready waits until each server has all messages but the last ones.
+// ready waits until each server is behind its leader by at most maxLag messages.
 func (s *servers) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -147,7 +147,7 @@ func (s *servers) ready(ctx context.Context) error {
 }
 
 // stream asks for the state of the stream. The request has a timeout, because a server that was
-// just killed does not answer.
+// just killed does not respond.
 func (s *servers) stream(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -158,7 +158,7 @@ func (s *servers) stream(ctx context.Context) (jetstream.Stream, error) {
 type publisher struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	acked  int // after ended
+	acked  int // valid after ended is closed
 }
 
 // publish creates the stream and starts publishing.
@@ -202,8 +202,8 @@ func (s *servers) close() {
 	s.group.close()
 }
 
-// run publishes until ctx is done. A message whose acknowledgement is lost is published again with
-// the same id, which the servers recognize.
+// run publishes messages until ctx is done. If it gets no acknowledgement, it publishes the message
+// again with the same id. The servers then recognize the repetition.
 func (p *publisher) run(ctx context.Context, js jetstream.JetStream) {
 	defer close(p.ended)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -282,7 +282,7 @@ func serveNATS(args []string) error {
 	return nil
 }
 
-// freePorts returns different ports of loopback that were free.
+// freePorts returns n different loopback ports that are not in use.
 func freePorts(n int) (ports []int, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

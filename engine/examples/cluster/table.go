@@ -13,7 +13,7 @@ import (
 // table is the table "orders" of a database.
 type table struct{ *sql.DB }
 
-// openTable creates the table, and returns the sink for it as YAML.
+// openTable creates the table. It also returns the sink for the table as YAML.
 func openTable(file, postgres string) (t *table, sink string, err error) {
 	driver, dsn := "pgx", postgres
 	sink = fmt.Sprintf("{ postgres: { url: %q, table: orders } }", postgres)
@@ -46,7 +46,7 @@ func (t *table) distinct(ctx context.Context) (int, error) {
 	return t.number(ctx, "SELECT count(DISTINCT message) FROM orders")
 }
 
-// more waits until the table has more rows than before, and returns their number.
+// more waits until the table has more than before rows, and returns the number of rows.
 func (t *table) more(ctx context.Context, before int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -1,7 +1,7 @@
-// Command http-poll copies orders from an HTTP API into a SQLite table. A server in the same
-// process plays the API: it returns orders in pages, limits the request rate, and fails
-// occasionally. The program stops the engine before it has copied all orders, starts it again, and
-// checks that the table has each order once.
+// Command http-poll copies orders from an HTTP API to a SQLite table. A server in the same process
+// acts as the API: it returns orders in pages, limits the request rate, and sometimes fails. The
+// program stops the engine before all orders are copied, and starts it again. At the end it checks
+// that the table has each order exactly once.
 //
 //	go run ./engine/examples/http-poll
 package main
@@ -77,7 +77,7 @@ func run() error {
 	return nil
 }
 
-// follow runs the pipeline until ctx is done or, if once is set, until nothing new is left.
+// follow runs the pipeline until ctx is done. If once is set, it ends when there is no new data.
 func follow(ctx context.Context, config string, once bool) error {
 	cfg, err := engine.Parse([]byte(config), all.Components()...)
 	if err != nil {
@@ -94,7 +94,7 @@ func follow(ctx context.Context, config string, once bool) error {
 	return err
 }
 
-// counted holds the number of rows in the table, and of distinct orders.
+// counted has the number of rows in the table and the number of distinct orders.
 type counted struct{ rows, distinct int }
 
 func count(dir string) (c counted, err error) {
@@ -107,7 +107,7 @@ func count(dir string) (c counted, err error) {
 	return c, err
 }
 
-// api is a server of orders in pages.
+// api is a server that returns orders in pages.
 type api struct {
 	mu                          sync.Mutex // guards the fields below
 	orders                      int
@@ -116,7 +116,7 @@ type api struct {
 	stop                        func()
 }
 
-// at calls stop at request n.
+// at makes the server call stop when it receives request n.
 func (a *api) at(n int, stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

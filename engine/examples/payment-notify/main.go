@@ -1,12 +1,13 @@
 // Command payment-notify runs a payment provider and three of its merchants. Paid orders are rows
-// of a SQLite table. Penstock notifies each merchant at its own URL, on a schedule of a day, until
-// the merchant answers "success". The merchants receive with package inbox.
+// of a SQLite table. For each of them, Penstock notifies the merchant at the merchant's URL. It
+// repeats the notification on a schedule of a day, until the merchant answers "success". The
+// merchants receive notifications with package inbox.
 //
-// One merchant works but loses a response, one is slow, and one is down for an hour. Penstock is
-// stopped in between and started again. The program asks for deliveries at the admin address,
-// prints their timelines, and checks that each order was booked once.
+// One merchant loses a response, one is slow, and one is down for an hour. Penstock is stopped and
+// started again in between. The program asks for deliveries at the admin address, prints their
+// timelines, and checks that each order was booked once.
 //
-// An hour takes 240 ms here, so that the day takes 6 seconds:
+// Time runs faster: an hour takes 240 ms, so that the day takes 6 seconds.
 //
 //	go run ./engine/examples/payment-notify [-plot FILE.svg]
 package main
@@ -36,17 +37,18 @@ import (
 //go:embed penstock.yaml
 var config string
 
-// speedup is the ratio of the schedule's time to real time: 15 s take 1 ms, an hour takes 240 ms.
+// speedup is the factor by which time runs faster: 15 s take 1 ms, and an hour takes 240 ms.
 const speedup = 15_000
 
-// day is the schedule: 16 attempts in 24 h 4 min.
+// day is the schedule of a notification: 16 attempts in 24 h 4 min.
 var day = []time.Duration{
 	15 * time.Second, 15 * time.Second, 30 * time.Second, 3 * time.Minute, 10 * time.Minute,
 	20 * time.Minute, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute, time.Hour,
 	3 * time.Hour, 3 * time.Hour, 3 * time.Hour, 6 * time.Hour, 6 * time.Hour,
 }
 
-// patience bounds each wait of the program. On an idle machine all waits together take 6 s.
+// patience is the maximum duration of each wait in the program. On an idle machine, all waits
+// together take 6 s.
 const patience = 2 * time.Minute
 
 func main() {
@@ -58,7 +60,7 @@ func main() {
 	}
 }
 
-// compressed returns the real time for a time of the schedule.
+// compressed converts a time of the schedule to real time.
 func compressed(d time.Duration) time.Duration { return d / speedup }
 
 func run(out io.Writer, figure string) (err error) {
@@ -121,7 +123,7 @@ func run(out io.Writer, figure string) (err error) {
 	return errors.Join(check(deliveries, merchants), summary(out, merchants))
 }
 
-// provider is the payment provider: its orders, and penstock.
+// provider is the payment provider: it has the orders and runs penstock.
 type provider struct {
 	config string
 	admin  string
@@ -177,7 +179,7 @@ func newProvider(dir string, merchants []*merchant) (*provider, error) {
 	return p, nil
 }
 
-// freeAddress returns an address on loopback whose port was unused a moment ago.
+// freeAddress returns a loopback address with a port that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

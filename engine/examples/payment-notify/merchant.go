@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// unknownOrder is the key of a notification to a merchant that has no such order and rejects it.
+// unknownOrder is the key of a notification about an order that the merchant does not have. The
+// merchant rejects it.
 const unknownOrder = "well-unknown"
 
 // merchant is a shop with a database and a server.
@@ -32,9 +33,9 @@ type merchant struct {
 	behave func(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request)
 
 	mu       sync.Mutex // guards the fields below
-	since    time.Time  // of the first request
+	since    time.Time  // time of the first request
 	requests int
-	lost     bool // a response got lost
+	lost     bool // a response has been lost
 }
 
 // openMerchants starts the three merchants.
@@ -96,7 +97,7 @@ func (m *merchant) port() string {
 	return u.Port()
 }
 
-// book is the business change of a notification.
+// book carries out a notification: it books the order in the merchant's database.
 func book(ctx context.Context, tx *sql.Tx, msg inbox.Message) error {
 	var o struct {
 		ID     string `json:"id"`
@@ -123,7 +124,7 @@ func (m *merchant) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	m.behave(m, w, r)
 }
 
-// loseOneResponse books the first order and breaks the connection before the response.
+// loseOneResponse books the first order and breaks the connection instead of responding.
 func loseOneResponse(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	if r.Header.Get("Idempotency-Key") != "well-1" {
 		m.inbox.ServeHTTP(w, r)
@@ -141,13 +142,13 @@ func loseOneResponse(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) 
 	panic(nethttp.ErrAbortHandler)
 }
 
-// answerLate responds after 20 minutes.
+// answerLate responds after 20 minutes of the schedule.
 func answerLate(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	time.Sleep(compressed(20 * time.Minute))
 	m.inbox.ServeHTTP(w, r)
 }
 
-// dieForAnHour breaks connections for an hour from the first request.
+// dieForAnHour breaks all connections for an hour of the schedule after the first request.
 func dieForAnHour(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	m.mu.Lock()
 	dead := time.Since(m.since) < compressed(time.Hour)
@@ -158,20 +159,20 @@ func dieForAnHour(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	m.inbox.ServeHTTP(w, r)
 }
 
-// booked returns the number of rows in the table paid, and of distinct orders.
+// booked returns the number of rows in the table paid and the number of distinct orders.
 func (m *merchant) booked() (rows, orders int, err error) {
 	err = m.db.QueryRow(`SELECT count(*), count(DISTINCT id) FROM paid`).Scan(&rows, &orders)
 	return rows, orders, err
 }
 
-// received returns the number of requests.
+// received returns the number of requests so far.
 func (m *merchant) received() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.requests
 }
 
-// writeKeys writes the file of secrets with which penstock signs.
+// writeKeys writes the file with the secrets that penstock uses for signatures.
 func writeKeys(path string, merchants []*merchant) error {
 	keys := map[string][]string{}
 	for _, m := range merchants {

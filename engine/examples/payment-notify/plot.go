@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// leastMinute is the position of the first attempts on the logarithmic axis of minutes.
+// leastMinute is the value on the logarithmic axis of minutes at which first attempts are drawn.
 const leastMinute = 0.1
 
 // writePlot draws the deliveries that needed more than one attempt, as SVG or PNG.
@@ -30,7 +30,7 @@ func writePlot(path string, deliveries []stream.Delivery) (err error) {
 	return timelines(deliveries).WriteSVG(f)
 }
 
-// timelines is the figure: a row for each delivery, and a point for each attempt.
+// timelines returns a figure with a row for each delivery and a point for each attempt.
 func timelines(deliveries []stream.Delivery) plot.Figure {
 	var rows []stream.Delivery
 	for _, d := range deliveries {
@@ -84,14 +84,14 @@ func minutes(v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-// keyOf returns the key of the delivery in a row.
+// keyOf returns the key of the delivery in row v.
 func keyOf(rows []stream.Delivery, v float64) string {
 	n := len(rows) - int(math.Round(v))
 	if n < 0 || n >= len(rows) || v != math.Round(v) {
 		return ""
 	}
 	if rows[n].Key == unknownOrder {
-		return "unknown" // the whole key is wider than the margin
+		return "unknown" // the whole key does not fit into the margin
 	}
 	return rows[n].Key
 }

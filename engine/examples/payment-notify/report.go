@@ -16,7 +16,7 @@ const (
 	askEvery   = 10 * time.Millisecond
 )
 
-// ask returns a delivery from the admin address, or nil if there is none.
+// ask asks the admin address for a delivery. It returns nil if there is none.
 func (p *provider) ask(key string) (*stream.Delivery, error) {
 	url := "http://" + p.admin + "/api/v1/deliveries/" + key
 	req, err := nethttp.NewRequest(nethttp.MethodGet, url, nil)
@@ -40,7 +40,7 @@ func (p *provider) ask(key string) (*stream.Delivery, error) {
 	return d, json.NewDecoder(res.Body).Decode(d)
 }
 
-// await polls a delivery until wanted returns true.
+// await asks for a delivery repeatedly, until wanted returns true for it.
 func (p *provider) await(key string, wanted func(stream.Delivery) bool) (stream.Delivery, error) {
 	var last error
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(askEvery) {
@@ -54,7 +54,7 @@ func (p *provider) await(key string, wanted func(stream.Delivery) bool) (stream.
 	return stream.Delivery{}, errors.Join(err, last)
 }
 
-// planned returns the planned time of attempt n, from 0, in the time of the schedule.
+// planned returns the planned time of attempt n on the schedule. The first attempt is 0.
 func planned(n int) (at time.Duration) {
 	for _, wait := range day[:min(n, len(day))] {
 		at += wait
@@ -87,7 +87,8 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// check returns an error unless each order was booked once and each delivery ended as it should.
+// check returns an error if an order was not booked exactly once, or if a delivery did not end as
+// expected.
 func check(deliveries []stream.Delivery, merchants []*merchant) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

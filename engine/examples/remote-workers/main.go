@@ -1,8 +1,8 @@
 // Command remote-workers runs one reader and twelve workers of unequal speed, each as a separate
-// process, with a database. While they run, one worker is killed, one drains, and two join.
+// process, with a database. Meanwhile it kills one worker, drains one, and adds two.
 //
-// It does the job twice. In the first run, batches go to workers by a hash, with a fixed window. In
-// the second, workers advertise their windows, and the reader respects them.
+// It does the same work twice. First, a hash decides which worker gets a batch, and windows are
+// fixed. Then the workers advertise their windows, and the reader uses these.
 //
 //	go run ./engine/examples/remote-workers [-seconds 20] [-postgres URL]
 package main
@@ -25,23 +25,23 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// rates are the workers' limits in batches per second: 137 in all.
+// rates are the limits of the workers in batches per second. Their sum is 137.
 var rates = []float64{20, 20, 20, 20, 10, 10, 10, 10, 5, 5, 4, 3}
 
 const batchRecords = 20
 
-// algorithms are the configurations of the reader that are compared.
+// algorithms are the two compared configurations of the reader.
 var algorithms = []struct{ title, flow string }{
 	{"before: by hash, fixed windows", "{ dispatch: hash, window: fixed, size: 64, timeout: 50s }"},
 	{"after: advertised windows", "{ window: credit }"},
 }
 
-// longest bounds the whole program.
+// longest is the maximum duration of the program.
 const longest = 10 * time.Minute
 
 // settings are the parameters of the whole comparison.
 type settings struct {
-	seconds  float64 // time that all workers together need at their limits
+	seconds  float64 // duration if all workers work at their limits
 	postgres string  // URL; empty means SQLite
 }
 
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// isChild reports whether this process is a worker or the reader.
+// isChild reports whether this process is a worker or the reader, and not the main process.
 func isChild() bool {
 	return len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "run")
 }
@@ -101,7 +101,7 @@ func compare(ctx context.Context, out io.Writer, s settings) error {
 	return nil
 }
 
-// run does the job once.
+// run does the work once.
 func run(ctx context.Context, s settings, flow string, records int) (o outcome, err error) {
 	dir, err := os.MkdirTemp("", "remote-workers-")
 	if err != nil {
@@ -148,8 +148,8 @@ func run(ctx context.Context, s settings, flow string, records int) (o outcome, 
 	return o, db.QueryRow(count).Scan(&o.stored, &o.distinct)
 }
 
-// change kills one worker, drains one and starts two, when a quarter of the records is stored. The
-// killed one is started again when half of the records are stored.
+// change changes the set of workers. When a quarter of the records is stored, it kills one worker,
+// drains one and adds two. When half of the records are stored, it starts the killed worker again.
 func change(ctx context.Context, p *pool, db *store, read *reader, records int) error {
 	if err := read.until(db.DB, records/4); err != nil {
 		return err
@@ -171,7 +171,7 @@ func change(ctx context.Context, p *pool, db *store, read *reader, records int) 
 	return p.start(ctx, 0)
 }
 
-// reader is the process that reads and sends.
+// reader is the process that reads the records and sends them to the workers.
 type reader struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
@@ -193,7 +193,8 @@ func startReader(ctx context.Context, p *pool) (*reader, error) {
 
 const askEvery = 20 * time.Millisecond
 
-// until waits until the given number of records is stored, or the reader has ended.
+// until waits until the given number of records is stored. It returns early if the reader has
+// ended.
 func (r *reader) until(db *sql.DB, records int) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
@@ -213,7 +214,7 @@ func (r *reader) until(db *sql.DB, records int) error {
 	}
 }
 
-// wait returns the reader's own counts.
+// wait waits for the end of the reader and returns the reader's counts.
 func (r *reader) wait(o *outcome) error {
 	<-r.ended
 	if r.err != nil {
@@ -232,6 +233,6 @@ func (r *reader) wait(o *outcome) error {
 }
 
 func (r *reader) kill() {
-	_ = r.cmd.Process.Kill() // it has usually ended
+	_ = r.cmd.Process.Kill() // usually it has already ended
 	<-r.ended
 }

@@ -27,10 +27,10 @@ var readerConfig string
 //go:embed worker.yaml
 var workerConfig string
 
-// serviceName is the name of the SRV records that list the workers.
+// serviceName is the name of the SRV records in which the reader finds the workers.
 const serviceName = "_penstock._tcp.workers.test"
 
-// pool holds the workers and the DNS server that lists them.
+// pool has the workers, and the DNS server with their SRV records.
 type pool struct {
 	dir     string
 	names   *connectortest.NameServer
@@ -39,7 +39,7 @@ type pool struct {
 	listed  []net.SRV
 }
 
-// worker is one `penstock worker` process.
+// worker is a `penstock worker` process.
 type worker struct {
 	address string
 	rate    float64 // batches per second
@@ -48,7 +48,8 @@ type worker struct {
 	err     error
 }
 
-// startPool writes the configs, and starts the DNS server. flow and sink are parts of the configs.
+// startPool writes the configs and starts the DNS server. flow and sink are parts of the configs,
+// as YAML.
 func startPool(dir, flow, sink string) (p *pool, err error) {
 	p = &pool{dir: dir}
 	fill := strings.NewReplacer("${FLOW}", flow, "${SINK}", sink)
@@ -68,16 +69,16 @@ func startPool(dir, flow, sink string) (p *pool, err error) {
 
 func (p *pool) file(name string) string { return filepath.Join(p.dir, name) }
 
-// close kills the workers that still run.
+// close kills the workers that are still running.
 func (p *pool) close() {
 	for _, w := range p.workers {
-		_ = w.kill() // some have ended
+		_ = w.kill() // some workers have already ended
 	}
 	p.names.Close()
 	_ = p.log.Close()
 }
 
-// printed returns the output of the processes as an error, nil if there is none.
+// printed returns the output of the processes as an error. It returns nil if there is no output.
 func (p *pool) printed() error {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil || len(text) == 0 {
@@ -87,7 +88,8 @@ func (p *pool) printed() error {
 	return fmt.Errorf("the processes printed:\n%s", text[max(0, len(text)-most):])
 }
 
-// child returns this program as a penstock command. It ends with ctx.
+// child returns a command that runs this program as penstock with the given arguments. It ends with
+// ctx.
 func (p *pool) child(ctx context.Context, environment []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "--log-level", "error")...)
 	cmd.Env = append(append(os.Environ(), "DIR="+p.dir), environment...)
@@ -95,7 +97,7 @@ func (p *pool) child(ctx context.Context, environment []string, args ...string) 
 	return cmd
 }
 
-// add starts a worker with a limit in batches per second.
+// add starts a worker with a limit of rate batches per second.
 func (p *pool) add(ctx context.Context, rate float64) error {
 	address, err := freeAddress()
 	if err != nil {
@@ -105,7 +107,8 @@ func (p *pool) add(ctx context.Context, rate float64) error {
 	return p.start(ctx, len(p.workers)-1)
 }
 
-// start starts the process of worker n, and lists it when it listens.
+// start starts the process of worker n. When the worker accepts connections, start adds it to the
+// DNS records.
 func (p *pool) start(ctx context.Context, n int) error {
 	w := p.workers[n]
 	name := fmt.Sprintf("worker-%02d", n+1)
@@ -126,7 +129,7 @@ func (p *pool) start(ctx context.Context, n int) error {
 	return p.list(w, true)
 }
 
-// list adds a worker to the DNS records if up is true, and removes it otherwise.
+// list adds a worker to the DNS records or, if up is false, removes it.
 func (p *pool) list(w *worker, up bool) error {
 	_, text, err := net.SplitHostPort(w.address)
 	if err != nil {
@@ -145,10 +148,10 @@ func (p *pool) list(w *worker, up bool) error {
 	return nil
 }
 
-// patience bounds the wait for a process to start or to end.
+// patience is the maximum time for a process to start or to end.
 const patience = 30 * time.Second
 
-// awaitPort waits until the worker listens.
+// awaitPort waits until the worker accepts connections.
 func (w *worker) awaitPort() error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
@@ -166,14 +169,14 @@ func (w *worker) awaitPort() error {
 	}
 }
 
-// kill ends the worker as kill -9 does.
+// kill kills the worker with SIGKILL.
 func (w *worker) kill() error {
 	err := w.cmd.Process.Kill()
 	<-w.ended
 	return err
 }
 
-// drain ends a worker as an operator does: it finishes its batches, then leaves DNS.
+// drain makes a worker finish its batches, and then removes it from DNS.
 func (p *pool) drain(w *worker) error {
 	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
 		return err
@@ -186,7 +189,7 @@ func (p *pool) drain(w *worker) error {
 	}
 }
 
-// freeAddress returns an address on loopback whose port was unused a moment ago.
+// freeAddress returns a loopback address with a port that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -195,13 +198,13 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// store is the database.
+// store is the database with the table of records.
 type store struct {
 	*sql.DB
-	sink string // of the workers, as YAML
+	sink string // sink of the workers, as YAML
 }
 
-// openStore makes the table.
+// openStore creates the table.
 func openStore(postgres, dir string) (s *store, err error) {
 	const options = `table: landed, columns: {key: text, id: integer, line: text}, ` +
 		`mode: upsert, key: [key], ledger: "${NAME}"`
@@ -228,7 +231,7 @@ func openStore(postgres, dir string) (s *store, err error) {
 	return s, nil
 }
 
-// writeRecords writes the records that the reader reads.
+// writeRecords writes the records that the reader will read to a file.
 func writeRecords(dir string, count int) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

@@ -23,17 +23,19 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// rates are the bolts' capacities, in tuples per second: those of scenario s01, 655 in all.
+// rates are the rates of the bolts (workers) in tuples per second. They are those of scenario s01,
+// and their sum is 655.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
 // row is one log record of the table.
 type row struct {
-	rt, id int64 // time in milliseconds of the day, and number
+	rt, id int64 // time in milliseconds of the day, and row number
 	line   string
-	gaps   int // ranges before it that an earlier process has stored
+	gaps   int // stored ranges before this row
 }
 
-// place returns the row's position: its time, and its number as a text that sorts like the number.
+// place returns the position of the row: its time, and its number as a text. These texts sort like
+// the numbers.
 func (r row) place() ledger.Position {
 	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
@@ -53,7 +55,7 @@ func openDB(path string) (*sql.DB, error) {
 
 const day = 24 * 60 * 60 * 1000 // milliseconds
 
-// makeLogs fills the table with rows that are spread over a day. Several rows have the same time.
+// makeLogs fills the table with rows that are spread over a day. Some rows have the same time.
 func makeLogs(path string, rows int) error {
 	db, err := openDB(path)
 	if err != nil {
@@ -75,7 +77,8 @@ func makeLogs(path string, rows int) error {
 	return nil
 }
 
-// page returns the rows after a position, up to limit if that is set.
+// page returns up to size rows after the position from. If limit is set, it returns only rows up to
+// limit.
 func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
 	at := func(p ledger.Position) (rt, id int64) {
 		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row
@@ -107,18 +110,18 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 	return out, rows.Err()
 }
 
-// bolt parses and enriches rows, and stores them. It serves one tuple at a time, with a random
-// service time.
+// bolt is a worker: it parses and enriches rows and stores them. It processes one tuple at a time.
+// The service time is random.
 type bolt struct {
 	name string
 	w    *environment
 
-	mu  sync.Mutex // held while a tuple is served
+	mu  sync.Mutex // held while a tuple is processed
 	rnd *rand.Rand
-	per time.Duration // the mean time of a tuple
+	per time.Duration // mean service time of a tuple
 }
 
-// Deliver implements flow.Worker: rows are parsed and enriched, and stored.
+// Deliver implements flow.Worker. It parses, enriches and stores the rows of a tuple.
 func (b *bolt) Deliver(ctx context.Context, a flow.Attempt[*tuple]) (flow.Report, error) {
 	parsed := make([]any, 0, columns*len(a.Value.rows))
 	for _, r := range a.Value.rows {
@@ -130,7 +133,7 @@ func (b *bolt) Deliver(ctx context.Context, a flow.Attempt[*tuple]) (flow.Report
 	return flow.Report{}, b.serve(ctx, parsed, a.Value)
 }
 
-// serve waits for the tuple's service time, and stores it.
+// serve waits for the service time of the tuple, and then stores the tuple.
 func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,8 +143,8 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	return b.w.store(parsed, t)
 }
 
-// environment is the environment of both algorithms: the day's logs, twelve unequal bolts, and the
-// database that they store into.
+// environment has everything that both algorithms need: the logs of the day, twelve bolts of
+// unequal speed, and the database in which they store rows.
 type environment struct {
 	dir         string
 	rows, tuple int
@@ -182,17 +185,17 @@ func openEnvironment(dir, logs string, rows, tuple int, speed float64) (*environ
 	return w, nil
 }
 
-// mark is the set of stored rows: those up to Watermark, and those in the ranges Above it.
+// mark describes the stored rows: those up to Watermark, and those in the ranges Above it.
 type mark struct {
 	Watermark ledger.Position
 	Above     []ledger.Range
 }
 
-// load reads the mark of an earlier process.
+// load reads the mark that an earlier process has saved.
 func (w *environment) load() (m mark, err error) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil // nothing was saved: start at the beginning of the day
+		return m, nil // nothing was saved, so start at the beginning of the day
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)
@@ -203,8 +206,8 @@ func (w *environment) load() (m mark, err error) {
 	return m, nil
 }
 
-// save writes the mark. If that fails, the previous mark stays valid, and a restart repeats a few
-// more rows.
+// save writes the mark. If this fails, the earlier mark remains valid, and a restart stores a few
+// more rows again.
 func (w *environment) save(m mark) {
 	text, _ := json.Marshal(m)
 	path := filepath.Join(w.dir, "mark.json")
@@ -217,15 +220,16 @@ func (w *environment) failed(_ context.Context, _ flow.Item[*tuple], f flow.Fail
 	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
 }
 
-// event is one line of the file in which a run records its progress.
+// event is a line of the file in which a run records its progress.
 type event struct {
-	At      int64     `json:"at"`                // nanoseconds, Unix
-	Rows    int       `json:"rows,omitempty"`    // stored
-	Took    float64   `json:"took,omitempty"`    // milliseconds from packing to storing
-	Windows []float64 `json:"windows,omitempty"` // of the bolts
+	At      int64     `json:"at"`                // Unix time in nanoseconds
+	Rows    int       `json:"rows,omitempty"`    // number of rows that were stored
+	Took    float64   `json:"took,omitempty"`    // milliseconds from packing to storing the tuple
+	Windows []float64 `json:"windows,omitempty"` // window of each bolt
 }
 
-// store inserts rows in one transaction, and appends an event to the record of the run.
+// store inserts the rows of a tuple in one transaction, and appends an event to the file of the
+// run.
 func (w *environment) store(parsed []any, t *tuple) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +238,7 @@ func (w *environment) store(parsed []any, t *tuple) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
-	const most = 100                     // rows of a statement
+	const most = 100                     // maximum number of rows of a statement
 	for len(parsed) > 0 {
 		n := min(most, len(parsed)/columns)
 		query := "INSERT INTO stored VALUES " + strings.Repeat("(?,?,?,?),", n-1) + "(?,?,?,?)"
@@ -259,7 +263,7 @@ func (w *environment) logEvent(e event) error {
 	return err
 }
 
-// watch records the windows while the sender runs.
+// watch records the windows of the bolts until ctx is done.
 func (w *environment) watch(ctx context.Context, s *flow.Sender[*tuple]) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -278,7 +282,7 @@ func (w *environment) watch(ctx context.Context, s *flow.Sender[*tuple]) {
 				}
 			}
 			w.mu.Lock()
-			_ = w.logEvent(e) // the plot lacks a point
+			_ = w.logEvent(e) // without it, only a point of the plot is missing
 			w.mu.Unlock()
 		}
 	}

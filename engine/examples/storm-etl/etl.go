@@ -13,19 +13,20 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// tuple is a group of rows that are sent and settled together.
+// tuple is a group of rows that are sent together.
 type tuple struct {
 	span   ledger.Range
 	rows   []row
 	packed time.Time
 }
 
-// spout packs the rows that are not stored yet into tuples, and records the stored rows in a file.
+// spout packs rows that are not stored yet into tuples. It saves a mark of the stored rows in a
+// file.
 type spout struct {
 	w      *environment
-	page   []row // read ahead
-	read   mark  // the position read so far, and the rows to skip
-	gaps   int   // stored ranges that were skipped so far
+	page   []row // rows that were read ahead
+	read   mark  // position read so far, and stored rows to skip
+	gaps   int   // number of stored ranges skipped so far
 	tuples flow.Producer[[]row]
 
 	mu       sync.Mutex // guards the fields below: Next and settled run on different goroutines
@@ -33,7 +34,7 @@ type spout struct {
 	done     int
 }
 
-// row returns the next row.
+// row returns the next row that is not stored.
 func (s *spout) row(ctx context.Context) (r row, err error) {
 	for len(s.page) == 0 {
 		limit := ledger.Position{}
@@ -71,8 +72,8 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 		s.progress.Open(span)
 }
 
-// settled adds the tuple to the progress, and saves the mark after every tenth tuple. So a crash
-// repeats the tuples in flight, and at most nine more.
+// settled adds a tuple to the mark. It saves the mark after every tenth tuple. After a crash,
+// therefore, at most nine stored tuples are sent again, in addition to the in-flight ones.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +84,8 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	}
 }
 
-// runNew is the article's algorithm: a window for each bolt, acks, and a checkpoint with the times
-// of the records as positions.
+// runNew runs the algorithm of the article: each bolt has a window, tuples are acknowledged, and a
+// checkpoint has the times of the stored records.
 func runNew(ctx context.Context, w *environment) (err error) {
 	s := &spout{w: w}
 	if s.read, err = w.load(); err != nil {

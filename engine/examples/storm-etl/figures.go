@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/plot"
 )
 
-// outcome is the result of one algorithm's day.
+// outcome is the result of a day with one algorithm.
 type outcome struct {
 	crash, resumed time.Time
 	start          time.Time
-	seconds        float64 // from the start to the last row
-	again          int     // rows that were stored more than once
-	p99            float64 // milliseconds from packing a tuple to storing it
+	seconds        float64 // time from the start until the last row is stored
+	again          int     // number of rows that were stored more than once
+	p99            float64 // p99 of the time from packing to storing a tuple, in ms
 	events         []event
 }
 
@@ -35,24 +35,24 @@ func readEvents(dir string) (all []event, err error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) == nil { // the kill may have truncated a line
+		if json.Unmarshal(lines.Bytes(), &e) == nil { // false for a line that the kill has cut
 			all = append(all, e)
 		}
 	}
 	return all, lines.Err()
 }
 
-// counter counts the rows that a run has stored, by reading its growing record.
+// counter counts the rows that a run has stored. It reads the growing file of the run.
 type counter struct {
 	path string
-	at   int64 // offset read so far
+	at   int64 // offset in the file up to which it has read
 	rows int
 }
 
 func (c *counter) count() int {
 	f, err := os.Open(c.path)
 	if err != nil {
-		return c.rows // the child has not created it yet
+		return c.rows // the child has not created the file yet
 	}
 	defer f.Close()
 	if _, err := f.Seek(c.at, io.SeekStart); err != nil {
@@ -72,7 +72,7 @@ func (c *counter) count() int {
 	}
 }
 
-// measure reads the stored rows and their times. It returns an error if a row is missing.
+// measure reads the stored rows and their times. It returns an error if a row is not stored.
 func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	o.start = start
 	if o.events, err = readEvents(dir); err != nil {
@@ -104,8 +104,8 @@ func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	return nil
 }
 
-// draw plots goodput and windows over the new algorithm's day, and the goodput of the old one over
-// the same time.
+// draw plots the goodput and the windows of the new algorithm over its day. It also plots the
+// goodput of the old algorithm over the same time.
 func draw(s settings, all []outcome) error {
 	span := all[0].seconds * 1.5
 	top := 0.0
@@ -141,7 +141,7 @@ func draw(s settings, all []outcome) error {
 	return err
 }
 
-// shaded returns the area between the crash and the first row after it.
+// shaded returns the area from the crash until the first row after it.
 func (o *outcome) shaded(top float64) plot.Series {
 	from, to := o.crash.Sub(o.start).Seconds(), o.resumed.Sub(o.start).Seconds()
 	for _, e := range o.events {
@@ -154,7 +154,7 @@ func (o *outcome) shaded(top float64) plot.Series {
 		Y: []float64{top, top}, Low: []float64{0, 0}}
 }
 
-// perSecond returns the rows stored per second, in steps of a fortieth of the time shown.
+// perSecond returns the number of stored rows per second. A step is 1/40 of the time shown.
 func (o *outcome) perSecond(span float64) (x, y []float64) {
 	const steps = 60
 	x, y = make([]float64, steps), make([]float64, steps)
@@ -169,7 +169,7 @@ func (o *outcome) perSecond(span float64) (x, y []float64) {
 	return x, y
 }
 
-// windows returns the mean window of the bolts of each speed.
+// windows returns a series for each speed of bolts, with the mean of their windows.
 func (o *outcome) windows() (series []plot.Series, most float64) {
 	var speeds []float64
 	for _, r := range rates {
@@ -190,7 +190,7 @@ func (o *outcome) windows() (series []plot.Series, most float64) {
 					sum, count = sum+e.Windows[i], count+1
 				}
 			}
-			// no line connects the two processes
+			// Do not draw a line from the process before the crash to the one after it.
 			if at > o.crash.Sub(o.start).Seconds() && last < o.crash.Sub(o.start).Seconds() {
 				s.X, s.Y = append(s.X, at), append(s.Y, math.NaN())
 			}

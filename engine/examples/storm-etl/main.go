@@ -1,11 +1,11 @@
-// Storm-etl shows, in one program, the flow control that was built on Storm. A table of a day's log
-// records is parsed, enriched and stored by twelve unequal bolts, and at noon the power fails.
+// Command storm-etl compares two algorithms of flow control that were built on Storm. Twelve bolts
+// (workers) of unequal speed parse, enrich and store a table with log records of a day. When half
+// of the rows are stored, the process is killed and restarted.
 //
-// Without an argument it runs the day twice, each time as a separate process that is killed when
-// half of the rows are stored, and then restarted. The first run uses windows, acks and a
-// checkpoint with the times of the records as positions (etl.go). The second uses the earlier
-// algorithm: it dispatches by a hash without acks, and starts over from the start of the day after
-// the crash. The program prints the results and draws run.svg.
+// The new algorithm (etl.go) uses windows, acks, and a checkpoint with the times of the stored
+// records. The old one (old.go) dispatches by a hash and has no acks. After the crash, it starts
+// again from the beginning of the day. Without an argument, the program runs a day with each
+// algorithm in a process of its own. It prints the results and draws run.svg.
 package main
 
 import (
@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// settings are the settings of a run. The child gets them as flags.
+// settings are the settings of a run. The child process gets them as flags.
 type settings struct {
 	rows, tuple int
-	speed       float64 // of the bolts: 1 is scenario s01's
+	speed       float64 // speed of the bolts; 1 means that of scenario s01
 	dir, plot   string
-	serve       string // address of the bolts, for the day on the engine
+	serve       string // address at which the bolts listen, if the engine delivers
 }
 
 func main() {
@@ -46,7 +46,7 @@ func run(args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if f.NArg() == 2 { // a child: which algorithm, in which folder
+	if f.NArg() == 2 { // a child process; its arguments are the algorithm and the folder
 		w, err := openEnvironment(f.Arg(1), filepath.Join(s.dir, "logs.db"), s.rows, s.tuple,
 			s.speed)
 		if err != nil {
@@ -104,7 +104,7 @@ func compare(s settings) error {
 	return draw(s, all)
 }
 
-// twice runs the day with a crash at noon, and returns the results.
+// twice runs a day with a crash when half of the rows are stored, and returns the results.
 func (s settings) twice(name string) (o outcome, err error) {
 	dir := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -121,8 +121,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a process. It kills the process when the number of stored rows has
-// reached noon. If noon is 0, the process runs to its end.
+// child runs an algorithm as a child process. It kills the process when noon rows are stored. If
+// noon is 0, the process runs to its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),
 		"-speed", fmt.Sprint(s.speed),

@@ -11,16 +11,16 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// runOld is the earlier algorithm: tuples are dispatched by a hash and never acknowledged. After a
-// crash the progress is unknown, so the day starts over.
+// runOld runs the old algorithm. Tuples are dispatched by a hash and never acknowledged. After a
+// crash, it is unknown which tuples were stored, so the day starts again.
 func runOld(ctx context.Context, w *environment) error {
 	var all sync.WaitGroup
 	queues := make([]chan *tuple, len(w.bolts))
 	for i, b := range w.bolts {
-		queues[i] = make(chan *tuple, w.rows/w.tuple+1) // Storm's queues had no bound, either
+		queues[i] = make(chan *tuple, w.rows/w.tuple+1) // like Storm's queues, without bound
 		all.Go(func() {
 			for t := range queues[i] {
-				_, _ = b.Deliver(ctx, flow.Attempt[*tuple]{Value: t}) // the outcome is ignored
+				_, _ = b.Deliver(ctx, flow.Attempt[*tuple]{Value: t}) // ignore the outcome
 			}
 		})
 	}

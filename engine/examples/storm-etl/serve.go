@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// handler serves the twelve bolts over HTTP, so that the engine (penstock.yaml) can deliver the
-// same day of logs to them. Each bolt accepts parsed and enriched records as JSON lines, and
-// responds when they are stored.
+// handler serves the twelve bolts over HTTP. The engine (penstock.yaml) can deliver the same logs
+// to them. A bolt accepts parsed and enriched records as JSON lines. It responds when it has stored
+// them.
 func handler(w *environment) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}
 	for _, b := range w.bolts {
 		mux.HandleFunc("POST /"+b.name, func(out http.ResponseWriter, in *http.Request) {
 			before, first := had.take(in.Header.Get("Idempotency-Key"))
-			if !first { // a slow batch was sent to another bolt as well
+			if !first { // a slow batch is sent to another bolt as well
 				<-before.done
 				if before.err != nil {
 					http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
@@ -47,7 +47,7 @@ func handler(w *environment) http.Handler {
 				parsed = append(parsed, r.ID, r.Host, r.Status, r.Class)
 			}
 			if err := lines.Err(); err != nil {
-				return // the body was incomplete: the batch is sent again
+				return // the body was incomplete; the batch will be sent again
 			}
 			if before.err = b.serve(in.Context(), parsed, t); before.err != nil {
 				http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
@@ -59,19 +59,20 @@ func handler(w *environment) http.Handler {
 
 var errBroken = errors.New("the batch did not arrive whole")
 
-// keys holds the Idempotency-Keys of stored and pending batches, so that each is stored once.
+// keys has the Idempotency-Keys of stored and pending batches. Each batch is therefore stored only
+// once.
 type keys struct {
 	mu sync.Mutex // guards of
 	of map[string]*answered
 }
 
 type answered struct {
-	done chan struct{} // closed when err is known
+	done chan struct{} // closed when err is set
 	err  error
 }
 
-// take returns the response to the batch. first reports whether there is none yet, so that the
-// caller must process the batch.
+// take returns the entry of a batch. If first is true, the caller must process the batch. Otherwise
+// the entry has its response, now or when it is done.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +84,8 @@ func (k *keys) take(key string) (a *answered, first bool) {
 	return a, true
 }
 
-// end wakes the waiting goroutines. A batch that was not stored may come again.
+// end wakes the goroutines that wait for the batch. A batch that was not stored is then new when it
+// is sent again.
 func (k *keys) end(key string, a *answered) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,7 +95,8 @@ func (k *keys) end(key string, a *answered) {
 	close(a.done)
 }
 
-// serve creates the day's logs if they are missing, and runs the bolts until the process ends.
+// serve creates the logs of the day if they are missing, and then serves the bolts until the
+// process ends.
 func serve(s settings) error {
 	if s.dir == "" {
 		return errors.New("-serve needs -dir, the folder of the databases")

@@ -1,5 +1,5 @@
-// Package sqlstore keeps the keys of an inbox in a table of SQLite or PostgreSQL, in the
-// transaction of the business change.
+// Package sqlstore stores the keys of an inbox (see package inbox) in a table of SQLite or
+// PostgreSQL. A key is stored in the same transaction as the change that its message causes.
 //
 //	store, err := sqlstore.SQLite(db, sqlstore.Options{})
 //	err = store.Create(ctx)
@@ -21,20 +21,21 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// DefaultTable is the table of keys.
+// DefaultTable is the default name of the table of keys.
 const DefaultTable = "penstock_inbox"
 
 // Options are the settings of a Store.
 type Options struct {
-	// Table holds the keys. "" means DefaultTable. In PostgreSQL it may include a schema.
+	// Table is the name of the table of keys. "" means DefaultTable. In PostgreSQL it may include a
+	// schema.
 	Table string
 
-	// Tx are the options of the transactions. Nil means the isolation Read Committed in PostgreSQL,
-	// and the default of SQLite, which is serializable.
+	// Tx are the options of the transactions. Nil means isolation level Read Committed in
+	// PostgreSQL, and the default of SQLite, which is serializable.
 	Tx *sql.TxOptions
 }
 
-// Store implements inbox.Store over a database. It is safe for concurrent use.
+// Store implements inbox.Store with a database. It is safe for concurrent use.
 type Store struct {
 	db    *sql.DB
 	table string
@@ -43,7 +44,7 @@ type Store struct {
 	tx    *sql.TxOptions
 }
 
-// types are the names of a database's types.
+// types are the names of column types of a database.
 type types struct{ text, bytes, integer string }
 
 var _ inbox.Store[*sql.Tx] = (*Store)(nil)
@@ -53,12 +54,12 @@ var (
 	notInName = regexp.MustCompile(`[^A-Za-z0-9_]`)
 )
 
-// SQLite returns a store in a database of SQLite.
+// SQLite returns a store in a SQLite database.
 func SQLite(db *sql.DB, o Options) (*Store, error) {
 	return newStore(db, o, types{"text", "blob", "integer"})
 }
 
-// PostgreSQL returns a store in a database of PostgreSQL.
+// PostgreSQL returns a store in a PostgreSQL database.
 func PostgreSQL(db *sql.DB, o Options) (*Store, error) {
 	if o.Tx == nil {
 		o.Tx = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
@@ -81,7 +82,7 @@ func newStore(db *sql.DB, o Options, t types) (*Store, error) {
 		index: notInName.ReplaceAllString(o.Table, "_") + "_received", types: t, tx: o.Tx}, nil
 }
 
-// Create creates the table, if it is missing.
+// Create creates the table if it does not exist.
 func (s *Store) Create(ctx context.Context) error {
 	for _, query := range []string{
 		fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s (id %s PRIMARY KEY, digest %s NOT NULL, received %s NOT NULL)`,
@@ -95,8 +96,8 @@ func (s *Store) Create(ctx context.Context) error {
 	return nil
 }
 
-// Once implements inbox.Store. The first write of the transaction inserts the key, so that another
-// transaction with the same key waits until this one has ended.
+// Once implements inbox.Store. It inserts the key first. Another transaction with the same key
+// therefore waits until this one has ended.
 func (s *Store) Once(ctx context.Context, key inbox.Key,
 	change func(ctx context.Context, tx *sql.Tx) error,
 ) (inbox.Result, error) {
@@ -145,12 +146,13 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated
 	return true, nil
 }
 
-// expireBatch bounds the number of keys that one transaction of Expire deletes.
+// expireBatch is the maximum number of keys that one transaction of Expire deletes.
 const expireBatch = 1000
 
-// Expire deletes the keys that were recorded before t, and returns their number. If a notification
-// is repeated after its key was deleted, it is applied again. Keep keys for longer than the sender
-// repeats notifications. It deletes in small transactions, until ctx is done.
+// Expire deletes the keys that were recorded before t and returns their number. Keep keys for
+// longer than the sender repeats a notification: if a notification is repeated after its key was
+// deleted, it is applied again. Expire deletes in several small transactions. It stops early when
+// ctx is done.
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
 	query := fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,

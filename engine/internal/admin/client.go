@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// maxResponse bounds a response that is read.
+// maxResponse is the maximum number of bytes of a response that are read.
 const maxResponse = 16 << 20
 
 // Ask reads the status of the process that listens at address (host:port).
@@ -35,9 +35,9 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	return &s, nil
 }
 
-// Reload makes the process that listens at address (host:port) reload its configuration, and
-// returns the result. An error means that the outcome is unknown, or that no such process is
-// running.
+// Reload makes the process that listens at address (host:port) reload its configuration. It returns
+// the result of the reload. An error means that no process listens there, or that the result is
+// unknown.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {
 	var r status.Reload
 	if _, err := call(ctx, http.MethodPost, address, apiReload, token, &r); err != nil {
@@ -49,7 +49,8 @@ func Reload(ctx context.Context, address, token string) (*status.Reload, error) 
 	return &r, nil
 }
 
-// call sends a request and decodes the response, which is JSON with status 200 or 422, into v.
+// call sends a request and decodes the JSON response into v. The status of the response must be 200
+// or 422.
 func call(ctx context.Context, method, address, path, token string, v any) (code int, err error) {
 	res, err := request(ctx, method, address, path, token)
 	if err != nil {
@@ -103,8 +104,8 @@ func refused(address string, res *http.Response, text []byte) error {
 	return fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
 }
 
-// Frames reads a frame each second from the process that listens at address, and calls take with
-// it. It returns when take returns an error, ctx is done or the process ends.
+// Frames calls take with a frame each second. The frames come from the process that listens at
+// address. Frames returns when take returns an error, ctx is done, or the process ends.
 func Frames(ctx context.Context, address, token string, take func(*live.Frame) error) error {
 	return lines(ctx, address, apiEvents, token, func(line []byte) error {
 		text, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -119,8 +120,8 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 	})
 }
 
-// Tap calls take with samples from the process that listens at address. Each sample is a JSON
-// object. Tap returns when take returns an error, ctx is done or the process ends.
+// Tap calls take with sampled records of the process that listens at address. A sample is a JSON
+// object. Tap returns when take returns an error, ctx is done, or the process ends.
 func Tap(
 	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,
 ) error {
@@ -128,7 +129,8 @@ func Tap(
 	return lines(ctx, address, apiTap+"?"+query.Encode(), token, take)
 }
 
-// maxLine bounds a line of a stream. A frame with several thousand workers fits.
+// maxLine is the maximum length of a line of a response. A frame with several thousand workers has
+// fewer bytes.
 const maxLine = 16 << 20
 
 // lines calls take with each non-empty line of a response.
@@ -139,7 +141,7 @@ func lines(ctx context.Context, address, path, token string, take func([]byte) e
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the status counts
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the text is optional
 		return refused(address, res, text)
 	}
 	scanner := bufio.NewScanner(res.Body)

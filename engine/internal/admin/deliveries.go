@@ -13,7 +13,7 @@ import (
 const (
 	apiDeliveries = "/api/v1/deliveries" // parked deliveries
 
-	maxKey          = 256 // bytes of a requested key
+	maxKey          = 256 // maximum length of a requested key, in bytes
 	defaultPage     = 100
 	maxPage         = 1000
 	headerNextAfter = "Penstock-Next-After"
@@ -31,7 +31,7 @@ type routedDelivery struct {
 	stream.Delivery
 }
 
-// problem is the body of an error.
+// problem is the body of a response that reports an error.
 type problem struct {
 	Error string `json:"error"`
 }
@@ -60,11 +60,11 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 	return nil
 }
 
-// deliveryAction is a method of a store.
+// deliveryAction is a method of a store of deliveries.
 type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
-// delivery handles a request for one delivery. If several routes have a delivery with this key, it
-// uses the first of these routes.
+// delivery returns a handler for requests about one delivery. If several routes have a delivery
+// with the requested key, it uses the first of these routes.
 func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
@@ -89,8 +89,8 @@ func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	}
 }
 
-// ownDelivery handles requests with a receiver's token. A receiver may access only its own
-// deliveries. Requests with other tokens are passed to next.
+// ownDelivery handles requests that have the token of a receiver. A receiver can access only its
+// own deliveries. Requests with other tokens are passed to next.
 func (s *Server) ownDelivery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -123,8 +123,8 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// listDeliveries writes a page of deliveries. If there may be another page, a response header
-// contains the value of `after` that requests it.
+// listDeliveries writes a page of deliveries. If there may be a next page, a response header
+// contains the value of the parameter `after` that requests it.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f := stream.DeliveryFilter{Host: query.Get("host"), State: query.Get("state")}

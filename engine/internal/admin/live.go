@@ -15,7 +15,7 @@ const (
 	apiLevel   = "/api/v1/log-level"
 	apiConfig  = "/api/v1/config"
 
-	eventTimeout = 10 * time.Second // for a client to take one event
+	eventTimeout = 10 * time.Second // maximum time for a client to receive an event
 )
 
 func (s *Server) handleLive(pages *http.ServeMux) {
@@ -27,7 +27,7 @@ func (s *Server) handleLive(pages *http.ServeMux) {
 	pages.Handle("POST "+apiLevel, s.guarded(s.setLevel))
 }
 
-// guarded refuses requests unless a token is set. The package documentation explains why.
+// guarded refuses requests if no token is set. See the package documentation for the reason.
 func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" {
@@ -40,7 +40,7 @@ func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// events sends a frame each second until the client leaves or the server ends.
+// events sends a frame each second until the client disconnects or the server ends.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	frames, cancel, err := s.hub.Subscribe()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, s.hub.History(r.FormValue("route"), r.FormValue("worker")))
 }
 
-// log responds with the log lines after the one with the given number.
+// log responds with the log lines that follow the line with the given number.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	after, err := strconv.ParseUint(r.FormValue("after"), 10, 64)
 	if err != nil && r.FormValue("after") != "" {

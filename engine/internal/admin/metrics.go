@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector converts a Status into metrics at each scrape. No label comes from data: pipelines,
-// routes and workers come from the config, and states and names of counters from the code.
+// collector turns the Status into metrics when they are scraped. Its labels never contain data.
+// Names of pipelines, routes and workers come from the config, and states and names of counters
+// come from the code.
 type collector struct {
 	status func() status.Status
 }
@@ -23,7 +24,7 @@ var (
 	perWorker = []string{"pipeline", "route", "worker"}
 )
 
-// metric is a metric family with the function that returns its value.
+// metric is a metric family, with a function that returns its value.
 type metric[T any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -282,7 +283,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Registry returns the metrics of a status, of the process and of the Go runtime.
+// Registry returns a registry with the metrics of the status, of the process, and of the Go
+// runtime.
 func Registry(status func() status.Status, more ...prometheus.Collector) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{status}, collectors.NewGoCollector(),

@@ -18,9 +18,9 @@ const (
 	apiReplay  = "/api/v1/dead/replay"
 	apiDiscard = "/api/v1/dead/discard"
 
-	lettersTimeout = 30 * time.Second // for searching a file of dead letters
+	lettersTimeout = 30 * time.Second // maximum time to search a file of dead letters
 	replayTimeout  = 30 * time.Minute
-	defaultLetters = 100 // of a page
+	defaultLetters = 100 // number of letters on a page
 	maxLetters     = 1000
 )
 
@@ -36,33 +36,33 @@ func levelName(l slog.Level) string {
 	return l.String()
 }
 
-// LetterQuery selects dead letters of one route.
+// LetterQuery selects dead letters of a route.
 type LetterQuery struct {
 	Pipeline, Route string
 	Filter          deadletter.Filter
-	Settled         bool // include those that a replay or discard has settled
-	Limit           int  // of the entries; the newest are returned
+	Settled         bool // include letters that a replay or discard has settled
+	Limit           int  // maximum number of returned letters; the newest are returned
 }
 
 // LetterPage is the result of a LetterQuery.
 type LetterPage struct {
 	Entries []Letter `json:"letters"` // newest first
-	Matched int64    `json:"matched"` // all matching letters
-	Open    int64    `json:"open"`    // all unsettled letters of the route
-	Skipped int      `json:"skipped"` // lines that are not letters
+	Matched int64    `json:"matched"` // number of matching letters
+	Open    int64    `json:"open"`    // number of all unsettled letters of the route
+	Skipped int      `json:"skipped"` // number of lines that are not letters
 }
 
 // Letter is a dead letter with its state.
 type Letter struct {
 	*deadletter.Entry
-	Settled bool `json:"settled"` // by a replay or discard
+	Settled bool `json:"settled"` // settled by a replay or discard
 }
 
-// ReplayFunc delivers dead letters again, or settles them without a delivery.
+// ReplayFunc delivers dead letters again or, to discard them, settles them without a delivery.
 type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter,
 	discard bool) (status.Replay, error)
 
-// ErrNoRoute means that the config does not have the pipeline or route.
+// ErrNoRoute means that the config has no such pipeline or route.
 var ErrNoRoute = errors.New("there is no such route")
 
 func (s *Server) handleRecords(pages *http.ServeMux) {
@@ -110,7 +110,8 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, page)
 }
 
-// selection is the body of a replay or discard. Exactly one of IDs and All must be set.
+// selection is the body of a request to replay or discard letters. Exactly one of IDs and All must
+// be set.
 type selection struct {
 	Pipeline string   `json:"pipeline"`
 	Route    string   `json:"route"`
@@ -128,7 +129,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 		reply(w, http.StatusBadRequest, "give either ids or all\n")
 		return
 	}
-	// Tests have no deadlines.
+	// Connections in tests have no deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(replayTimeout + answer))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replayTimeout)
 	defer cancel()

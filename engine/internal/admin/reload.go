@@ -13,14 +13,15 @@ import (
 const (
 	apiReload = "/api/v1/reload" // reloads the configuration
 
-	// reloadTimeout bounds a reload. Routes that are still draining then are stopped.
+	// reloadTimeout is the maximum duration of a reload. After it, routes that are still draining
+	// are stopped.
 	reloadTimeout = 10 * time.Minute
 )
 
-// reload reloads the configuration and responds when that is done: 200, or 422 with the reason. A
-// client that gives up does not stop the reload.
+// reload reloads the configuration. When this is done, it responds with 200, or with 422 and the
+// reason. The reload continues if the client disconnects.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	// Tests have no deadlines.
+	// Connections in tests have no deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout + answer))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reloadTimeout)
 	defer cancel()

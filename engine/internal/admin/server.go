@@ -1,15 +1,17 @@
-// Package admin serves information about the running process over HTTP: metrics, health, status
-// and, if enabled, profiles.
+// Package admin is the HTTP server of the admin address. It serves metrics, health and status of
+// the running process and, if enabled, profiles. The engine owns the [Server] and provides the
+// data.
 //
-// A [Server] belongs to the engine, which provides all data that the Server shows. The Server
-// listens on loopback unless a token is set. It refuses requests with an unknown Host, so that a
-// page in a browser cannot read it through DNS rebinding. It also refuses changes requested by
-// pages of other sites.
+// Access is limited as follows:
 //
-// Any user of the machine can connect to loopback. Records, log lines and values of options are
-// therefore shown only if a token is set. Changes also require a token. The exceptions are a
-// reload, and the retry or cancellation of a parked delivery. Their responses contain no record.
-// Secrets are never shown.
+//   - Without a token, the server listens only on loopback.
+//   - It refuses requests with an unknown Host header. A page in a browser can therefore not read
+//     data by DNS rebinding.
+//   - It refuses changes that are requested by pages of other sites.
+//   - Records, log lines and values of options are available only if a token is set, because any
+//     user of the machine can connect to loopback. The same holds for changes, except a reload, and
+//     the retry or cancellation of a parked delivery. The responses to these contain no records.
+//   - Secrets are never available.
 package admin
 
 import (
@@ -39,14 +41,14 @@ import (
 // Options of a Server.
 type Options struct {
 	Address string // host:port; port 0 selects a free port
-	// Clients must send the token as `Authorization: Bearer`, except for the two health pages. ""
-	// means that no token is needed. The address must then be a loopback address.
+	// Token must be sent by clients as `Authorization: Bearer`, except for the two health pages. ""
+	// means that no token is needed. Address must then be a loopback address.
 	Token string
-	// Allowed values of the Host header in addition to loopback names. If a token is set and the
-	// list is empty, any value is allowed.
+	// Hosts are allowed values of the Host header in addition to loopback names. If a token is set
+	// and Hosts is empty, any value is allowed.
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
-	Status func() status.Status        // safe for concurrent use; includes the verdicts
+	Status func() status.Status        // safe for concurrent use; sets Ready and Why
 	Live   func() status.Status        // Status without its tree, for the dashboard; nil: Status
 	Reload func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log    *slog.Logger
@@ -60,22 +62,22 @@ type Options struct {
 	Metrics   []prometheus.Collector // in addition to the metrics of the status
 	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
 
-	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
-	// that no route parks deliveries.
+	// Deliveries returns the routes that park deliveries. It must be safe for concurrent use. Nil
+	// means that there are no such routes.
 	Deliveries func() []DeliveryRoute
 
-	// Owner returns the receiver to which a token belongs. A receiver may request its own
-	// deliveries only. Owner is safe for concurrent use. Nil means that receivers have no tokens.
+	// Owner returns the receiver that has a token. A receiver can access only its own deliveries.
+	// Owner must be safe for concurrent use. Nil means that receivers have no tokens.
 	Owner func(token string) (stream.DeliveryOwner, bool)
 }
 
 const (
-	readHeader = 5 * time.Second // for the header of a request
-	idle       = time.Minute     // of a kept connection
-	// answer bounds the time for writing a response. Profiles take up to 30 s by default.
+	readHeader = 5 * time.Second // maximum time to read the header of a request
+	idle       = time.Minute     // maximum idle time of a connection
+	// answer is the maximum time to write a response. A profile takes up to 30 s by default.
 	answer          = time.Minute
-	headBytes       = 16 << 10         // of a request's header
-	shutdownTimeout = 2 * time.Second  // for requests in progress when the process ends
+	headBytes       = 16 << 10         // maximum size of the header of a request
+	shutdownTimeout = 2 * time.Second  // maximum time for running requests when the process ends
 	apiStatus       = "/api/v1/status" // the page that `penstock status` reads
 )
 
@@ -89,7 +91,7 @@ type Server struct {
 	http     *http.Server
 }
 
-// Listen opens the port. The server handles no requests before Run.
+// Listen opens the port. The server handles requests only while Run is running.
 func Listen(o Options) (*Server, error) {
 	if err := config.CheckAddress(o.Address, o.Token != ""); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -119,7 +121,7 @@ func newServer(o Options) *Server {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Run serves until ctx is done. It then waits a short time for requests in progress.
+// Run serves requests until ctx is done. Then it waits a short time for the running requests.
 func (s *Server) Run(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	group.Go("admin/stop", func(ctx context.Context) error {
@@ -141,7 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, group.Wait())
 }
 
-// Close frees the port. It may be called twice, and without a call of Run.
+// Close closes the port. It may be called twice, and without a call of Run.
 func (s *Server) Close() error {
 	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -152,7 +154,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Handler returns the handler for all pages, with its access checks.
+// Handler returns the handler of all pages, including the access checks.
 func (s *Server) Handler() http.Handler {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics",
@@ -234,7 +236,8 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// ready responds with 200 or 503, and with the reasons if the client may see them.
+// ready responds with 200 or 503. If the client has access to them, the response contains the
+// reasons.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	apiSession    = "/api/v1/session" // sign in and out, for browsers
+	apiSession    = "/api/v1/session" // sign in and out, in a browser
 	sessionLength = 12 * time.Hour
-	maxBody       = 64 << 10 // of a request
+	maxBody       = 64 << 10 // maximum size of the body of a request
 )
 
-// sessions creates and checks the cookies of browsers that presented the token. A cookie consists
-// of its expiry and a MAC of the expiry under a random key of this process, so that the process
-// stores no sessions. A restart ends all sessions.
+// sessions creates and checks cookies for browsers that have sent the token. A cookie consists of
+// its expiry and a MAC of the expiry with a random key of this process. The process therefore
+// stores no sessions, and a restart ends all sessions.
 type sessions struct {
 	key  []byte
-	name string // of the cookie; differs by process, because all ports of a host share its cookies
+	name string // of the cookie; differs by process, because ports share cookies
 }
 
 func newSessions() sessions {
@@ -61,9 +61,9 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 
 // sessionInfo is the response of GET /api/v1/session.
 type sessionInfo struct {
-	SignedIn bool `json:"signed_in"` // the client may read the other pages
-	Token    bool `json:"token"`     // a token is set; without one, records are not shown
-	// Parking lists the routes that park deliveries. It is empty if the client has no access to the
+	SignedIn bool `json:"signed_in"` // the client may read the pages that need a token
+	Token    bool `json:"token"`     // a token is set; otherwise records are not shown
+	// Parking has the routes that park deliveries. It is empty if the client has no access to the
 	// pages that need a token.
 	Parking []string `json:"parking,omitempty"`
 }
@@ -98,9 +98,9 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sessionInfo{Token: s.o.Token != ""})
 }
 
-// readJSON decodes the body of a request. The content type must be JSON, because forms of other
-// sites cannot send JSON. If the body is not valid, readJSON sends an error response and returns
-// false.
+// readJSON decodes the body of a request into to. The content type must be JSON, because a form on
+// another site cannot send JSON. If the body is not valid, readJSON responds with an error and
+// returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {

@@ -15,10 +15,10 @@ import (
 const (
 	apiTap      = "/api/v1/tap"    // samples of live records as NDJSON
 	defaultRate = 10               // samples per second and stage
-	tapSilence  = 10 * time.Second // then an empty line is sent, to notice a client that has left
+	tapSilence  = 10 * time.Second // then an empty line is sent, to notice a client that is gone
 )
 
-// tap sends samples, one JSON object per line, until the client leaves or the server ends.
+// tap sends samples as lines of JSON until the client disconnects or the server ends.
 func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
 	rate := defaultRate
 	if text := r.FormValue("rate"); text != "" {

@@ -1,6 +1,4 @@
-// Package archtest contains the project's rules as tests: allowed imports, purity, goroutines, and
-// the size of files, lines, functions and types.
-//
-// It contains only tests, and reads the source of both modules as text. Change a rule here and in
-// CONTRIBUTING.md together.
+// Package archtest checks rules of this project: allowed imports, functions without I/O,
+// goroutines, and the size of files, lines, functions and types. It has only tests, which read the
+// source of both modules as text. The rules are also in CONTRIBUTING.md. Change both together.
 package archtest

@@ -1,11 +1,13 @@
-// Package audit verifies the deliveries of a route: it reads the source a second time, and compares
+// Package audit checks that a route has delivered its data. It reads the source again and compares
 // it with the checkpoint and with the contents of the sink.
 //
-// [Run] sends the source's data through the route's processors. Every settled record that they keep
-// must be in the sink, unless it is a dead letter. Run changes nothing: sources see a read-only
-// file system, and sinks are opened only for reading (stream.AuditedSink). The route may be
-// running. Run therefore reads the progress first and the sink afterwards, so that new deliveries
-// do not count as differences.
+// [Run] passes the data of the source through the processors of the route. Every settled record
+// that the processors keep must be in the sink, unless it is a dead letter. Run changes nothing:
+// the source gets a read-only file system, and the sink is opened only for reading
+// (stream.AuditedSink).
+//
+// The route may be running. Run reads the progress first and the sink last, so that deliveries in
+// between do not count as missing.
 package audit
 
 import (
@@ -32,7 +34,7 @@ import (
 
 // Options of an audit.
 type Options struct {
-	State    string // directory
+	State    string // state directory
 	Pipeline *config.Pipeline
 	Route    *config.Route
 	FS       vfs.FS
@@ -42,21 +44,21 @@ type Options struct {
 // Kind is the kind of a difference.
 type Kind string
 
-// The kinds of a difference.
+// Values of Kind.
 const (
 	Missing     Kind = "missing"     // the sink lacks a settled record
-	Extra       Kind = "extra"       // the sink contains a record more often than the source
+	Extra       Kind = "extra"       // the sink has a record more often than the source
 	Undelivered Kind = "undelivered" // no process is running, and the source has unsettled data
 	Unknown     Kind = "unknown"     // settled in the checkpoint, but not in the sink's ledger
 )
 
-// Difference is a record or a range of one partition.
+// Difference is a record, or a range of a partition, in which source, checkpoint and sink differ.
 type Difference struct {
 	Kind      Kind
 	Partition stream.Partition
-	Range     stream.Range // of Undelivered and Unknown
-	Records   int64        // number of equal records; of Undelivered: records in the range
-	RecordID  string       // of Missing and Extra
+	Range     stream.Range // for Undelivered and Unknown
+	Records   int64        // number of equal records; for Undelivered: records in the range
+	RecordID  string       // for Missing and Extra
 }
 
 // Report is the result of an audit.
@@ -64,14 +66,14 @@ type Report struct {
 	Running        bool // a process is using the state directory
 	Partitions     int64
 	Records        int64 // read again from the source
-	Expected       int64 // in the sink
+	Expected       int64 // records that must be in the sink
 	Dead           int64 // dead letters that were not replayed
-	Dropped        int64 // by processors
+	Dropped        int64 // dropped by processors
 	Unsettled      int64 // not settled yet
 	Differences    int64
-	NotInSource    int64 // checkpoint's partitions that the source no longer has
-	SinkUnreadable bool  // the sink cannot be read: only source and checkpoint were compared
-	LedgerSource   bool  // the progress is from the sink's ledger
+	NotInSource    int64 // partitions in the checkpoint that the source no longer has
+	SinkUnreadable bool  // the sink cannot be read, so only source and checkpoint were compared
+	LedgerSource   bool  // the progress comes from the sink's ledger
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -80,29 +82,29 @@ type NotAuditedError struct{ Why string }
 // Error returns the reason.
 func (e *NotAuditedError) Error() string { return "cannot be audited: " + e.Why }
 
-// run is an audit in progress.
+// run is the state of a running audit.
 type run struct {
 	o      Options
 	report Report
 	found  func(Difference) error
 
-	local   progress // of the checkpoint
-	settled progress // of the sink's ledger if it has one, otherwise local
+	local   progress // progress in the checkpoint
+	settled progress // progress in the sink's ledger or, without a ledger, in the checkpoint
 	place   string
 	letters map[string]bool // ids of dead letters that were not replayed
 	reread  stream.Reread
 	parts   map[string]*part
 }
 
-// part is a partition that was read again.
+// part is a partition that the audit has read.
 type part struct {
 	partition stream.Partition
 	settled   []stream.Range
-	open      []stream.Range // not settled
-	records   int64          // in open
+	open      []stream.Range // unsettled ranges
+	records   int64          // number of records in these ranges
 }
 
-// Run audits a route and calls found for each difference.
+// Run audits a route. It calls found for each difference.
 func Run(ctx context.Context, o Options, found func(Difference) error) (report Report, err error) {
 	r := &run{o: o, local: progress{}, parts: map[string]*part{}}
 	r.found = func(d Difference) error {
@@ -145,8 +147,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. If the sink cannot be read, openSink notes that in the
-// report and returns a substitute (type unreadable).
+// openSink opens the sink for reading. If the sink cannot be read, openSink records that in the
+// report and returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)
@@ -165,7 +167,7 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	)
 }
 
-// readState reads the checkpoint and the dead letters, and determines whether a process is running.
+// readState reads the checkpoint and the dead letters, and checks whether a process is running.
 func (r *run) readState() error {
 	dir, err := r.o.FS.OpenDir(r.o.State)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +228,7 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters collects the dead letters that no replay has settled.
+// readLetters reads the dead letters and records those that no replay has settled.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {
@@ -255,8 +257,8 @@ func (r *run) readLetters(replayed []string) (err error) {
 	}
 }
 
-// takeLedger takes the progress from the sink's ledger, which is authoritative, and reports the
-// ranges that only the checkpoint has.
+// takeLedger uses the progress in the sink's ledger instead of that in the checkpoint. It reports
+// ranges that are settled only in the checkpoint.
 func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	marks, ok, err := sink.Ledger(ctx)
 	if err != nil {
@@ -284,7 +286,7 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	return nil
 }
 
-// part returns the entry of a partition. It creates a missing entry.
+// part returns the entry of a partition. If there is none, it creates it.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {
@@ -300,7 +302,7 @@ func (r *run) part(p *stream.Partition) *part {
 	return out
 }
 
-// compare reports the differences.
+// compare compares the expected records with the sink and reports the differences.
 func (r *run) compare(ctx context.Context, sink stream.Audit) error {
 	for _, p := range slices.SortedFunc(maps.Values(r.parts), byName) {
 		for i, open := range p.open {
@@ -323,7 +325,7 @@ func (r *run) compare(ctx context.Context, sink stream.Audit) error {
 	}
 	return sink.Compare(ctx, func(d stream.AuditDifference) error {
 		if d.Missing < 0 && r.report.Running {
-			return nil // equal records may have been delivered meanwhile
+			return nil // equal records may have been delivered since
 		}
 		id, _, _ := strings.Cut(d.RecordID, "@")
 		out := Difference{Kind: Missing, RecordID: d.RecordID, Records: d.Missing}

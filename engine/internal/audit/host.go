@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// maxFaults bounds the number of reported problems.
+// maxFaults is the maximum number of faults that are reported.
 const maxFaults = 8
 
-// host is the stream.SourceHost of an audit's components. A function that is passed to the method
-// Go before the method start is called runs only when start is called.
+// host is the stream.SourceHost of the source, the processors and the sink. If a component requests
+// a goroutine before start is called, the goroutine starts in start.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
@@ -63,8 +63,8 @@ func (h *host) State() (vfs.Dir, error) {
 // Routes implements stream.SourceHost.
 func (h *host) Routes() []string { return []string{h.route} }
 
-// start starts the goroutines and returns their context. The returned function ends the goroutines,
-// and returns their errors and the reported faults.
+// start starts the goroutines and returns their context. The returned function ends them. It
+// returns their errors and the faults that were reported.
 func (h *host) start(ctx context.Context) (context.Context, func() error) {
 	group := supervise.NewGroup(ctx)
 	h.mu.Lock()

@@ -8,10 +8,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the settled progress of a route, by partition id.
+// progress has the mark of each partition of a route. The keys are partition ids.
 type progress map[string]stream.Mark
 
-// settled returns the settled ranges of a partition, ascending. Positions begin at the zero value.
+// settled returns the settled ranges of a partition in ascending order. The first position is the
+// zero value.
 func settled(m stream.Mark) []stream.Range {
 	out := []stream.Range{}
 	if m.Watermark != (stream.Position{}) {
@@ -20,7 +21,7 @@ func settled(m stream.Mark) []stream.Range {
 	return append(out, m.Above...)
 }
 
-// contains reports whether a position lies in one of the ranges, which are ascending.
+// contains reports whether p is in one of the ranges, which must be in ascending order.
 func contains(ranges []stream.Range, p stream.Position) bool {
 	i, _ := slices.BinarySearchFunc(
 		ranges,
@@ -30,8 +31,8 @@ func contains(ranges []stream.Range, p stream.Position) bool {
 	return i < len(ranges) && p.Compare(ranges[i].From) > 0
 }
 
-// without returns the parts of r that no range of taken covers. The ranges are ascending and
-// disjoint.
+// without returns the parts of r that are not in the ranges of taken. The ranges must be in
+// ascending order and must not overlap.
 func without(r stream.Range, taken []stream.Range) []stream.Range {
 	var out []stream.Range
 	for _, t := range taken {

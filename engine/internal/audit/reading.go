@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// everything is greater than every position of a file.
+// everything is a position after all positions of a file.
 var everything = stream.Position{Num: math.MaxInt64}
 
 // readSource reads the source from its beginning to its present end.
@@ -64,7 +64,8 @@ func (r *run) readSource(
 	}
 }
 
-// take counts a batch, and passes its settled records through the processors to the sink.
+// take counts a batch. It passes the settled records of the batch through the processors and
+// compares them with the sink.
 func (r *run) take(
 	ctx context.Context,
 	b *stream.Batch,

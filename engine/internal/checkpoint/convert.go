@@ -9,17 +9,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// OldestFormat and Format are the oldest and the newest format that [Convert] writes. Each program
-// reads its own format and older ones.
+// OldestFormat and Format are the oldest and the newest format that [Convert] can write. A program
+// reads the newest format that it knows and all older ones.
 const (
 	OldestFormat = 2
 	Format       = version
 )
 
-// Convert rewrites the checkpoint in dir in an older format, for an earlier program. It returns the
-// name of a copy of the original log. It refuses a damaged log, and a log that the format cannot
-// represent. A refused log stays unchanged. The caller must hold the lock of the directory. Convert
-// returns fs.ErrNotExist if there is no checkpoint.
+// Convert rewrites the checkpoint in dir in an older format, so that an earlier program can read
+// it. aside is the name of a copy of the original log. Convert returns an error, and changes
+// nothing, if the log is damaged or the format cannot represent it. It returns fs.ErrNotExist if
+// there is no checkpoint. The caller must hold the lock of the directory.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	if format < OldestFormat || format > Format {
 		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
@@ -54,7 +54,7 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	return aside, s.failed
 }
 
-// convertible returns an error if the format cannot represent the whole log.
+// convertible returns an error if the format cannot represent the contents of the log.
 func (l *loaded) convertible(format uint16) error {
 	if l.bad != nil && !l.torn {
 		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+
@@ -79,7 +79,8 @@ func (l *loaded) convertible(format uint16) error {
 	return nil
 }
 
-// convertCommand returns the command with which a newer program makes a log readable here.
+// convertCommand returns the command with which a newer program makes its log readable for this
+// one.
 func convertCommand(path string) string {
 	return fmt.Sprintf("penstock checkpoint convert --format %d %s", Format, filepath.Dir(path))
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame with a valid checksum has invalid contents, due to a bug or
+// errEntry means that a frame has a valid checksum and invalid contents. The cause is a bug or
 // manipulation.
 var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
-// cursor reads a payload. After an error it returns zeros, so that a decoder checks for errors
-// once, at its end.
+// cursor reads the payload of a frame. After an error it returns zeros, so a decoder needs to check
+// for an error only once, at its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
 	c := &cursor{wire.Reader{Rest: payload}}
-	c.Byte() // the kind
+	c.Byte() // skip the kind
 	return c
 }
 
-// count reads the number of items that follow, each of at least size bytes. A number that exceeds
-// the remaining bytes is an error.
+// count reads the number of items that follow, each of at least size bytes. It is an error if so
+// many items do not fit into the remaining bytes.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {
@@ -34,7 +34,8 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads the number of one of the known items, or 0, which defines a new item.
+// number reads the number of an item, from 1 to known. The number 0 is also valid and defines a new
+// item.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -62,8 +63,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry decodes the payload of an entry into e, reusing its slices. Numbers are checked
-// against st.
+// decodeEntry decodes the payload of an entry into e and reuses the slices of e. It checks that the
+// numbers in the entry exist in st.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// docs/formats/checkpoint.md describes the format. Fixed-width numbers are little-endian.
+// See docs/formats/checkpoint.md for the format. Numbers of fixed width are little-endian.
 const (
 	magic   = "PSTKCKPT"
-	version = 3 // the version written; 2 lacked the flag for waiting, 1 also metadata
-	// headerSize covers magic, version u16, reserved u16, generation u64 and CRC-32C u32. It must
-	// be the same in all future versions.
+	version = 3 // written by this program; 2 had no flag for waiting, 1 no metadata
+	// headerSize is the size of magic, version u16, reserved u16, generation u64 and CRC-32C u32.
+	// The header must be the same in all future versions.
 	headerSize = 24
 	frameHead  = 8 // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
@@ -42,24 +42,24 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// entry is the contents of one Append. Routes, partitions and lanes are represented by numbers that
-// the file assigns. Number 0 defines a new item, which gets the next number.
+// entry is the contents of one Append. The file numbers its routes, partitions and lanes, and an
+// entry contains these numbers. The number 0 defines a new item, which gets the next number.
 type entry struct {
 	route  int
-	key    string // of a new route
+	key    string // key of a new route
 	marks  []markOp
 	places []placeOp
 }
 
 type markOp struct {
 	part  int
-	named bool        // mark.Part.Name must be stored; always true for a new partition
+	named bool        // the name must be stored; always true for a new partition
 	mark  stream.Mark // Part.ID is used only if part is 0
 }
 
 type placeOp struct {
 	lane  int
-	name  string // of a new lane
+	name  string // name of a new lane
 	place string
 }
 
@@ -94,9 +94,10 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. A checksum covers the file's generation and the frame's
-// offset. Bytes of another generation, or moved bytes, are therefore not accepted as an entry.
-type summer struct{ where [20]byte } // a field, because the argument of crc32 escapes to the heap
+// summer computes the checksums of frames. A checksum also covers the generation of the file and
+// the offset of the frame. A frame that comes from another generation, or was moved within the
+// file, is therefore not valid.
+type summer struct{ where [20]byte } // a field, because an argument of crc32 escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	binary.LittleEndian.PutUint64(s.where[0:], generation)
@@ -105,8 +106,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame b. The head takes the first frameHead bytes of b, and the
-// payload follows.
+// seal fills in the head of frame b, which is the first frameHead bytes. The payload follows the
+// head.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
@@ -118,7 +119,8 @@ func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	return nil
 }
 
-// appendString appends s as the length of its common prefix with prev, and the rest.
+// appendString appends s as the length of the prefix that it has in common with prev, followed by
+// the rest.
 func appendString(dst []byte, prev, s string) []byte {
 	n := 0
 	for n < len(prev) && n < len(s) && prev[n] == s[n] {
@@ -159,7 +161,7 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends one mark; id and name are those of the previous mark.
+// appendMark appends a mark. id and name are those of the previous mark.
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)
@@ -204,8 +206,8 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	return dst
 }
 
-// appendPosition appends p as the difference to the previous position. The difference wraps around,
-// so every number can be represented.
+// appendPosition appends the difference between p and the previous position. The difference wraps
+// around, so it is defined for all numbers.
 func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)
 	if keys {
@@ -236,8 +238,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends the end of a snapshot with its number of items, so that missing frames are
-// detected.
+// appendEnd appends the end of a snapshot. It contains the number of items in the snapshot, so that
+// missing frames are detected.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

@@ -14,29 +14,30 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork bounds the bytes whose checksums are computed in the search for entries after a bad one.
-// If the search needs more, the file is treated as damaged, which is the safe choice.
+// scanWork limits the search for entries after a bad frame. It is the maximum number of bytes whose
+// checksums are computed. If the search would need more, the file is treated as damaged, which is
+// the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
 var errVersion = errors.New("written by a newer penstock")
 
-// loaded is the contents of a file.
+// loaded has the contents of a file and describes its damage.
 type loaded struct {
 	st         *state
 	version    uint16
 	generation uint64
-	size       int64 // of the file
+	size       int64 // size of the file
 	snapshot   int64 // end of the snapshot; 0 if incomplete
 	good       int64 // end of the last good frame
-	bad        error // why the frame at good is bad; nil at the end of the file
-	nonsense   bool  // the bad frame has a valid checksum
+	bad        error // why the frame at offset good is bad; nil at the end of the file
+	nonsense   bool  // the bad frame has a valid checksum and invalid contents
 	sums       summer
 	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
-// load reads a file to its end or to the first bad frame. It returns an error for a failed read, a
-// bad header or an unknown version. Damage after the header is described in the result.
+// load reads a file to its end or to the first bad frame. It returns an error if a read fails, the
+// header is bad, or the version is unknown. Other damage is described in the result.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -68,7 +69,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	return l, err
 }
 
-// frames applies the frames in order.
+// frames reads the frames in order and applies them to the state.
 func (l *loaded) frames(r *bufio.Reader) error {
 	var head [frameHead]byte
 	var payload []byte
@@ -107,7 +108,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 	return nil
 }
 
-// apply applies a payload with a valid checksum; after an error the state is unchanged.
+// apply applies a payload with a valid checksum. After an error the state is unchanged.
 func (l *loaded) apply(payload []byte, e *entry) error {
 	switch payload[0] {
 	case kindEntry:
@@ -136,8 +137,9 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last reports whether no good frame follows the bad one. The bad frame's length is unreliable, so
-// last tries every offset. If this takes more work than scanWork allows, last returns false.
+// last reports whether no good frame follows the bad one. The length in the bad frame may be wrong,
+// so last looks for a good frame at every offset. If this takes more work than scanWork allows,
+// last returns false.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

@@ -11,13 +11,15 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Open opens the checkpoint in dir, or creates one if there is none, and describes it in the
-// Report.
+// Open opens the checkpoint in dir and describes it in the Report. If there is none, it creates
+// one. The caller must hold the lock of the directory.
 //
-// An unfinished last entry is ignored. If an entry before others is damaged, the file is copied to
-// Name.damaged-N, and the store resumes from the entries before the damage. Data settled later is
-// then delivered again. A file with a damaged header or snapshot, or one written by a newer
-// program, is refused and left unchanged. The caller must hold the lock of the directory.
+// The last entry may be unfinished after a crash. Open ignores such an entry. If an entry before
+// others is damaged, Open copies the file to Name.damaged-N and uses only the entries before the
+// damage. The data of the later entries is then delivered again.
+//
+// If the header or the snapshot is damaged, or a newer program wrote the file, Open returns an
+// error and does not change the file.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
@@ -42,7 +44,7 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	return s, report, nil
 }
 
-// create creates the first log.
+// create creates the first log in the directory.
 func (s *Store) create() (*Store, *Report, error) {
 	s.st = newState()
 	err := s.replace()
@@ -55,11 +57,11 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l, unless it is an undamaged snapshot in the present format. First it
-// makes a copy of a damaged log, or of a log in an older format.
+// renew replaces the log of l, unless it is an undamaged snapshot in the present format. Before
+// that, it copies a damaged log or a log in an older format.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
-		s.synced = 0 // an earlier process wrote it, and may have been killed before a sync
+		s.synced = 0 // the process that wrote it may have been killed before a sync
 		return nil
 	}
 	names := func(int) string { return "" }
@@ -85,7 +87,7 @@ func (s *Store) renew(l *loaded, report *Report) error {
 		return fmt.Errorf("checkpoint %s must be rewritten before entries can be appended: "+
 			"%w", s.path(), err)
 	}
-	s.warn(err) // continue with the old log, without its unfinished end
+	s.warn(err) // continue with the old log without its unfinished end
 	if err := s.f.Truncate(l.good); err != nil {
 		return fmt.Errorf("remove the unfinished entry from checkpoint %s: %w", s.path(), err)
 	}
@@ -93,8 +95,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if no process can resume from a file with a good header, because its
-// snapshot is damaged.
+// usable returns an error if the snapshot of a file is damaged, so that no process can resume from
+// it.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())
@@ -109,7 +111,7 @@ func (l *loaded) why() error {
 	return l.bad
 }
 
-// refusal returns the error for an unusable file, with the remedy.
+// refusal returns the error for an unusable file. It contains a remedy.
 func refusal(path string, err error) error {
 	if errors.Is(err, errVersion) {
 		return fmt.Errorf("checkpoint %s: %w: run that version, or convert the file with it: `%s`",
@@ -125,15 +127,16 @@ type Snapshot struct {
 	Routes  []RouteSnapshot
 }
 
-// RouteSnapshot is the contents of a checkpoint for one route.
+// RouteSnapshot is the part of a checkpoint that belongs to one route.
 type RouteSnapshot struct {
 	Route  string
 	Marks  []stream.Mark
-	Places map[string]string // lane name -> place
+	Places map[string]string // resume token by the name of the lane
 }
 
-// Read reads the checkpoint in dir without a lock and without changing it, even while a Store has
-// it open. It returns fs.ErrNotExist if there is none, or the error that Open would return.
+// Read reads the checkpoint in dir. It needs no lock and changes nothing, so another process may
+// have the checkpoint open. It returns fs.ErrNotExist if there is none, and otherwise the errors of
+// Open.
 func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
 	path := filepath.Join(dir.Path(), Name)
 	f, err := dir.Open(Name)

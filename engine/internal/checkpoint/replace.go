@@ -13,18 +13,22 @@ const (
 	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is a size in bytes. A frame of a snapshot ends when it has reached this size.
+	// snapshotFrame is the size in bytes at which a frame of a snapshot ends and the next one
+	// begins.
 	snapshotFrame = 64 << 10
 
-	// maxAside bounds the number of copies of damaged files in a directory.
+	// maxAside is the maximum number of copies of damaged files in a directory.
 	maxAside = 99
 )
 
-// replace writes the state as a new log beside the old one, syncs it, renames it over the old one
-// and syncs the directory. One complete log therefore exists at any time. If an error occurs before
-// the rename, the old log remains in use, nothing is lost, and replace returns the error. From the
-// rename on, the new log is in use and replace returns nil. If the directory cannot be synced, the
-// store is poisoned. The caller must hold the locks syncing and writing.
+// replace writes the state as a new log and replaces the old log by it. It writes the new log
+// beside the old one, syncs it, renames it over the old one, and syncs the directory. There is one
+// complete log at any time.
+//
+// If an error occurs before the rename, the old log remains in use, and replace returns the error.
+// After the rename, the new log is in use, and replace returns nil. If the directory then cannot be
+// synced, the store is poisoned: all later calls return an error. The caller must hold the locks
+// syncing and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -59,8 +63,8 @@ func (s *Store) warn(err error) {
 	}
 }
 
-// writeNew writes header and snapshot of the next generation and syncs them. It returns the open
-// file, even with an error.
+// writeNew writes the header and the snapshot of the next generation and syncs them. It always
+// returns the file if it was opened, even with an error.
 func (s *Store) writeNew() (vfs.File, int64, error) {
 	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
 	if err != nil {
@@ -87,8 +91,8 @@ func (s *Store) version() uint16 {
 	return version
 }
 
-// snapshotWriter writes frames to a file, several frames with one call. After an error it does
-// nothing.
+// snapshotWriter writes frames to a file. It buffers them, to write several frames with one call.
+// After an error it does nothing.
 type snapshotWriter struct {
 	f          vfs.File
 	generation uint64
@@ -99,7 +103,7 @@ type snapshotWriter struct {
 }
 
 // route writes the contents of a route in frames of about snapshotFrame bytes. number is the number
-// that the route will get.
+// of the route in the new file.
 func (w *snapshotWriter) route(r *route, number int) {
 	e := entry{key: r.key}
 	size := int64(0)
@@ -124,7 +128,7 @@ func (w *snapshotWriter) route(r *route, number int) {
 	}
 }
 
-// frame adds one frame.
+// frame adds a frame to the buffer.
 func (w *snapshotWriter) frame(payload func([]byte) []byte) {
 	start := len(w.buf)
 	w.buf = payload(append(w.buf, make([]byte, frameHead)...))
@@ -144,8 +148,8 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// Backup makes a durable copy of the log beside it and returns the name of the copy. It is used
-// before an operator changes marks by hand.
+// Backup makes a durable copy of the log in its directory and returns the name of the copy. It is
+// called before an operator changes marks.
 func (s *Store) Backup() (string, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -161,8 +165,8 @@ func (s *Store) Backup() (string, error) {
 	return name, nil
 }
 
-// setAside makes a durable copy of a file under the first unused name. The file itself stays in
-// place, so that it exists at all times.
+// setAside makes a durable copy of a file under the first unused name. The file itself stays, so
+// that it exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= maxAside; n++ {
 		name := names(n)

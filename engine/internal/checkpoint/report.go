@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Report describes a checkpoint that was opened or read. The zero Report means that none was found.
+// Report describes a checkpoint that was opened or read. The zero Report means that there was none.
 type Report struct {
 	File   string // path
-	Fresh  bool   // the file did not exist: everything is delivered from the beginning
-	Routes int    // with marks or places; the two layers of a route count once
+	Fresh  bool   // the file did not exist, so everything is delivered from the beginning
+	Routes int    // routes with marks or resume tokens; the two layers of a route count once
 	Marks  int    // of all routes
-	Bytes  int64  // original length of the file
-	// Cut is the number of bytes of an unfinished last entry, which a kill or a power loss has
-	// left. It is not an error.
+	Bytes  int64  // size of the file before it was opened
+	// Cut is the number of bytes of an unfinished last entry. It remains after a kill or a power
+	// loss and is not an error.
 	Cut    int64
 	Damage string // the damage and its offset, or ""
-	Lost   int64  // bytes from the damage to the end, which were not used
-	// Aside lists the copies of damaged files and of files in an older format, in the same
-	// directory.
+	Lost   int64  // bytes that were not used, from the damage to the end
+	// Aside has the names of the copies of damaged files and of files in an older format. They are
+	// in the same directory.
 	Aside []string
 }
 
-// String returns the report as text: one sentence if there is no damage.
+// String returns the report as text. It is one sentence if there is no damage.
 func (r *Report) String() string {
 	if r.Fresh {
 		return fmt.Sprintf("no checkpoint yet, created %s: delivering from the beginning", r.File)

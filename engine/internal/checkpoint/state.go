@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of the entries read or written so far. The same entries always lead to the
-// same numbers of routes, partitions and lanes.
+// state is the result of all entries read or written so far. It also numbers routes, partitions and
+// lanes. The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -27,9 +27,9 @@ type route struct {
 type part struct {
 	number int
 	mark   stream.Mark
-	cost   int64  // upper bound of its bytes in a snapshot
+	cost   int64  // upper bound of its size in a snapshot, in bytes
 	gone   bool   // deleted
-	stamp  uint64 // of the last Append that contained it; owned by the writer
+	stamp  uint64 // number of the last Append with this item; used by the writer only
 }
 
 type lane struct {
@@ -38,8 +38,8 @@ type lane struct {
 	place  string // "" if deleted
 }
 
-// These are upper bounds of the bytes that an item takes in a snapshot in addition to its strings,
-// for numbers, flags and lengths.
+// Upper bounds of the bytes of an item in a snapshot, without its strings. These are the bytes for
+// numbers, flags and lengths.
 const (
 	partCost     = 29
 	rangeCost    = 20
@@ -55,8 +55,8 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	// The key is already defined, which happens only in a manipulated file. The same route gets
-	// another number.
+	// The key is already defined. This happens only in a manipulated file. The route then has two
+	// numbers.
 	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r
@@ -69,7 +69,7 @@ func (st *state) route(number int, key string) *route {
 	return r
 }
 
-// apply applies e. It copies the slices of e that it keeps.
+// apply applies entry e. It copies the slices of e that it keeps.
 func (st *state) apply(e *entry) {
 	r := st.route(e.route, e.key)
 	for i := range e.marks {
@@ -103,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set sets one mark. If a partition is defined again, for example twice in one Append, the new
-// number stands for the same partition.
+// set stores one mark. If a partition is defined again, for example twice in one Append, it has two
+// numbers.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
@@ -156,8 +156,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber assigns the numbers that a snapshot of the state would define, and removes deleted
-// items.
+// renumber removes deleted items and gives the others the numbers that they have in a snapshot of
+// the state.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)
@@ -180,7 +180,7 @@ func (st *state) renumber() {
 	}
 }
 
-// alive returns the routes that have contents, each once, in order.
+// alive returns the routes that have marks or resume tokens, each once, in order.
 func (st *state) alive() []*route {
 	var list []*route
 	for i, r := range st.routes {
@@ -202,7 +202,7 @@ func (r *route) live() []*part {
 	return list
 }
 
-// placed returns the lanes that have a place, each once, in order.
+// placed returns the lanes that have a resume token, each once, in order.
 func (r *route) placed() []*lane {
 	var list []*lane
 	for i, l := range r.lanes {
@@ -213,7 +213,7 @@ func (r *route) placed() []*lane {
 	return list
 }
 
-// size returns the number of items in a snapshot.
+// size returns the numbers of marks and resume tokens in a snapshot.
 func (st *state) size() (marks, places int) {
 	for _, r := range st.alive() {
 		places += len(r.placed())

@@ -1,15 +1,16 @@
-// Package checkpoint stores the settled progress of each route, from which a restart resumes:
-// watermark and ranges of each partition, and the resume token of each ordered lane.
+// Package checkpoint stores the progress of each route, from which a restart resumes. The progress
+// is the watermark and ranges of each partition (a mark), and the resume token of each ordered lane
+// (a place).
 //
-// It is an append-only, checksummed log in the state directory, owned by the one [Store] that has
-// it open. An Append writes one entry. After a crash, each entry is there completely or not at all,
-// and no entry exists without all earlier ones. A snapshot is written when the log is opened, and
-// when the log has grown to a multiple of its live contents. docs/formats/checkpoint.md describes
-// the format.
+// The checkpoint is an append-only log with checksums in the state directory. A [Store] is an open
+// log. Append writes one entry. After a crash, an entry is in the log completely or not at all, and
+// if it is, all earlier entries are as well. When the log is opened, and when it has grown to a
+// multiple of its live contents, it is replaced by a snapshot of these contents. See
+// docs/formats/checkpoint.md for the format.
 //
-// Package flow/ledger determines the settled progress, and the pipeline decides when to save it.
-// This package reads no clock, starts no goroutine, and never replaces an unreadable file by an
-// empty one. The owner of a Store must hold the lock of the state directory.
+// The owner of a Store must hold the lock of the state directory. The package never replaces an
+// unreadable file by an empty one. It reads no clock and starts no goroutine. Package flow/ledger
+// determines the progress, and the pipeline decides when to save it.
 package checkpoint
 
 import (
@@ -25,66 +26,65 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Name is the file in the state directory.
+// Name is the name of the log in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark precedes the boot id of the operating system at the end of a route's key. The marks
-// under such a key are valid only until the next boot, because they were saved before the sink had
-// synced. See docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark separates the key of a route from a boot id of the operating system. Marks under such a
+// key were saved before the sink had synced. They are valid only until the next boot. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
-// ErrClosed is returned by a Store after Close.
+// ErrClosed is the error of all methods of a Store after Close.
 var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor is the size of the log, as a multiple of its live contents, at which the log is
-	// replaced. Zero means 2. Regardless of Factor, the log is also replaced when more than 16 MiB
-	// of it, or more than a larger Slack, are not live.
+	// Factor determines when the log is replaced by a snapshot: when its size is Factor times the
+	// size of its live contents. Zero means 2. The log is also replaced when more than 16 MiB of it
+	// (or Slack, if that is larger) is not live.
 	Factor int
-	// Slack is the number of bytes that may always be in the log without being live. Zero means 1
-	// MiB.
+	// Slack is the number of bytes of the log that may always be not live. Zero means 1 MiB.
 	Slack int64
-	// Warn, if not nil, is called for harmless errors. One is that a new log could not be written
-	// and the old one stays in use. The log is locked during the call, so Warn must not call the
-	// Store.
+	// Warn is called for harmless errors, unless it is nil. For example, a new log could not be
+	// written, and the old one stays in use. The Store is locked during the call, so Warn must not
+	// call its methods.
 	Warn func(error)
 
-	version uint16 // another version, for tests of migration
+	version uint16 // another version to write, for tests of migration
 }
 
 // Store is an open checkpoint. Its methods are safe for concurrent use. Append does not wait for a
-// concurrent Sync, unless the log is being replaced.
+// running Sync, unless Sync is replacing the log.
 type Store struct {
 	dir     vfs.Dir
 	options Options
 
-	syncing sync.Mutex // held during a sync or a replacement of the log; acquired before writing
-	// writing is held during a write and during a whole replacement. Log and state therefore change
-	// in the same order.
+	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
+	// writing is held during each write and during the whole replacement of the log. Log and state
+	// therefore change in the same order.
 	writing sync.Mutex
-	// The fields below are changed with writing held.
+	// The fields below change only while writing is held.
 	f          vfs.File
 	generation uint64
-	size       int64  // of the log
+	size       int64  // size of the log
 	synced     int64  // durable part of size
-	retry      int64  // length of the log at which to retry a failed replacement
+	retry      int64  // size of the log at which to retry a failed replacement
 	failed     error  // the error that poisoned the store
 	stamp      uint64 // number of this Append
 	buf        []byte
 	sums       summer
 	entry      entry
 
-	// mu guards st against readers. Changes of st also require writing, so the holder of writing
-	// may read st without mu.
+	// mu guards st against readers. To change st, a goroutine must hold writing and mu. To read st,
+	// it must hold one of them.
 	mu sync.RWMutex
 	st *state
 }
 
-// Append saves marks and places of a route as one entry. When it returns nil, a kill of the process
-// loses nothing; a power loss may lose the entry until Sync. A place of "" deletes the lane. After
-// an error nothing was saved, and Append may be called again unless the store is poisoned. marks is
-// not retained.
+// Append saves marks and resume tokens (places) of a route as one entry. When it returns nil, the
+// entry survives a kill of the process, but a power loss may lose it until Sync. An empty resume
+// token deletes the lane. After an error, either nothing was saved and Append may be called again,
+// or the store is poisoned (see Failed). Append does not retain marks.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -107,13 +107,13 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 		return fmt.Errorf("save progress of %d partitions of %q in %s: "+
 			"%w", len(marks), route, s.path(), err)
 	}
-	if due { // no other goroutine calls Sync
+	if due { // no other goroutine would replace the log
 		return s.Sync()
 	}
 	return nil
 }
 
-// describe stores the arguments of an Append in s.entry. Known items are represented by their
+// describe converts the arguments of an Append to s.entry. Known items are represented by their
 // numbers.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
@@ -148,7 +148,7 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 }
 
-// Forget deletes partitions of a route that are not needed any more. Unknown ones are ignored.
+// Forget deletes the marks of partitions of a route. It ignores unknown partitions.
 func (s *Store) Forget(route string, partitionIDs []string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -183,7 +183,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 }
 
 // write appends one frame to the log with one write call. If the call fails, write truncates the
-// partial frame. If that fails too, the contents of the file are unknown, and the store is
+// partial frame. If this fails as well, the contents of the file are unknown, and the store is
 // poisoned.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
@@ -200,10 +200,10 @@ func (s *Store) write(frame []byte) error {
 	return err
 }
 
-// bufferKept bounds the memory kept between two Appends, in bytes.
+// bufferKept is the maximum size in bytes of the buffer that is kept between two Appends.
 const bufferKept = 1 << 20
 
-// trim releases the caller's slices, and the memory of a large Append.
+// trim releases the slices of the caller, and the buffer if it is large.
 func (s *Store) trim() {
 	clear(s.entry.marks)
 	if cap(s.buf) > bufferKept {
@@ -214,8 +214,8 @@ func (s *Store) trim() {
 	}
 }
 
-// Sync makes earlier Appends durable. An error poisons the store, because the contents of the disk
-// are then unknown. Every later call returns that error, and the next Open checks the file.
+// Sync makes earlier Appends durable. If it fails, the contents of the disk are unknown, and the
+// store is poisoned: every later call returns the error. The next Open checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -250,7 +250,7 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// usable must be called with writing held.
+// usable returns the error that prevents saving, or nil. The caller must hold writing.
 func (s *Store) usable() error {
 	if s.failed != nil {
 		return s.failed
@@ -268,11 +268,11 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost bounds the bytes that are not live in a log, unless Slack is larger. It corresponds
-// to almost a million marks.
+// garbageMost is the maximum number of bytes in a log that are not live, unless Slack is larger. It
+// is the size of almost a million marks.
 const garbageMost = 16 << 20
 
-// bound returns the length beyond which the log is replaced. The caller must hold the lock writing.
+// bound returns the size of the log at which it is replaced. The caller must hold writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {
@@ -283,14 +283,14 @@ func (s *Store) bound() int64 {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }
 
-// Size returns the maximum size of a snapshot of the live contents, and the size of the log.
+// Size returns an upper bound of the size of a snapshot, and the size of the log.
 func (s *Store) Size() (live, file int64) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.st.live, s.size
 }
 
-// Close closes the file. It does not Sync. It may be called again.
+// Close closes the file without a Sync. It may be called again.
 func (s *Store) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -304,16 +304,16 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed returns the error that poisoned the store, or ErrClosed, after which nothing can be saved.
-// It returns nil if the store is usable.
+// Failed returns the error after which nothing can be saved: the error that poisoned the store, or
+// ErrClosed. It returns nil if the store is usable.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.usable()
 }
 
-// Marks yields the current marks of a route, in the order in which the partitions were first
-// stored. It holds no lock while it yields.
+// Marks yields the marks of a route in the order in which their partitions were first stored. No
+// lock is held while it yields.
 func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		s.mu.RLock()
@@ -333,7 +333,7 @@ func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	}
 }
 
-// Mark returns the mark of a partition of a route; ok is false if it has none.
+// Mark returns the mark of a partition of a route. ok is false if there is none.
 func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -354,14 +354,15 @@ func clone(m *stream.Mark) stream.Mark {
 	return c
 }
 
-// Places returns the place of each lane of a route that has one.
+// Places returns the resume tokens of a route by lane.
 func (s *Store) Places(route string) map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.st.places(route)
 }
 
-// Routes returns the routes with marks or places, in the order in which they were first stored.
+// Routes returns the routes that have marks or resume tokens, in the order in which they were first
+// stored.
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Bucket is a key-value bucket that the processes of a cluster share. It has a key with the lease
-// of each pipeline and a key with the progress of each route. Its methods are safe for concurrent
-// use.
+// Bucket is a NATS key-value bucket that the processes of a cluster share. It has a key for the
+// lease of each pipeline and a key for the progress of each route. Its methods are safe for
+// concurrent use.
 type Bucket struct {
 	Name    string
-	ID      string // of this bucket; a recreated bucket of the same name has another ID
-	Created bool   // by this process, so that it contains no progress
+	ID      string // a recreated bucket of the same name has another ID
+	Created bool   // this process created the bucket, so it contains no progress
 
 	node, owner string
 	open        func(key string) Register
@@ -28,11 +28,12 @@ type Bucket struct {
 	times       Times
 	clock       func() time.Duration
 
-	mu      sync.Mutex // guards the holders
+	mu      sync.Mutex // guards the lease holders
 	holders map[string]*LeaseHolder
 }
 
-// NewBucket returns a bucket over registers. Connect returns one over NATS.
+// NewBucket returns a bucket whose keys are opened with open. Connect returns a bucket of a NATS
+// server.
 func NewBucket(name, node string, open func(key string) Register, log *slog.Logger) *Bucket {
 	session := make([]byte, 6)
 	_, _ = rand.Read(session) // it never fails
@@ -42,7 +43,8 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 	}
 }
 
-// ownerMark separates the node from the session in the name of an owner.
+// ownerMark separates the name of the node from the session in the name of an owner. Each start of
+// a process is a session.
 const ownerMark = "/"
 
 // Node returns the name of this process.
@@ -58,14 +60,14 @@ func (b *Bucket) Close() {
 // LeaseKey returns the key of the lease of a pipeline.
 func LeaseKey(pipeline string) string { return "lease." + keyName(pipeline) }
 
-// PositionsKey returns the key of the progress of a route, which is named pipeline/route.
+// PositionsKey returns the key of the progress of a route. route is "pipeline/route".
 func PositionsKey(route string) string {
 	pipeline, name, _ := strings.Cut(route, "/")
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName converts a name to the part of a key between two dots. Names that a config accepts are
-// unchanged.
+// keyName converts a name to a part of a key, which must not contain dots. It does not change names
+// that a config accepts.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -81,7 +83,7 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own runs do whenever this process owns the pipeline. See [LeaseHolder.Run].
+// Own calls do each time this process becomes the owner of the pipeline. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
 		b.log)
@@ -95,20 +97,20 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	return k.Run(ctx, do)
 }
 
-// Positions opens the progress of a route for the tenure t. Earlier owners cannot save it
-// afterwards.
+// Positions opens the progress of a route for the period of ownership t. From then on, earlier
+// owners cannot save it.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
 
-// LeaseStatus is the state of a lease as known to this process.
+// LeaseStatus is the state of a pipeline's lease as known to this process.
 type LeaseStatus struct {
 	Pipeline string
 	Node     string        // of the owner; "" if there is no owner, or nothing is known
-	Epoch    uint64        // of the owner
-	Owned    bool          // by this process
+	Epoch    uint64        // epoch of the owner
+	Owned    bool          // this process is the owner
 	Takeover uint64        // number of times that this process has become the owner
-	Silent   time.Duration // since the last response of the bucket; -1 if there was none
+	Silent   time.Duration // time since the last response of the bucket; -1 if there was none
 	Failure  string        // error of the last request; "" if it succeeded
 	Starved  uint64        // number of timers of this process that were more than 2 s late
 }
@@ -136,8 +138,8 @@ func (b *Bucket) Leases() []LeaseStatus {
 	return out
 }
 
-// Forget removes a pipeline's lease from the result of Leases. It is called when the pipeline has
-// left the configuration.
+// Forget removes a pipeline's lease from the result of Leases. It is called when the pipeline was
+// removed from the configuration.
 func (b *Bucket) Forget(pipeline string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

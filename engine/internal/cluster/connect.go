@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. It is short, because a process needs the responses to know
-	// that it still owns a lease.
+	// requestTimeout is the timeout of a request. It is short, because a process learns only from
+	// responses that it still owns a lease.
 	requestTimeout = 1500 * time.Millisecond
 
-	// connectWithin bounds the time for which Connect waits for servers that are starting.
+	// connectWithin is the time for which Connect waits for servers that are starting.
 	connectWithin = 30 * time.Second
 
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = time.Second // after two missed pings the connection is abandoned
+	pingInterval   = time.Second // the connection is closed after two missed pings
 )
 
 var connectBackoff = backoff.Exponential(250*time.Millisecond, 2, 2*time.Second).Equal()
 
-// Connect connects to the servers of c and opens the bucket, or creates it.
+// Connect connects to the servers of c. It opens the bucket, and creates it if it does not exist.
 func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket, error) {
 	return retry.Value(ctx, func(ctx context.Context) (*Bucket, error) {
 		return connectOnce(ctx, c, log)
@@ -47,9 +47,8 @@ func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket,
 		}})
 }
 
-// isFinal reports whether retrying after err is useless. It returns false for most errors. For
-// example, a server that is starting, or does not know a new bucket yet, refuses requests that it
-// accepts later.
+// isFinal reports whether it is useless to retry after err. For most errors it is not: for example,
+// a server that is starting, or does not know a new bucket yet, returns errors that disappear.
 func isFinal(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeReplicas {
 		return true
@@ -57,7 +56,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, errBucket)
 }
 
-// errBucket means that the bucket cannot be used.
+// errBucket means that the bucket exists but must not be used.
 var errBucket = errors.New("bucket")
 
 func connectOnce(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket, error) {
@@ -89,7 +88,7 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(reconnectWait),
-		natsgo.ReconnectBufSize(-1), // a buffered renewal would be sent late
+		natsgo.ReconnectBufSize(-1), // do not buffer: a renewal must not be sent late
 		natsgo.PingInterval(pingInterval), natsgo.MaxPingsOutstanding(2),
 		natsgo.IgnoreAuthErrorAbort(), natsgo.NoCallbacksAfterClientClose(),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
@@ -131,7 +130,7 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	return conn, err
 }
 
-// maxValue is the largest value that the bucket must accept.
+// maxValue is the size of a value that the bucket must at least accept.
 const maxValue = MaxPositions + 4<<10
 
 // openBucket opens the bucket and reports whether it has created it.
@@ -146,7 +145,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 		Description: "progress and leases of penstock",
 	})
 	switch api, ok := errors.AsType[*jetstream.APIError](err); {
-	case errors.Is(err, jetstream.ErrBucketExists): // another process has created it meanwhile
+	case errors.Is(err, jetstream.ErrBucketExists): // another process has created it since
 		kv, err = js.KeyValue(ctx, c.Bucket)
 		return kv, false, err
 	case ok && (api.ErrorCode == codeReplicas || api.ErrorCode == codeNoPeers) && c.Replicas > 1:
@@ -159,14 +158,14 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 	return kv, true, nil
 }
 
-// Error codes of a server that cannot place the requested number of replicas.
+// Error codes of a server that does not have enough servers for the requested replicas.
 const (
 	codeReplicas jetstream.ErrorCode = 10074
 	codeNoPeers  jetstream.ErrorCode = 10005
 )
 
-// checkBucket returns the identity of the bucket. It returns an error for a bucket that could lose
-// progress.
+// checkBucket returns the ID of the bucket. It returns an error if the bucket is configured so that
+// it could lose progress.
 func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	log *slog.Logger) (id string, err error) {
 	s, err := js.Stream(ctx, "KV_"+c.Bucket)
@@ -191,7 +190,7 @@ func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	return info.Created.UTC().Format(time.RFC3339Nano), nil
 }
 
-// natsRegister is a key of a NATS bucket.
+// natsRegister is one key of a NATS bucket.
 type natsRegister struct {
 	js     jetstream.JetStream
 	bucket jetstream.KeyValue
@@ -216,7 +215,8 @@ func (r *natsRegister) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// codeWrongLastSequence is the error code of a replicated stream for a write with an old revision.
+// codeWrongLastSequence is the error code with which a replicated stream refuses a write for an old
+// revision.
 const codeWrongLastSequence = jetstream.JSErrCodeStreamWrongLastSequenceConstant
 
 func isConflict(err error) bool {
@@ -227,8 +227,8 @@ func isConflict(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists)
 }
 
-// Read implements Register. It asks the leader of the stream. The library's Get may ask a replica,
-// which may be behind.
+// Read implements Register. It reads from the leader of the stream. The method Get of the client
+// library may read from a replica, which may be behind.
 func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DevServer is a NATS server on loopback in this process, for trying out a cluster on one machine.
-// It has a stream, named DevStream.
+// DevServer is a NATS server within this process, on a loopback address. It is used to try out a
+// cluster on one machine. It has one stream, named DevStream.
 type DevServer struct {
 	server *server.Server
 	conn   *natsgo.Conn
@@ -24,7 +24,7 @@ type DevServer struct {
 	sent   int
 }
 
-// DevStream is the stream of a DevServer, and its subject.
+// DevStream is the name of the stream of a DevServer and of the stream's subject.
 const DevStream = "orders"
 
 // StartDevServer starts a server that stores its data in dir.
@@ -74,8 +74,8 @@ func (d *DevServer) Publish(ctx context.Context) (int, error) {
 	return d.sent, err
 }
 
-// Owners returns the nodes that own the leases of a bucket, by pipeline. It omits pipelines without
-// an owner. The result is empty while the bucket does not exist.
+// Owners returns the owner of the lease of each pipeline in a bucket. It omits pipelines without an
+// owner. The result is empty if the bucket does not exist yet.
 func (d *DevServer) Owners(ctx context.Context, bucket string) (map[string]string, error) {
 	kv, err := d.js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -105,7 +105,7 @@ func (d *DevServer) Owners(ctx context.Context, bucket string) (map[string]strin
 	return owners, nil
 }
 
-// Close ends the server. Its data stays.
+// Close stops the server. Its data remains in the directory.
 func (d *DevServer) Close() {
 	if d.conn != nil {
 		d.conn.Close()

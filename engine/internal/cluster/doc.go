@@ -1,10 +1,12 @@
-// Package cluster makes sure that only one of several processes owns a resource, such as a
-// pipeline, at a time. It uses leases in a NATS key-value bucket, which also stores the progress of
-// routes.
+// Package cluster makes one process at a time the owner of a pipeline, when several processes have
+// the same pipelines. Each pipeline has a lease in a NATS key-value bucket. The bucket also stores
+// the progress of routes.
 //
-// Lease is the state machine, without I/O and without a clock. LeaseHolder carries out the commands
-// of a Lease. A lease is only advisory: it prevents processes from working at the same time only if
-// their clocks run at about the same speed. A process that is suspended between checking the clock
-// and a write can still write late. Epochs fence off such writes: Positions saves by
-// compare-and-set with the epoch of its owner, and ledgers have their own epochs.
+// A [Lease] is a state machine without I/O and without a clock. A [LeaseHolder] sends its requests.
+//
+// A lease alone does not exclude two owners. It relies on clocks that run at about the same speed.
+// In addition, a process may be suspended after it has checked its lease, and write when another
+// process is the owner. Epochs prevent such late writes. Each owner has a higher epoch than the one
+// before. [Positions] saves progress only if no later epoch has been stored, and the ledgers of
+// sinks have epochs of their own.
 package cluster

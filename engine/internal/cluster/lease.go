@@ -4,11 +4,11 @@ package cluster
 
 import "time"
 
-// Times are the periods of a lease. The zero value means the defaults.
+// Times are the intervals of a lease. Zero fields mean the defaults.
 type Times struct {
-	Renew  time.Duration // between two renewals or reads; 0 means 1s
-	Expire time.Duration // time without a change until a candidate takes over; 0 means 8s
-	Stop   time.Duration // time after the last successful renewal until the owner stops; 0 means 6s
+	Renew  time.Duration // interval of renewals (by the owner) and reads (by others); 0 means 1s
+	Expire time.Duration // time without a renewal until another process takes over; 0 means 8s
+	Stop   time.Duration // time after its last renewal at which the owner stops working; 0 means 6s
 }
 
 func (t Times) withDefaults() Times {
@@ -23,15 +23,15 @@ func (t Times) withDefaults() Times {
 	return t
 }
 
-// Value is the value of a lease's key.
+// Value is the value of the key of a lease.
 type Value struct {
 	Owner string `json:"owner"`           // a session of a process; "" if the lease was given back
-	Epoch uint64 `json:"epoch,omitempty"` // the revision before the takeover, plus 1
+	Epoch uint64 `json:"epoch,omitempty"` // revision of the key before the takeover, plus 1
 	Count uint64 `json:"count"`           // number of the owner's writes
 }
 
-// Entry is the result of reading a lease. For a missing key, the revision is the last revision of
-// the whole bucket, so that epochs grow even if the key was deleted.
+// Entry is the result of reading a lease. If the key does not exist, Revision is the last revision
+// of the whole bucket. Epochs therefore grow even if the key was deleted.
 type Entry struct {
 	Found    bool
 	Revision uint64
@@ -44,7 +44,7 @@ type Kind uint8
 // The kinds of a command.
 const (
 	Wait   Kind = iota // do nothing until Command.At
-	Read               // read the key, from the leader of its stream
+	Read               // read the key from the leader of its stream
 	Create             // write Command.Value if the key does not exist
 	Update             // write Command.Value if the key has Command.Revision
 )
@@ -60,23 +60,23 @@ type Command struct {
 // Result is the outcome of a request.
 type Result uint8
 
-// The results.
+// Values of Result.
 const (
 	Done     Result = iota
 	Conflict        // the key exists, or has another revision
-	Unknown         // no response: the request may take effect now or later
+	Unknown         // no response: the write may have taken effect, or may do so later
 )
 
-// phase is the state of a lease.
+// phase is the phase of a process in the life of a lease:
 //
 //	watching ──expired, given back or missing──▶ taking ──done──▶ owning ──▶ (renews)
 //	    ▲                                           │               │
-//	    │                                  conflict, no answer   conflict, no answer
+//	    │                                  conflict, no response   conflict, no response
 //	    │                                           ▼               ▼
-//	    └───────── another's ─────────────────── checking ──ours──▶ owning
+//	    └───── owned by another process ──────── checking ──owned by this one──▶ owning
 //
-// An owner may not act if its last successful renewal is older than Times.Stop. It continues to
-// renew, because it may still be the owner.
+// In the phase owning, a process may not act as the owner if its last successful renewal is older
+// than Times.Stop. It continues to renew, because it may still be the owner.
 type phase uint8
 
 const (
@@ -86,34 +86,36 @@ const (
 	checking
 )
 
-// Lease is one process's view of one lease. Times are relative to any fixed moment, by a clock that
-// advances while the system is suspended. It is not safe for concurrent use.
+// Lease is the view that one process has of one lease. Its methods need the present time as an
+// argument: the time since any fixed moment, by a clock that also runs while the system is
+// suspended. It is not safe for concurrent use.
 type Lease struct {
 	owner string
 	times Times
 	phase phase
-	at    time.Duration // of the next request
-	sent  time.Duration // when the last request was sent
+	at    time.Duration // time of the next request
+	sent  time.Duration // time of the last request
 
-	revision uint64 // of the entry that was last read or written
-	held     Value  // of that entry
+	revision uint64 // revision of the entry that was last read or written
+	held     Value  // value of that entry
 	count    uint64 // number of writes
-	written  Value  // value of the last write, which was sent at attempt
+	written  Value  // value of the last write; attempt is the time when it was sent
 	attempt  time.Duration
 	epoch    uint64
 
-	valid   bool          // renewed is set, and the process knows no later owner
-	renewed time.Duration // when the last answered renewal was sent
+	valid   bool          // renewed is set, and no later owner is known
+	renewed time.Duration // time when the last successful renewal was sent
 
 	seen      bool // an entry was read since the last change of the phase to watching
 	found     bool
-	givenBack bool          // the entry has no owner
-	unchanged time.Duration // observed time without a change
-	counts    bool          // no read has failed since the one at answered
+	givenBack bool          // the last owner has given the lease back
+	unchanged time.Duration // observed time without a change of the entry
+	counts    bool          // no read has failed since the read at answered
 	answered  time.Duration
 }
 
-// NewLease returns a lease whose owner is not known. owner is unique to the process and its start.
+// NewLease returns a lease whose owner is not known yet. The argument owner must be different for
+// each start of a process.
 func NewLease(owner string, t Times) *Lease {
 	return &Lease{owner: owner, times: t.withDefaults()}
 }
@@ -123,30 +125,30 @@ func (l *Lease) Owns(now time.Duration) bool {
 	return l.valid && now-l.renewed < l.times.Stop
 }
 
-// OwnedUntil returns the time from which Owns returns false unless the lease is renewed before. The
-// second result is false if the process does not own the lease.
+// OwnedUntil returns the time at which the process must stop acting as the owner, unless the lease
+// is renewed before. It returns false if the process does not own the lease.
 func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
 
-// Renewed returns the time at which the last successful renewal was sent. The second result is
-// false if there is none.
+// Renewed returns the time at which the last successful renewal was sent. It returns false if there
+// was none.
 func (l *Lease) Renewed() (time.Duration, bool) { return l.renewed, l.valid }
 
 // Held returns the last known value of the lease.
 func (l *Lease) Held() Value { return l.held }
 
-// RenewNow makes the owner's next request due now.
+// RenewNow makes the next renewal due immediately, if the process is the owner.
 func (l *Lease) RenewNow() {
 	if l.phase == owning {
 		l.at = l.sent
 	}
 }
 
-// Epoch returns the epoch of the last takeover by this process; 0 if there was none. Each owner's
-// epoch is higher than the previous owner's.
+// Epoch returns the epoch of the last takeover by this process, or 0 if there was none. Each owner
+// has a higher epoch than the one before.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
-// Next returns the next request, or Wait, at the time now. The caller must report the result of a
-// request with Wrote or ReadDone before it calls Next again.
+// Next returns the request to send at the time now, or Wait if none is due. The caller must report
+// the result of the request with Wrote or ReadDone before it calls Next again.
 func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
@@ -175,9 +177,9 @@ func (l *Lease) write(k Kind) Command {
 	return Command{Kind: k, Revision: l.revision, Value: l.written}
 }
 
-// Wrote tells the lease the result of a Create or Update, with the new revision if the result is
-// Done. A write without a response may take effect now, later or never. The next read determines
-// that.
+// Wrote reports the result of a Create or Update to the lease. If the result is Done, revision is
+// the new revision of the key. If there was no response, the write may take effect now, later or
+// never. The next read finds out.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -189,8 +191,8 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// ReadDone tells the lease the result of a Read, at the time now. The result is Done, or Unknown if
-// there was no response.
+// ReadDone reports the result of a Read at the time now to the lease. The result is Done, or
+// Unknown if there was no response.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:
@@ -202,9 +204,9 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records an entry that this process has written. The time of sending is known only for the
-// last write. If the entry comes from an earlier write that took effect late, the process must
-// renew the lease before it acts as the owner.
+// adopt records that the entry e of this process is stored, so this process owns the lease. The
+// lease remembers the sending time of the last write only. If e comes from an earlier write, which
+// took effect late, the process must renew the lease before it acts as the owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -214,13 +216,15 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted bounds the time counted between two reads, in periods. A process that was suspended
-// does not know whether the owner could have renewed in between.
+// maxCounted limits the time that watch counts between two reads, as a multiple of Times.Renew. If
+// a process was suspended between two reads, it does not know whether the owner could renew in that
+// time.
 const maxCounted = 2
 
-// watch counts the time in which the entry of another owner has not changed. It counts from the
-// response to a read until the next read is sent. This excludes the network time, and elections of
-// the stream's leader, during which no process can renew.
+// watch measures for how long the entry of another owner has not changed. It adds up the times
+// between the response to a read and the start of the next read. The time of the reads themselves
+// does not count. The leader of the stream may be elected during a read, and no process can renew
+// during an election.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {
@@ -240,8 +244,8 @@ func (l *Lease) watch(now time.Duration, e Entry) {
 	}
 }
 
-// Release ends the ownership and returns the command that gives the lease back, or Wait if there is
-// nothing to give back. No method may be called afterwards.
+// Release ends the ownership. It returns the command that gives the lease back, or Wait if this
+// process does not own the lease. No method may be called afterwards.
 func (l *Lease) Release() Command {
 	if !l.valid || l.phase != owning {
 		return Command{Kind: Wait}

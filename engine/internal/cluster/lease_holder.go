@@ -12,36 +12,36 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// LeaseHolder acquires and renews one lease in a Register.
+// LeaseHolder acquires one lease in a Register and renews it.
 type LeaseHolder struct {
 	register Register
-	name     string // of the lease, for messages
-	lease    *Lease // owned by Run
+	name     string // name of the lease, for messages
+	lease    *Lease // used by Run only
 	clock    func() time.Duration
 	log      *slog.Logger
 	renewNow chan struct{} // buffer of 1; requests an immediate renewal
-	failing  bool          // the last request failed; used by request only, never concurrently
+	failing  bool          // the last request failed; used by request only
 
 	mu      sync.Mutex // guards the fields below
 	view    View
-	changed chan struct{} // closed, and replaced, when view changes
+	changed chan struct{} // closed and replaced when view changes
 }
 
 // View is the state of a lease as known to this process.
 type View struct {
 	Owner    string        // "" if there is no owner, or nothing is known
-	Epoch    uint64        // of the owner
+	Epoch    uint64        // epoch of the owner
 	Owned    bool          // this process may act as the owner
-	Answered time.Duration // time of the last response, by the clock of the lease holder; 0 if none
+	Answered time.Duration // time of the last response by the clock of the lease holder; 0 if none
 	Takeover uint64        // number of times that this process has become the owner
 	Failure  string        // error of the last request; "" if it succeeded
 	Starved  uint64        // number of timers that were late by more than starvedAfter
 
-	renewed time.Duration // when the last successful renewal was sent
+	renewed time.Duration // time when the last successful renewal was sent
 }
 
-// NewLeaseHolder returns a LeaseHolder that has sent nothing. owner is unique to the process and
-// its start.
+// NewLeaseHolder returns a LeaseHolder. It sends nothing before Run. The argument owner must be
+// different for each start of a process.
 func NewLeaseHolder(r Register, name, owner string, t Times, log *slog.Logger) *LeaseHolder {
 	return newLeaseHolder(r, name, NewLease(owner, t), clock, log)
 }
@@ -61,7 +61,7 @@ func (k *LeaseHolder) View() View {
 	return k.view
 }
 
-// publish makes the state of the lease visible to others.
+// publish makes the present state of the lease visible to View and Confirm.
 func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 	held := k.lease.Held()
 	renewed, _ := k.lease.Renewed()
@@ -90,7 +90,7 @@ func (k *LeaseHolder) answered(at time.Duration) {
 	k.view.Answered, k.view.Failure = at, ""
 }
 
-// failed records a failed request. It logs a warning for the first of consecutive failures.
+// failed records a failed request. Of consecutive failures, it logs only the first.
 func (k *LeaseHolder) failed(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil {
 		return // this process is stopping
@@ -106,15 +106,15 @@ func (k *LeaseHolder) failed(ctx context.Context, message string, err error) {
 	k.view.Failure = message + ": " + err.Error()
 }
 
-// Tenure is one period of ownership.
+// Tenure is one period of ownership, from a takeover to the loss of the lease.
 type Tenure struct {
 	Epoch  uint64 // higher than that of each earlier owner
 	holder *LeaseHolder
 }
 
-// Confirm waits until a renewal has succeeded that was sent after the call of Confirm. This proves
-// that no other process was the owner at the time of the call. Confirm returns an error when ctx is
-// done. If ctx is the context of a Work, this includes the end of the ownership.
+// Confirm waits until a renewal succeeds that was sent after the call of Confirm. Such a renewal
+// proves that no other process was the owner when Confirm was called. Confirm returns an error if
+// ctx ends first. If ctx is the context of a Work, it also ends with the ownership.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.holder
 	asked := k.clock()
@@ -137,28 +137,28 @@ func (t Tenure) Confirm(ctx context.Context) error {
 	}
 }
 
-// work is a running call of the work function.
+// work is a running call of a Work function.
 type work struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	lost   bool  // set before ended is closed: the ownership ended first
-	err    error // after ended
+	lost   bool  // the ownership ended before the work; set before ended is closed
+	err    error // result of the work; set before ended is closed
 }
 
-// ErrNotOwner is the cause of the work's ctx when the lease is lost.
+// ErrNotOwner is the cause with which the context of a Work ends when the lease is lost.
 var ErrNotOwner = errors.New("another process may own the lease")
 
-// Work runs while this process owns the lease. Its ctx ends with the ownership.
+// Work is a function that runs while this process owns the lease. ctx ends with the ownership.
 type Work func(ctx context.Context, t Tenure) error
 
-// Run keeps the lease until ctx is done or do returns by itself, and then gives the lease back. It
-// calls do whenever this process becomes the owner. The ctx of do ends with the ownership; do
-// should then return soon, because the next call waits for it. If do returns by itself, Run returns
-// its error.
+// Run keeps trying to own the lease until ctx is done. Each time this process becomes the owner,
+// Run calls do, whose context ends with the ownership. When that context ends, do should return
+// soon, because Run waits for it before the next call. If do returns while this process is the
+// owner, Run returns its error. At its end, Run gives the lease back.
 func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
-	done := make(chan func(), 1) // receives a function that reports a finished request to the lease
+	done := make(chan func(), 1) // receives functions that report results to the lease
 	busy := false
 	for ctx.Err() == nil {
 		owns := k.lease.Owns(k.clock())
@@ -208,11 +208,11 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	return k.finish(group, now, done, busy)
 }
 
-// starvedAfter is the lateness of a timer that counts as starvation: this process was suspended, or
-// the system had no time for it. A lease then expires although its owner is alive.
+// starvedAfter is the delay of a timer that counts as starvation. Such a delay occurs if this
+// process was suspended, or got no CPU time. The lease then expires although its owner is alive.
 const starvedAfter = 2 * time.Second
 
-// checkTimer counts a timer of Run that was due long ago.
+// checkTimer counts a timer of Run if it was late by more than starvedAfter.
 func (k *LeaseHolder) checkTimer(due time.Duration) {
 	late := k.clock() - due
 	if late <= starvedAfter {
@@ -225,7 +225,7 @@ func (k *LeaseHolder) checkTimer(due time.Duration) {
 		"late", late.Round(time.Millisecond))
 }
 
-// finish ends the work, if any, gives the lease back, and returns the error of the work.
+// finish ends the running work, if any, and gives the lease back. It returns the error of the work.
 func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
 	var err error
 	if now != nil {
@@ -242,8 +242,8 @@ func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func()
 	return errors.Join(err, group.Wait())
 }
 
-// untilLoss returns the time until the lease is lost unless it is renewed. It returns a long time
-// if this process does not own the lease.
+// untilLoss returns the time until the lease is lost if it is not renewed. If this process does not
+// own the lease, it returns a long time.
 func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()
@@ -278,7 +278,7 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 	return w
 }
 
-// request sends the request of c and returns a function that reports its outcome to the lease.
+// request sends the request c. It returns a function that reports the result to the lease.
 func (k *LeaseHolder) request(ctx context.Context, c Command) func() {
 	if c.Kind == Read {
 		e, err := k.read(ctx)
@@ -324,8 +324,8 @@ func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
 }
 
-// release gives the lease back, so that another process need not wait until it expires. If the last
-// request had no response, the owner of the lease is uncertain, and release lets it expire.
+// release gives the lease back, so that another process can take it before it expires. If the last
+// request had no response, it is uncertain who owns the lease. release then lets it expire.
 func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()

@@ -14,19 +14,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// MaxPositions bounds the progress of one route in bytes. A NATS server accepts values of up to
-// 1 MiB unless it is configured otherwise.
+// MaxPositions is the maximum size of the progress of one route in bytes. By default, a NATS server
+// accepts values of up to 1 MiB.
 const MaxPositions = 900 << 10
 
-// positionsFormat is the version of the value of a route's key.
+// positionsFormat is the version of the format of a route's value.
 const positionsFormat = 1
 
-// maxOpen bounds the attempts to open a route's progress while its key changes.
+// maxOpen is the maximum number of attempts to open the progress of a route. An attempt fails if
+// another process writes the key in between.
 const maxOpen = 10
 
-// Positions is the progress of a route in the bucket, during one tenure. Each change is one write
-// of the whole value by compare-and-set, so that a process that has lost the tenure cannot save.
-// Its methods are safe for concurrent use.
+// Positions is the progress of a route in the bucket, for one period of ownership. Each change
+// writes the whole value by compare-and-set. A process that is no longer the owner therefore cannot
+// save. The methods are safe for concurrent use.
 type Positions struct {
 	register Register
 	route    string
@@ -34,20 +35,20 @@ type Positions struct {
 
 	mu       sync.Mutex // guards the fields below; held during a write
 	revision uint64
-	count    uint64 // of writes in this tenure
+	count    uint64 // number of writes in this tenure
 	marks    map[string]stream.Mark
-	failed   error // why nothing can be saved in this tenure
+	failed   error // reason why nothing can be saved in this tenure
 }
 
 // routeValue is the value of a route's key.
 type routeValue struct {
 	Format int         `json:"format"`
-	Epoch  uint64      `json:"epoch"` // of the tenure that has written it
-	Count  uint64      `json:"count"` // of writes in the tenure
+	Epoch  uint64      `json:"epoch"` // epoch of the tenure that has written the value
+	Count  uint64      `json:"count"` // number of writes in the tenure
 	Marks  []markValue `json:"marks"`
 }
 
-// markValue is a stream.Mark. Keys and notes are bytes, which need not be UTF-8.
+// markValue is a stream.Mark. Keys and metadata are bytes, which need not be UTF-8.
 type markValue struct {
 	Part     string       `json:"part"`
 	Name     string       `json:"name"`
@@ -77,8 +78,8 @@ func (e *FencedError) Error() string {
 		"process has %d)", e.Route, e.Seen, e.Own)
 }
 
-// OpenPositions takes over the progress of a route and writes it with the epoch of the tenure. No
-// earlier owner can save afterwards.
+// OpenPositions reads the progress of a route and writes it with the epoch of t. From then on,
+// earlier owners cannot save it.
 func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Positions, error) {
 	p := &Positions{register: r, route: route, epoch: t.Epoch}
 	var err error
@@ -96,7 +97,7 @@ func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Po
 		}
 		p.count, p.marks = 0, value.positions()
 		if value.Epoch == p.epoch {
-			p.count = value.Count // the same tenure: a failed route has restarted
+			p.count = value.Count // the same tenure: the route has restarted
 		}
 		var next []byte
 		if next, err = p.encode(p.marks); err != nil {
@@ -125,7 +126,7 @@ func (p *Positions) decode(s Stored) (v routeValue, err error) {
 	return v, nil
 }
 
-// encode returns the value of the next write.
+// encode returns the value to write next.
 func (p *Positions) encode(marks map[string]stream.Mark) ([]byte, error) {
 	v := routeValue{
 		Format: positionsFormat, Epoch: p.epoch, Count: p.count + 1, Marks: []markValue{},
@@ -173,9 +174,9 @@ func (v *routeValue) positions() map[string]stream.Mark {
 	return marks
 }
 
-// Append saves marks of the route. After an error nothing was saved, and Append may be called again
-// unless Failed returns an error. It does not save places (resume tokens). Only sinks that append
-// to a local file have them, and a cluster must not use such sinks.
+// Append saves marks of the route. After an error nothing was saved. Append may then be called
+// again, unless Failed returns an error. It does not save places (resume tokens). Only sinks that
+// append to a local file have these, and a cluster must not use such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
@@ -189,7 +190,7 @@ func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]stri
 	})
 }
 
-// Forget deletes partitions that are not needed any more.
+// Forget deletes the marks of partitions.
 func (p *Positions) Forget(_ string, ids []string) error {
 	return p.change(func(all map[string]stream.Mark) {
 		for _, id := range ids {
@@ -220,10 +221,10 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes the next value. After a conflict, or if there is no response, it reads the stored
-// value. An earlier write of this tenure may have taken effect late.
+// write writes the next value. After a conflict, or without a response, it reads the stored value,
+// because an earlier write of this tenure may have taken effect late.
 func (p *Positions) write(text []byte) (uint64, error) {
-	ctx := context.Background() // each request has its own timeout
+	ctx := context.Background() // each request has a timeout of its own
 	revision, err := p.register.Write(ctx, true, p.revision, text)
 	if err == nil {
 		return revision, nil
@@ -236,7 +237,7 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	switch {
 	case decodeErr != nil:
 		return 0, decodeErr
-	case !stored.Found: // deleted by hand: the owner still has the progress
+	case !stored.Found: // the key was deleted by hand; the owner still has the progress
 		return p.register.Write(ctx, false, stored.Revision, text)
 	case value.Epoch != p.epoch:
 		p.failed = &FencedError{Route: p.route, Own: p.epoch, Seen: value.Epoch}
@@ -249,18 +250,18 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync has nothing to write, because saved progress is already as durable as the bucket. It returns
-// the result of Failed.
+// Sync writes nothing, because saved progress is already as durable as the bucket. It returns the
+// result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
-// Failed returns the reason why nothing more can be saved in this tenure, or nil.
+// Failed returns the reason why nothing can be saved any more in this tenure, or nil.
 func (p *Positions) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
-// Mark returns the mark of a partition; ok is false if there is none.
+// Mark returns the mark of a partition. ok is false if there is none.
 func (p *Positions) Mark(_, id string) (m stream.Mark, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,7 +284,7 @@ func (p *Positions) Marks(string) iter.Seq[stream.Mark] {
 	}
 }
 
-// Places returns nothing: see Append.
+// Places returns nil: see Append.
 func (p *Positions) Places(string) map[string]string { return nil }
 
 // Routes returns the route.

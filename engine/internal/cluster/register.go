@@ -5,24 +5,24 @@ import (
 	"errors"
 )
 
-// Register is a key of the bucket, whose value changes by compare-and-set. It is safe for
-// concurrent use. Each call sends one request with its own timeout.
+// Register is one key of the bucket. Its value changes by compare-and-set. Each call sends one
+// request, which has its own timeout. A Register is safe for concurrent use.
 type Register interface {
-	// Read returns the value from the leader of the bucket.
+	// Read returns the value as stored by the leader of the bucket.
 	Read(ctx context.Context) (Stored, error)
-	// Write stores a value if the key still has the given revision, or if found is false and the
-	// key is missing. It returns the new revision. Otherwise it returns ErrConflict. After any
-	// other error the value may have been stored, or may be stored later.
+	// Write stores data and returns the new revision. It does so only if the key has the given
+	// revision or, if found is false, the key does not exist. Otherwise it returns ErrConflict.
+	// After any other error, the value may have been stored, or may be stored later.
 	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
 }
 
-// Stored is the value of a Register. For a missing key, the revision is the last revision of the
-// whole bucket, so that epochs grow even if the key was deleted.
+// Stored is the value of a Register. If the key does not exist, its revision is the last revision
+// of the whole bucket. Epochs therefore grow even if the key was deleted.
 type Stored struct {
 	Found    bool
 	Revision uint64
 	Data     []byte
 }
 
-// ErrConflict means that a Register has another revision.
+// ErrConflict means that the key was changed by another process.
 var ErrConflict = errors.New("another process has written the key")

@@ -15,7 +15,7 @@ import (
 // Entry is a dead letter as stored in a file.
 type Entry line
 
-// Text returns the record's text, byte for byte.
+// Text returns the text of the record, byte for byte.
 func (e *Entry) Text() []byte {
 	if e.Record != nil {
 		return []byte(*e.Record)
@@ -26,9 +26,10 @@ func (e *Entry) Text() []byte {
 // Filter selects dead letters. The zero value selects all.
 type Filter struct {
 	Reason string // part of the reason or detail, ignoring case; "" means any
-	// time of writing: from (inclusive) and until (exclusive); zero means no bound
+	// Range of the time at which the letter was written. Since is inclusive, and Until is
+	// exclusive. Zero means no limit.
 	Since, Until time.Time
-	IDs          []string // only these; empty means any
+	IDs          []string // only letters with these ids; empty means any
 }
 
 // Takes reports whether the filter selects e.
@@ -51,8 +52,8 @@ func (f *Filter) Takes(e *Entry) bool {
 	return false
 }
 
-// Entries reads dead letters one after another. It skips and counts lines that are not dead
-// letters.
+// Entries reads dead letters one after another. It skips lines that are not dead letters, and
+// counts them.
 type Entries struct {
 	r       *bufio.Reader
 	Skipped int // number of lines that are not dead letters
@@ -61,8 +62,8 @@ type Entries struct {
 // NewEntries returns a reader of the dead letters in r.
 func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next dead letter, or io.EOF. It ignores a last line without a line end, which a
-// process is still writing.
+// Next returns the next dead letter, or io.EOF. It ignores a last line that does not end with a
+// line end, because a process is still writing it.
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
@@ -82,22 +83,22 @@ func (s *Entries) Next() (*Entry, error) {
 	}
 }
 
-// partitionPrefix is the prefix of partition ids of replayed dead letters.
+// partitionPrefix is the prefix of the partition ids of replayed dead letters.
 const partitionPrefix = "letter."
 
-// PartitionOf returns the id of the partition of a replayed dead letter. Each letter is a partition
-// of its own, so that the checkpoint records for each one whether it was delivered.
+// PartitionOf returns the partition id of a replayed dead letter. Each letter is a partition of its
+// own. The checkpoint therefore records for each letter whether it was delivered.
 func PartitionOf(letterID string) string {
 	sum := sha256.Sum256([]byte(letterID))
 	return partitionPrefix + hex.EncodeToString(sum[:16])
 }
 
-// IsPartition reports whether a partition id is that of a dead letter. Marks of such partitions
-// must not be passed to a route's own source.
+// IsPartition reports whether the partition id is that of a replayed dead letter. The marks of such
+// partitions must not be passed to the route's own source.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
-// ParseTime parses a bound of a filter: a time (RFC 3339), a date, or a duration, which means that
-// long before now.
+// ParseTime parses a time of a filter. The text is a time (RFC 3339), a date, or a duration. A
+// duration means a time before now: 2h means two hours ago.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil

@@ -8,43 +8,43 @@ import (
 )
 
 const (
-	// guardPatience is the time after the start of a run from which Records/100 dead records are
+	// guardPatience is a time from the start of a run. After it, Records/100 dead records are
 	// enough to stop the route, instead of Records/10.
 	guardPatience = 10 * time.Second
-	// guardMemory bounds the records that the share covers. When their number exceeds twice
-	// guardMemory, the counts of all earlier records are halved.
+	// guardMemory determines how many records the share covers. When the share covers more than
+	// twice guardMemory records, their counts are halved.
 	guardMemory = 100_000
 )
 
-// Guard stops a route that dead-letters too much of its input, for example because of a wrong token
-// or pattern. Once at least Records records have been delivered or dead-lettered, it stops the
-// route if the share of dead-lettered ones exceeds Share.
+// Guard stops a route that dead-letters too many records, for example because of a wrong token or
+// pattern. When at least Records records have been delivered or dead-lettered, it stops the route
+// if the share of dead-lettered ones exceeds Share.
 //
-// At the start of a run fewer records are enough. As long as none is delivered, the route stops at
-// Records/10 dead records, and after 10 s at Records/100. A few bad records at the start therefore
-// do not stop a route.
+// At the start of a run, fewer records are enough. If no record has been delivered yet, the guard
+// stops the route after Records/10 dead records or, 10 s after the start, after Records/100. For
+// example, with Records = 1000 these are 100 and 10 records.
 //
-// The share covers the current run. In a long run it covers about the last 100,000 to 200,000
-// records, so that a stream that was good for a long time is stopped within minutes as well. Guard
-// is not safe for concurrent use.
+// The share covers the current run. In a long run, it covers the last 100,000 to 200,000 records. A
+// stream that turns bad after a long time is therefore stopped within minutes. A Guard is not safe
+// for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1
-	Records int64   // minimum number of records to judge
+	Records int64   // minimum number of records before the share is checked
 	Off     bool    // disables the guard
 
-	starting        bool      // the start has not succeeded or failed yet
+	starting        bool      // no record of the run has been delivered yet
 	began           time.Time // time of the start
-	delivered, dead int64     // since the start
-	seen, lost      int64     // for the share, with old records weighted less
+	delivered, dead int64     // counts since the start
+	seen, lost      int64     // counts for the share; old records count less
 	stopped         error
 }
 
-// Start begins the check of the start of a run. It is not called for a run that resumes after a
-// kill, because the rest of the interrupted batch may consist of refused records only.
+// Start begins the check for the start of a run. It is not called if a run resumes after a kill.
+// The rest of the interrupted batch may then consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
-// Observe counts settled records, but not dropped ones. It returns a *GuardError if the route must
-// stop; later calls return the same error.
+// Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the
+// route must stop. Later calls return the same error.
 func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	if g.stopped != nil || g.Off {
 		return g.stopped
@@ -64,7 +64,8 @@ func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	return g.stopped
 }
 
-// enough returns the number of dead records at which the start of the run fails.
+// enough returns the number of dead records after which the guard stops the route at the start of a
+// run.
 func (g *Guard) enough(now time.Time) int64 {
 	if now.Sub(g.began) >= guardPatience {
 		return max(1, g.Records/100)
@@ -72,14 +73,14 @@ func (g *Guard) enough(now time.Time) int64 {
 	return max(1, g.Records/10)
 }
 
-// GuardError reports that too many records have become dead letters.
+// GuardError is the error with which a Guard stops a route.
 type GuardError struct {
-	Start    bool  // none of the first records of the run was delivered
-	Dead, Of int64 // records
+	Start    bool  // no record of the run was delivered
+	Dead, Of int64 // number of dead records, of all records that were counted
 	Share    float64
 }
 
-// Error returns the numbers and the remedy.
+// Error returns the numbers and a remedy.
 func (e *GuardError) Error() string {
 	const remedy = "check the reasons in the dead letters: usually a pattern, format, token or " +
 		"address in the config is wrong"

@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Version is the version of the line format; see docs/formats/dead-letters.md.
+// Version is the version of the format of a line. See docs/formats/dead-letters.md.
 const Version = 1
 
-// line is the JSON form of a letter. The id comes early, so that it can be read without parsing the
-// record.
+// line is the JSON form of a letter. The id is near the beginning, so that a reader can find it
+// without parsing the record.
 type line struct {
 	Version      int       `json:"version"`
 	ID           string    `json:"id"`
@@ -34,7 +34,7 @@ type line struct {
 	History []stream.DeliveryAttempt `json:"history,omitempty"`
 }
 
-// writeLine encodes the letter as one line. A record that is not UTF-8 is encoded in base64, so
+// writeLine writes the letter as one line. If the record is not UTF-8, it is encoded in base64, so
 // that all its bytes are preserved.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	out := line{
@@ -54,8 +54,8 @@ func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 }
 
 // FileName returns the name of a route's file in the directory of dead letters:
-// PIPELINE.ROUTE.ndjson. In both names, letters, digits, - and _ stay; other bytes become % and two
-// hexadecimal digits, so that no two routes have the same file.
+// PIPELINE.ROUTE.ndjson. In both names, every byte except letters, digits, - and _ is replaced by %
+// and two hexadecimal digits. Different routes therefore have different files.
 func FileName(pipeline, route string) string {
 	dst := appendName(nil, pipeline)
 	dst = appendName(append(dst, '.'), route)

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// tailBytes is the number of bytes at the end of the file in which Open looks for the ids of
-	// letters that may be repeated after a kill. It is twice the default replay bound, because a
-	// letter is longer than its record.
+	// tailBytes is the size of the last part of the file in which Open collects the ids of letters.
+	// After a kill, letters in this part may be written again. The size is twice the default of
+	// checkpoint.replay, because a letter is longer than its record.
 	tailBytes = 64 << 20
-	// maxKnown bounds the number of ids kept, the newest ones.
+	// maxKnown is the maximum number of ids that are kept. The newest are kept.
 	maxKnown = 1 << 19
 )
 
-// idHash identifies a record's id by 16 bytes of its SHA-256.
+// idHash stands for the id of a record. It is the first 16 bytes of the id's SHA-256.
 type idHash [16]byte
 
 func hashOf(id string) idHash {
@@ -31,7 +31,7 @@ func hashOf(id string) idHash {
 	return idHash(sum[:16])
 }
 
-// recentIDs is a set of ids with a maximum size, which keeps the newest.
+// recentIDs is a set of the newest ids, up to a maximum number.
 type recentIDs struct {
 	set  map[idHash]struct{}
 	ring []idHash
@@ -62,10 +62,12 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair removes incomplete data at the end of f, which a kill or power loss has left. It reads the
-// ids in the last part of the file, and returns the offset of the end. A line without a line end is
+// repair prepares the file f for appending. It collects the ids in the last part of f, and returns
+// the offset of the end.
+//
+// A kill or power loss may leave incomplete data at the end. A last line without a line end is
 // removed, because its Append has not returned. Complete lines at the end that are not letters were
-// damaged or written by another program. They are moved to a separate file, so that nothing is
+// damaged, or written by another program. They are moved to a separate file, so that nothing is
 // lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
@@ -103,13 +105,13 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	return size, err
 }
 
-// linePrefix is the prefix of every line of this version.
+// linePrefix is the beginning of every line in this version of the format.
 var linePrefix = []byte(`{"version":1,"id":"`)
 
-// maxAsides bounds the search for an unused file name.
+// maxAsides is the maximum number of file names that setAside tries.
 const maxAsides = 1000
 
-// setAside writes text to a new file beside the store's.
+// setAside writes text to a new file in the directory of the store.
 func (s *Store) setAside(text []byte) error {
 	for n := 1; n <= maxAsides; n++ {
 		name := fmt.Sprintf("%s.aside-%d", s.name, n)
@@ -145,7 +147,7 @@ func endsWhole(text []byte) bool {
 
 // idOf returns the id of a complete line.
 func idOf(line []byte) (string, bool) {
-	// avoid decoding the line
+	// Fast path: find the id without decoding the line.
 	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) {
 		if id, _, ok := bytes.Cut(rest, []byte(`"`)); ok && bytes.IndexByte(id, '\\') < 0 {
 			return string(id), json.Valid(line)

@@ -13,19 +13,19 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Source reads the letters of a file as records, each in a partition of its own, so that their
-// route can deliver them again with its ledger and checkpoint. It reads the letters that exist when
-// it is opened, not those that the replay itself adds. Source implements stream.Source.
+// Source reads the letters in a file as records, so that their route can deliver them again. Each
+// letter is a partition of its own. Source reads the letters that exist when it is opened. It does
+// not read letters that are added during the replay. It implements stream.Source.
 type Source struct {
 	FS     vfs.FS
 	Path   string // of the file
 	Filter Filter
 
-	// Discard drops the letters, which settles them without a delivery.
+	// Discard drops the letters instead of delivering them.
 	Discard bool
 }
 
-// Open implements stream.Source. A missing file contains no letters.
+// Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{filter: s.Filter, discard: s.Discard, resume: o.Resume}
 	r.seen = make(map[idHash]struct{})
@@ -62,7 +62,7 @@ type reader struct {
 	filter  Filter
 	discard bool
 	resume  func(id string) (stream.Mark, bool)
-	seen    map[idHash]struct{} // for letters that occur twice
+	seen    map[idHash]struct{} // ids of letters read so far, because a letter may occur twice
 	dir     vfs.Dir
 	file    vfs.File
 	entries *Entries
@@ -98,7 +98,7 @@ func (r *reader) wanted(e *Entry) bool {
 	return !known || mark.Watermark.Num < 1
 }
 
-// put appends the record of a letter to b. The record is its whole partition.
+// put appends the record of a letter to b. The record is the only one in its partition.
 func put(b *stream.Batch, e *Entry) {
 	text := e.Text()
 	part := &stream.Partition{ID: PartitionOf(e.ID), Name: e.File}

@@ -1,10 +1,12 @@
-// Package deadletter stores rejected records, with the reason, in a file for people and programs
-// (docs/formats/dead-letters.md). It stops a route that has too many of them.
+// Package deadletter stores refused records of a route, with the reason, in a file for people and
+// programs. See docs/formats/dead-letters.md.
 //
-// A [Store] is the file of one route. The pipeline opens it before the route runs. Letters are
-// durable when Append returns. Each letter is written once, even if the process is killed between
-// two calls of Append. A Store never drops a letter: if it is full, it returns an error. A [Guard]
-// counts dead letters, and decides when to stop the route. It reads no clock and does no I/O.
+// A [Store] is the file of one route. Letters are durable when Append returns. Each letter is
+// written once, even if the process is killed between two calls of Append. A Store never drops a
+// letter. If it is full, Append returns an error, and the route stops.
+//
+// A [Guard] counts dead letters and decides when a route has too many of them and must stop. It
+// reads no clock and does no I/O.
 package deadletter
 
 import (
@@ -22,11 +24,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// DefaultMaxBytes bounds a route's dead letters by default.
+// DefaultMaxBytes is the default maximum size of a route's dead letters.
 const DefaultMaxBytes = 1 << 30
 
-// ErrFull means that the letters exceed the size limit; the error's text names the file and the
-// option.
+// ErrFull means that the letters exceed the maximum size. The text of the error contains the path
+// of the file and the name of the option.
 var ErrFull = errors.New("dead letters are full")
 
 // errClosed means that a Store was used after Close.
@@ -35,21 +37,21 @@ var errClosed = errors.New("the store is closed")
 // Options of a Store.
 type Options struct {
 	Pipeline, Route string
-	MaxBytes        int64 // of the file; 0 means DefaultMaxBytes
+	MaxBytes        int64 // maximum size of the file; 0 means DefaultMaxBytes
 }
 
 // Letter is one dead-lettered record.
 type Letter struct {
-	ID        string                   // of the record; only one letter per id is written
+	ID        string                   // id of the record; only one letter for each id is written
 	Reason    string                   // the same for all letters of a kind
 	Detail    string                   // specific to this record; "" if there is nothing
-	Partition string                   // its id
-	File      string                   // the partition's name: a file's, for files
+	Partition string                   // id of the partition
+	File      string                   // name of the partition, such as the name of a file
 	Position  stream.Position          // end of the record in its partition
 	Attempts  int                      // of its batch; 0 if refused before the first
 	Worker    string                   // that refused it; "" if a processor or the reader did
-	Record    []byte                   // its text
-	History   []stream.DeliveryAttempt // of a parked delivery; nil for others
+	Record    []byte                   // text of the record
+	History   []stream.DeliveryAttempt // for parked deliveries; nil for others
 }
 
 // Store appends letters to one file. It is safe for concurrent use.
@@ -57,18 +59,18 @@ type Store struct {
 	dir   vfs.Dir
 	name  string
 	o     Options
-	turn  chan struct{} // buffer of 1: its holder owns the fields below
-	file  vfs.File      // nil if it must be reopened
-	size  int64         // length of the durable part
+	turn  chan struct{} // buffer of 1: the goroutine that holds its value owns the fields below
+	file  vfs.File      // nil if it must be opened again
+	size  int64         // size of the durable part
 	known *recentIDs
 	buf   bytes.Buffer
 	aside string // see SetAside
 	over  bool
 }
 
-// Open opens the file of a route in dir, and creates it with mode 0600 if it is missing. The Store
-// owns dir and closes it, even if Open fails. An incomplete line left by a kill is removed; it was
-// never acknowledged.
+// Open opens the file of a route in dir. If there is none, it creates the file with mode 0600. The
+// Store owns dir and closes it, even if Open fails. If a kill has left an incomplete line, Open
+// removes it. Such a line was never acknowledged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -86,8 +88,8 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 // Path returns the path of the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
-// SetAside returns the name of the file to which Open moved unreadable data from the end of the
-// store, for use in a warning. It returns "" if there was none.
+// SetAside returns the name of the file to which Open has moved unreadable lines from the end of
+// the store. It returns "" if there were none.
 func (s *Store) SetAside() string { return s.aside }
 
 func (s *Store) open() error {
@@ -109,9 +111,9 @@ func (s *Store) open() error {
 	return nil
 }
 
-// Append writes the letters that were not written before, in order, and returns when they are
-// durable. After an error none of them is written. ErrFull means that they do not fit and the route
-// must stop. Append waits for concurrent calls until ctx is done.
+// Append writes the letters in order and returns when they are durable. It omits letters that were
+// written before. After an error, none of the letters is written. If the letters do not fit, the
+// error is ErrFull, and the route must stop. Append waits for concurrent calls until ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -164,8 +166,8 @@ func (s *Store) append(letters []Letter) error {
 	return nil
 }
 
-// write appends buf and makes it durable. After an error the handle is not used any more: the next
-// write reopens the file and truncates it to its durable length.
+// write appends the buffer to the file and makes it durable. After an error, the next write opens
+// the file again and truncates it to its durable length.
 func (s *Store) write() (err error) {
 	if s.file == nil {
 		if err := s.reopen(); err != nil {

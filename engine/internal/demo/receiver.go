@@ -1,8 +1,6 @@
-// Package demo contains the receivers of `penstock demo`: HTTP servers on loopback that are slow,
-// fail and restart. They count the accepted records, so that "lost 0" is measured at the receiving
-// end.
-//
-// A [Receiver] belongs to the demo. It stores only a count for each record.
+// Package demo has the receivers of `penstock demo`. They are HTTP servers on loopback that are
+// slow, fail and restart. They count the records that they have accepted. The "lost 0" that the
+// demo prints is therefore measured by the receivers.
 package demo
 
 import (
@@ -20,23 +18,23 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// atOnce is the number of requests that a receiver serves concurrently; further requests queue.
+// atOnce is the number of requests that a receiver processes at the same time. Further requests
+// wait.
 const atOnce = 4
 
-// Tally is the store behind the receivers, and counts how often each record was accepted. A request
-// that repeats the Idempotency-Key of an accepted one is recognized and not counted again. Tally is
-// safe for concurrent use.
+// Tally counts how often each record was accepted by any receiver. It does not count a request that
+// has the Idempotency-Key of an earlier accepted request. It is safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex          // guards the fields below
-	keys  map[string]struct{} // keys of the accepted requests
-	again int                 // repeated requests, recognized by their key
-	taken []int32             // count by record number
+	keys  map[string]struct{} // Idempotency-Keys of the accepted requests
+	again int                 // number of requests with a key that was known
+	taken []int32             // how often each record was accepted, by number of the record
 }
 
-// NewTally returns a Tally for records numbered from 0 to n-1.
+// NewTally returns a Tally for records with the numbers 0 to n-1.
 func NewTally(n int) *Tally { return &Tally{keys: make(map[string]struct{}), taken: make([]int32, n)} }
 
-// take counts the records of a body. Each line begins with the number of its record.
+// take counts the records in the body of a request. Each line begins with the number of a record.
 func (t *Tally) take(key, body string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +53,7 @@ func (t *Tally) take(key, body string) {
 	}
 }
 
-// Count returns the number of records that never arrived, and the number of repetitions.
+// Count returns the number of records that were never accepted, and the number of repetitions.
 func (t *Tally) Count() (lost, repeated int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,16 +67,16 @@ func (t *Tally) Count() (lost, repeated int) {
 	return lost, repeated
 }
 
-// Recognised returns the number of repeated requests that were recognized by their key.
+// Recognised returns the number of requests that were not counted because their key was known.
 func (t *Tally) Recognised() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.again
 }
 
-// Receiver is one endpoint.
+// Receiver is one HTTP server.
 type Receiver struct {
-	service time.Duration // of a request
+	service time.Duration // duration of a request
 	tally   *Tally
 	slots   chan struct{}
 	addr    string
@@ -88,16 +86,16 @@ type Receiver struct {
 	group  *supervise.Group
 }
 
-// NewReceiver returns a receiver that takes the time service for each request. It starts to listen
-// with Revive.
+// NewReceiver returns a receiver in which each request takes the time service. It starts with
+// Revive.
 func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
 }
 
-// URL returns the receiver's URL, which is known after the first Revive.
+// URL returns the URL of the receiver. It is valid after the first call of Revive.
 func (r *Receiver) URL() string { return "http://" + r.addr + "/in" }
 
-// Revive starts listening, at the same address as before.
+// Revive starts the receiver. After the first time, it has the same address again.
 func (r *Receiver) Revive(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.addr)
 	if err != nil {
@@ -118,7 +116,7 @@ func (r *Receiver) Revive(ctx context.Context) error {
 	return nil
 }
 
-// Kill closes every connection. Requests in progress are not accepted. Kill may be called twice.
+// Kill closes all connections. Running requests are not accepted. Kill may be called twice.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes lists the changes that would let w receive more data, or that affect its share of the
-// data. The most immediate change comes first.
+// Changes returns advice: changes with which w would get more data, or another share of it. The
+// change with the most direct effect comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -82,8 +82,8 @@ func (r *Route) Changes(w *Worker) []string {
 	return otherChanges(w.Gate)
 }
 
-// otherChanges lists the changes for the gates that Changes does not handle itself. If no gate
-// limits the worker, only the source can change its amount of data.
+// otherChanges returns the advice for gates that Changes does not handle itself. If no gate limits
+// a worker, only more data from the source can help.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this condition ends: " + means}
@@ -141,8 +141,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named returns the algorithm with the given name and default options, which is sufficient for
-// descriptions. It returns nil if there is none.
+// Named returns the algorithm with the given name and default options. This is sufficient to
+// describe the algorithm. It returns nil if there is none.
 func Named(name string) window.Algorithm {
 	if e := window.Find(name); e != nil {
 		return e.Algorithm
@@ -150,14 +150,14 @@ func Named(name string) window.Algorithm {
 	return nil
 }
 
-// grown reports whether the window has reached the configured maximum.
+// grown reports whether the window has reached its configured maximum.
 func (r *Route) grown(w *Worker) bool {
 	a, bounded := r.Window.(window.Bounded)
 	if !bounded {
 		return false
 	}
 	top := a.Most()
-	const byDefault = 1000 // of every algorithm
+	const byDefault = 1000 // default maximum of every algorithm
 	if top == 0 {
 		top = byDefault
 	}

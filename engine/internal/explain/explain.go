@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package explain describes in words why a worker currently receives its amount of data: the
-// worker's state, the gate that limits it, and the changes that would affect it.
+// Package explain describes in words why a worker gets its present amount of data. It describes the
+// state of the worker, the gate that limits it, and changes that would help.
 //
-// It works on a [Route] with its [Worker]s at one moment. These come from a trace ([FromTrace]) or
-// from a running process ([FromStatus]). The command `penstock explain` obtains and shows them. All
-// figures come from the flow machine; this package measures and decides nothing.
+// The input is a [Route] with its [Worker]s at one moment. It comes from a trace ([FromTrace]) or
+// from a running process ([FromStatus]). All figures were computed by flow control. The command
+// `penstock explain` prints the descriptions.
 package explain
 
 import (
@@ -18,30 +18,30 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Route is the state of a route's flow at one moment.
+// Route is the state of a route's flow control at one moment.
 type Route struct {
 	Name      string           // "pipeline/route"; "" if a trace does not contain it
-	Window    window.Algorithm // nil: not known
-	Timeout   time.Duration    // from the config; 0: estimated per worker; negative: none
-	Replay    int64            // the replay bound in bytes; 0: none, or not known
-	Waiting   int64            // read and not sent: batches (of a trace) or records (of a process)
+	Window    window.Algorithm // nil if unknown
+	Timeout   time.Duration    // as configured; 0: estimated by worker; negative: none
+	Replay    int64            // checkpoint.replay in bytes; 0 if there is none or it is unknown
+	Waiting   int64            // read but not sent: batches (of a trace) or records (of a process)
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }
 
-// Worker is a worker's state in the flow machine at one moment. Counts are numbers of attempts.
+// Worker is the state of a worker in flow control at one moment. Counts are numbers of attempts.
 type Worker struct {
 	Name          string
 	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN
-	Gate          string // the gate that limits the amount sent to it: see Gates
-	Reason        string // the figures that led to the state
+	Gate          string // gate that limits the amount of data it gets; see Gates
+	Reason        string // figures that led to the state
 	Window        float64
 	InFlight      int
-	RoundTrip     time.Duration // smoothed; 0: none yet
-	Base          time.Duration // round trip without queueing; 0: not known yet
-	Timeout       time.Duration // when an attempt is overdue; 0: never
-	Opens         time.Duration // OPEN, THROTTLED: from now; 0: not known
-	Rate          float64       // limit after a 429, attempts per second; 0: no limit
+	RoundTrip     time.Duration // smoothed; 0 if unknown
+	Base          time.Duration // without queueing; 0 if unknown
+	Timeout       time.Duration // time after which an attempt is overdue; 0 means never
+	Opens         time.Duration // for OPEN, THROTTLED: remaining time; 0 if unknown
+	Rate          float64       // after a 429: limit in attempts per second; 0 means no limit
 	Delivered     uint64
 	Failed        uint64
 	TimedOut      uint64
@@ -50,10 +50,10 @@ type Worker struct {
 	Misconfigured bool
 }
 
-// Gates are the names of the gates of a sender and of its route.
+// Gates are the names of all gates: those of flow control and those of a route.
 var Gates = append(control.Gates(), "memory", "park")
 
-// StateWords describes the worker's state.
+// StateWords describes the state of the worker.
 func (w *Worker) StateWords() string {
 	switch w.State {
 	case "UNKNOWN":
@@ -75,7 +75,7 @@ func (w *Worker) StateWords() string {
 	return "unknown state"
 }
 
-// GateWords describes the gate that currently limits the data sent to w.
+// GateWords describes the gate that limits the amount of data w gets.
 func (r *Route) GateWords(w *Worker) string {
 	batches := count(w.InFlight, "batch", "batches")
 	switch w.Gate {
@@ -119,7 +119,7 @@ func (r *Route) GateWords(w *Worker) string {
 	return cmp.Or(control.GateMeans(w.Gate), "unknown gate")
 }
 
-// HeldWords describes the limits that slow down the whole route.
+// HeldWords describes the limits that slow the whole route down.
 func (r *Route) HeldWords() string {
 	by := map[string]int{}
 	for i := range r.Workers {
@@ -181,10 +181,10 @@ func verb(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// count returns a number with its noun and verb.
+// count returns a number with its noun and the verb "is" or "are".
 func count(n int, one, many string) string { return verb(n, one+" is", many+" are") }
 
-// figure formats a number with four digits.
+// figure formats a number with at most four digits.
 func figure(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 func byteCount(n int64) string {
@@ -202,7 +202,7 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// round rounds a duration to three digits.
+// round rounds a duration to at most three digits.
 func round(d time.Duration) time.Duration {
 	for unit := time.Second; unit > 1; unit /= 10 {
 		if d >= 100*unit {

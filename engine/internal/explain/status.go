@@ -36,10 +36,10 @@ func FromStatus(s *status.Status) []*Route {
 
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// severity ranks the states of workers by their need for attention.
+// severity is the rank of a worker's state. The worker with the highest rank needs attention first.
 var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}
 
-// Severity ranks a worker by its need for attention. It returns 0 if the worker needs none.
+// Severity returns how urgently a worker needs attention. Zero means that it does not need any.
 func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	switch {
 	case misconfigured:
@@ -50,15 +50,16 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it last had work, but is idle now. Such a
-// worker accepts more data and limits nothing.
+// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. Such
+// a worker accepts more data.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }
 
-// Worst returns the index of the worker that needs attention first. This is a misconfigured worker,
-// or else the worker in the worst state. If all states are good, it is an active worker with a
-// round trip of at least twice the shortest. Worst returns -1 if there is none.
+// Worst returns the index of the worker that needs attention first. This is a misconfigured worker
+// or, if there is none, the worker in the worst state. If all states are good, it is an active
+// worker whose round trip is at least twice the shortest one. If there is no such worker either,
+// Worst returns -1.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1

@@ -12,19 +12,19 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Summary summarizes a trace up to a moment.
+// Summary is the state of a route at a moment in its trace.
 type Summary struct {
 	Route
 	About trace.About
-	At    time.Duration // the moment, since the sender's start
-	Names []string      // names of all workers of the trace, sorted by lane
-	Over  bool          // the trace ends before the requested moment, and At is its end
+	At    time.Duration // the moment, as the time since the start of the sender
+	Names []string      // names of all workers in the trace, ordered by lane
+	Over  bool          // the trace ends before the requested moment; At is its end
 	Ended string        // why the trace ended; "" if unknown
 
-	// The fields below describe the requested worker.
+	// The fields below are about the requested worker.
 	One    int                      // index in Workers; -1 if it does not exist at that moment
-	Steps  []Step                   // last changes of its window, at most MaxSteps
-	Shares map[string]time.Duration // time for which each gate was binding
+	Steps  []Step                   // last changes of its window and state, at most MaxSteps
+	Shares map[string]time.Duration // time for which each gate limited the worker
 }
 
 // Step is a change of a worker's window or state.
@@ -32,17 +32,17 @@ type Step struct {
 	At            time.Duration
 	State, Reason string
 	Window        float64
-	Probes        int // probes and measurements since, without a change
+	Probes        int // probes and measurements since this step, without a change
 }
 
-// MaxSteps bounds the steps that a Summary keeps.
+// MaxSteps is the maximum number of steps in a Summary.
 const MaxSteps = 12
 
-// Forever is a value of FromTrace's parameter at. It means the end of the trace.
+// Forever is an argument for the parameter at of FromTrace. It stands for the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace plays a trace up to the moment at. The summary has the steps of the worker with the
-// given name in the trace; "" means no worker.
+// FromTrace replays a trace up to the moment at. The summary contains the steps of the worker with
+// the given name. "" means no worker.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,
@@ -76,7 +76,8 @@ func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, erro
 	return s, nil
 }
 
-// nameOf returns the name of a worker, or its lane number if the trace has no names.
+// nameOf returns the name of a worker. If the trace does not contain the name, it returns the lane
+// number.
 func nameOf(p *trace.Player, lane int32) string {
 	if name := p.Names[lane]; name != "" {
 		return name
@@ -117,11 +118,11 @@ func (s *Summary) picture(p *trace.Player) {
 	}
 }
 
-// watcher keeps the steps of one worker.
+// watcher records the steps of one worker.
 type watcher struct {
 	summary *Summary
 	name    string
-	lane    int32 // -1: the worker has not appeared yet
+	lane    int32 // -1 until the worker appears in the trace
 	now     time.Duration
 	gate    string
 }
@@ -152,8 +153,8 @@ func (w *watcher) observe(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step if the window or state has changed. A probe without a change is only counted,
-// because an hour of probes would otherwise replace all other steps.
+// step adds a step if the window or the state has changed. Probes without a change are only
+// counted. Otherwise an hour of probes would replace all other steps.
 func (w *watcher) step(x Step) {
 	steps := w.summary.Steps
 	n := len(steps)

@@ -11,18 +11,19 @@ import (
 // part is a source, channel, sink or sink group of an agent, with its properties.
 type part struct {
 	kind, name string
-	set        map[string]property // by the key after the part's name
+	set        map[string]property // properties by the part of the key after the part's name
 	used       map[string]bool     // keys that were read
 }
 
-// agent is an agent declared in a properties file.
+// agent is an agent that a properties file declares.
 type agent struct {
 	name                             string
 	sources, channels, sinks, groups []*part
 }
 
-// agents groups properties by agent. As in Flume, AGENT.sources = NAMES declares sources, and
-// AGENT.sources.NAME.KEY sets a property of the source NAME.
+// agents groups properties by agent. AGENT.sources = NAMES declares the sources of an agent, and
+// AGENT.sources.NAME.KEY sets a property of the source NAME. Channels, sinks and sink groups work
+// in the same way.
 func agents(all []property) map[string]*agent {
 	out := make(map[string]*agent)
 	for _, p := range all {
@@ -63,7 +64,7 @@ func (a *agent) lists() map[string]*[]*part {
 		"sinkgroups": &a.groups}
 }
 
-// put assigns a property to its part, if that is declared.
+// put assigns a property to its part, if that part is declared.
 func (a *agent) put(rest string, p property) {
 	kind, rest, _ := strings.Cut(rest, ".")
 	list := a.lists()[kind]
@@ -77,13 +78,13 @@ func (a *agent) put(rest string, p property) {
 	}
 }
 
-// get returns the value of key, or "", and marks the key as read.
+// get returns the value of key and marks it as read. It returns "" if there is none.
 func (p *part) get(key string) string {
 	p.used[key] = true
 	return p.set[key].value
 }
 
-// has reports whether key is set, and marks it as read.
+// has reports whether key is set. It marks key as read.
 func (p *part) has(key string) bool {
 	p.used[key] = true
 	_, ok := p.set[key]
@@ -92,7 +93,7 @@ func (p *part) has(key string) bool {
 
 func (p *part) line(key string) int { return p.set[key].line }
 
-// below returns the keys that begin with prefix and a dot, in order, and marks them as read.
+// below returns the keys that begin with prefix and a dot, in order. It marks them as read.
 func (p *part) below(prefix string) []string {
 	var keys []string
 	for key := range p.set {
@@ -117,7 +118,7 @@ func (p *part) unused() []string {
 	return keys
 }
 
-// choose returns the agent with the given name. If name is "", it returns the only agent.
+// choose returns the agent with the given name or, if name is "", the only agent.
 func choose(all map[string]*agent, name string) (*agent, error) {
 	names := make([]string, 0, len(all))
 	for n := range all {

@@ -12,13 +12,13 @@ import (
 
 const (
 	avroMagic = "Obj\x01"
-	avroSync  = 16 // length of the marker after each block
+	avroSync  = 16 // length of the marker at the end of each block
 )
 
-// spoolPosition reads the file in which a spooldir source stores its position in the current file
-// (.flumespool-main.meta). It is an Avro data file whose records have one field, the long offset.
-// The last record counts. The metadata contains the path of the spooled file under the key "file".
-// An incomplete block at the end is ignored.
+// spoolPosition returns the position that a spooldir source has stored in .flumespool-main.meta.
+// This is an Avro data file. Its records have one field, the long offset, and the last record is
+// valid. The metadata has the path of the spooled file under the key "file". An incomplete block at
+// the end is ignored.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {
@@ -49,7 +49,7 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	for len(r.Rest) > 0 {
 		n, data := r.Varint(), avroReader{wire.Reader{Rest: r.Take(uint64(r.Varint()))}}
 		if end := r.Take(avroSync); r.Bad || !bytes.Equal(end, marker) {
-			break // an incomplete write: the previous blocks count
+			break // an incomplete write, so the blocks before it are valid
 		}
 		for range n {
 			if at := data.Varint(); !data.Bad {
@@ -66,6 +66,5 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 // avroReader reads Avro's binary encoding.
 type avroReader struct{ wire.Reader }
 
-// text reads a string. A negative length becomes too large by the conversion to unsigned, which is
-// an error.
+// text reads a string. A negative length is converted to a very large one, which is an error.
 func (r *avroReader) text() string { return string(r.Take(uint64(r.Varint()))) }

@@ -14,27 +14,27 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Limits of Flume's state files.
+// Limits of the size of Flume's state files.
 const (
-	maxMarkers    = 1 << 20 // files in a trackerDir
-	maxMarkerDeep = 64      // nested directories in a trackerDir
+	maxMarkers    = 1 << 20 // files in a tracker directory
+	maxMarkerDeep = 64      // nesting of a tracker directory
 )
 
-// progress describes where a Flume source stores its progress.
+// progress has the places where a Flume source stores its progress.
 type progress struct {
-	pipeline string // the name of the new pipeline
+	pipeline string // name of the new pipeline
 
-	positions string // TAILDIR: the position file
+	positions string // TAILDIR: path of the position file
 
-	spool   string // spooldir: the directory
-	tracker string // its trackerDir
-	suffix  string // suffix of finished files, and of the markers in tracker
-	// kept means that trackingPolicy is tracker_dir: a finished file keeps its name and has an
-	// empty marker file in the folder tracker.
+	spool   string // spooldir: path of the directory
+	tracker string // spooldir: path of trackerDir
+	suffix  string // suffix of finished files, and of marker files in tracker
+	// kept means that trackingPolicy is tracker_dir. A finished file then keeps its name, and the
+	// directory tracker has an empty marker file for it.
 	kept bool
 }
 
-// carry converts the stored progress; see migrate.Progress.
+// carry converts the stored progress. See migrate.Progress.
 func (p progress) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &carrier{progress: p}
 	c.Files, c.Base, c.Program, c.Prefix = files, dir, "Flume", p.pipeline+": "
@@ -50,15 +50,15 @@ type carrier struct {
 	migrate.Carrier
 }
 
-// position is an entry of a TAILDIR source's position file.
+// position is an entry of the position file of a TAILDIR source.
 type position struct {
 	Inode uint64 `json:"inode"`
 	Pos   int64  `json:"pos"`
 	File  string `json:"file"`
 }
 
-// taildir converts a position file. Flume writes the file every writePosInterval, 3 s by default,
-// and when it ends.
+// taildir converts a position file. Flume writes it at intervals of writePosInterval, by default 3
+// s, and when Flume ends.
 func (c *carrier) taildir() error {
 	if c.positions == "" {
 		return nil
@@ -125,7 +125,7 @@ func (c *carrier) spooldir() error {
 		return fmt.Errorf("position of the unfinished file: %w", err)
 	}
 	if text == nil {
-		return nil // no file was in progress
+		return nil // no file was partly read
 	}
 	file, offset, err := spoolPosition(text)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *carrier) spooldir() error {
 		return nil
 	}
 	if _, err := dir.Stat(rel); errors.Is(err, fs.ErrNotExist) || offset == 0 {
-		return nil // Flume had finished the file, or had delivered none of it
+		return nil // the file was finished, or none of it was delivered
 	}
 	before := len(c.Marks)
 	if err := c.Mark(dir, rel, rel, offset, false); err != nil || len(c.Marks) == before {
@@ -158,8 +158,8 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers converts the finished files under trackingPolicy tracker_dir. For each, the folder
-// tracker has an empty marker file with the same name and the suffix.
+// markers converts the finished files of a spooldir source with trackingPolicy tracker_dir. The
+// directory tracker has an empty file for each of them, with the same name and the suffix.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {

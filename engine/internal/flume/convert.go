@@ -19,7 +19,7 @@ type converter struct {
 	yaml     migrate.Writer
 	broken   int            // number of routes without a sink
 	files    map[string]int // file sinks by path; only one route may write to a path
-	told     map[*part]bool // sink groups that already have a note
+	told     map[*part]bool // sink groups that have a note already
 }
 
 func (c *converter) note(p *part, key string, k migrate.Kind, format string, args ...any) {
@@ -32,7 +32,7 @@ func (c *converter) note(p *part, key string, k migrate.Kind, format string, arg
 	c.notes = append(c.notes, n)
 }
 
-// put writes one line of the config, indented by depth levels.
+// put writes a line of the config, indented by depth levels.
 func (c *converter) put(
 	depth int,
 	format string,
@@ -75,7 +75,7 @@ func quotes(list []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// source writes a pipeline.
+// source writes a pipeline for a source.
 func (c *converter) source(s *part, name string) {
 	kind := s.get("type")
 	c.put(1, "%s:", name)
@@ -103,7 +103,8 @@ func (c *converter) source(s *part, name string) {
 	c.progress = nil
 }
 
-// routeNames returns the names of a source's routes. If there is only one, it is called main.
+// routeNames returns the names of the routes of a source. If there is only one route, its name is
+// main.
 func (c *converter) routeNames(s *part) []string {
 	channels := strings.Fields(s.get("channels"))
 	if len(channels) < 2 {
@@ -117,18 +118,18 @@ func (c *converter) routeNames(s *part) []string {
 	return names
 }
 
-// noSource writes a pipeline without a source, for which validate reports the missing part.
+// noSource writes a pipeline without a source. `penstock validate` will ask for one.
 func (c *converter) noSource(s *part, key, format string, args ...any) {
 	c.broken++
 	c.put(2, "# no source: Flume's was %s", s.get("type"))
 	c.note(s, key, migrate.Lost, format, args...)
 	for key := range s.set {
-		s.used[key] = true // one note covers all of them
+		s.used[key] = true // one note is enough for all settings of the source
 	}
 	c.put(2, "sink: drop")
 }
 
-// tailCommand converts the common exec source, tail -F.
+// tailCommand converts an exec source with the usual command, tail -F.
 func (c *converter) tailCommand(s *part) bool {
 	words := strings.Fields(s.get("command"))
 	if len(words) < 3 || words[0] != "tail" || !slices.Contains(words, "-F") &&
@@ -180,7 +181,7 @@ func (c *converter) channel(ch *part) {
 	}
 }
 
-// sinksOf returns the sinks of a channel.
+// sinksOf returns the sinks that read from a channel.
 func (c *converter) sinksOf(channel string) []*part {
 	var out []*part
 	for _, k := range c.agent.sinks {
@@ -191,7 +192,7 @@ func (c *converter) sinksOf(channel string) []*part {
 	return out
 }
 
-// routes writes the routes of a source, one for each of its channels.
+// routes writes the routes of a source. There is one route for each channel.
 func (c *converter) routes(s *part) {
 	channels := strings.Fields(s.get("channels"))
 	if s.has("selector.type") && strings.EqualFold(s.get("selector.type"), "multiplexing") {

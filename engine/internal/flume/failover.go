@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// failoverGroup returns the sink group with processor failover that consists of exactly these
-// sinks. It returns nil if there is none, or if penstock's sink failover cannot replace it.
+// failoverGroup returns the sink group that consists of exactly these sinks and has the processor
+// failover. It returns nil if there is none, or if penstock's sink failover cannot replace it.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {
@@ -32,7 +32,8 @@ func (c *converter) failoverGroup(sinks []*part) *part {
 	return nil
 }
 
-// failoverSink writes the sinks of a failover group, the one with the highest priority first.
+// failoverSink writes the sinks of a failover group. The sink with the highest priority comes
+// first.
 func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
 	priority := func(s *part) int {
 		n, err := strconv.Atoi(g.get("processor.priority." + s.name))

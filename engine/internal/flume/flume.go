@@ -1,18 +1,18 @@
-// Package flume converts the configuration of a Flume 1.11 agent to penstock. It covers the sources
-// spooldir and TAILDIR, the channels memory and file, the sinks http, file_roll and null, and sink
-// groups. It contains a parser of Java properties and the tables of equivalents. Properties that
-// cannot be converted are reported, never guessed. An unsupported sink leaves its route without a
-// sink, so that `penstock validate` refuses the config.
+// Package flume converts the configuration of a Flume 1.11 agent to penstock. It converts the
+// sources spooldir and TAILDIR, the channels memory and file, the sinks http, file_roll and null,
+// and sink groups.
 //
-// Convert reads no files. The Progress of its result reads the progress that Flume has stored in
-// position files and tracker directories. The command `penstock import flume` uses both.
+// A property that cannot be converted is reported in a note. If a sink is not supported, its route
+// gets no sink, so that `penstock validate` reports an error.
 //
-// Options and their defaults are those of the Flume 1.11.0 User Guide and Flume's source code.
+// Convert reads no files. The Progress in its result reads the position files and tracker
+// directories of Flume. The command `penstock import flume` uses both. Options and their defaults
+// are those of the Flume 1.11.0 User Guide and of Flume's source code.
 package flume
 
 import "github.com/penstock-io/penstock/engine/internal/migrate"
 
-// Convert converts the agent with the given name. If name is "", it converts the only agent.
+// Convert converts the agent with the given name or, if name is "", the only agent.
 func Convert(text, name string) (migrate.Result, error) {
 	all, err := readProperties(text)
 	if err != nil {

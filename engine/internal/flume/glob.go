@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxGlobs bounds the number of globs for one pattern.
+// maxGlobs is the maximum number of globs for one pattern.
 const maxGlobs = 64
 
-// globs converts a regular expression over whole file names to globs. wider means that the globs
-// also match other names. ok is false if there is no close equivalent.
+// globs converts a regular expression that must match whole file names to globs. wider reports that
+// the globs also match other names. ok is false if there are no similar globs.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -42,12 +42,13 @@ func globs(pattern string) (list []string, wider, ok bool) {
 
 type globber struct{ wider bool }
 
-// of returns the alternatives of an expression.
+// of returns the globs that are equivalent to an expression. The second result is false if there
+// are none.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
 		syntax.OpEndText:
-		return []string{""}, true // names are matched as a whole
+		return []string{""}, true // the globs always match whole names
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase != 0 {
 			return []string{foldedGlob(re.Rune)}, true
@@ -92,8 +93,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 }
 
 // repeated converts a repetition. The result is exact for .* and .+, for a fixed number of
-// repetitions, and for an optional expression. Otherwise the result is wider: the required
-// repetitions and a star.
+// repetitions, and for an optional expression. Otherwise the result also matches other names: it
+// has the minimum number of repetitions and a star.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

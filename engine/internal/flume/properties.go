@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 )
 
-// maxProperties bounds the number of properties read from a file.
+// maxProperties is the maximum number of properties that are read from a file.
 const maxProperties = 100_000
 
 // property is one entry of a Java properties file.
@@ -18,9 +18,9 @@ type property struct {
 	line       int // its first line, from 1
 }
 
-// readProperties parses text like java.util.Properties: comments begin with # or !, a key ends at
-// =, : or white space, a backslash at the end continues a line, and escapes are replaced. If a key
-// is repeated, the last value is used.
+// readProperties parses text like java.util.Properties. Comments begin with # or !. A key ends at
+// =, : or white space. A backslash at the end of a line continues the line. Escapes are replaced.
+// If a key is repeated, its last value is valid.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)
@@ -47,7 +47,7 @@ func readProperties(text string) ([]property, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", first, err)
 		}
-		// Flume trims values
+		// Flume trims values.
 		p := property{key: key, value: strings.TrimSpace(value), line: first}
 		if before, twice := at[key]; twice {
 			all[before] = p
@@ -63,12 +63,13 @@ func readProperties(text string) ([]property, error) {
 	return all, nil
 }
 
-// continues reports whether a line ends in an odd number of backslashes.
+// continues reports whether a line ends with an odd number of backslashes, so that the next line
+// continues it.
 func continues(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
-// cutProperty splits at the first unescaped =, : or white space.
+// cutProperty splits a line at the first unescaped =, : or white space.
 func cutProperty(line string) (key, value string) {
 	end := len(line)
 	for i := 0; i < len(line); i++ {
@@ -89,14 +90,14 @@ func cutProperty(line string) (key, value string) {
 	return key, value
 }
 
-// unescape replaces the escapes of a properties file, such as \t and \u0041. A backslash before any
-// other character is removed.
+// unescape replaces escapes such as \t and \u0041. Before any other character, it removes the
+// backslash.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil
 	}
 	var b strings.Builder
-	var units []uint16 // consecutive hexadecimal escapes: two may form one character
+	var units []uint16 // consecutive hexadecimal escapes; two may be one character
 	flush := func() {
 		b.WriteString(string(utf16.Decode(units)))
 		units = units[:0]

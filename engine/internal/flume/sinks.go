@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink writes the sink of a route. If the channel has several sinks, the result combines them.
+// sink writes the sink of a route. If the channel has several sinks, it writes one sink that
+// combines them.
 func (c *converter) sink(s *part, channel string, depth int, route string) {
 	sinks := c.sinksOf(channel)
 	var usable []*part
@@ -81,7 +82,7 @@ func described(sinks []*part) string {
 	return strings.Join(out, ", ")
 }
 
-// sinkKind returns the component that replaces a sink, or "".
+// sinkKind returns the name of the component that replaces a sink, or "" if there is none.
 func sinkKind(k *part) string {
 	switch strings.ToLower(k.get("type")) {
 	case "null", "org.apache.flume.sink.nullsink":
@@ -94,7 +95,7 @@ func sinkKind(k *part) string {
 	return ""
 }
 
-// grouped adds notes about the processor of a sink group that contains one of the sinks.
+// grouped adds notes about the processor of the sink group that contains one of the sinks.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.get("sinks"))

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// Flume's defaults that differ from those of penstock.
+// Defaults of Flume that differ from those of penstock.
 const (
 	spoolSuffix    = ".COMPLETED"
 	spoolPollDelay = 500  // ms
@@ -79,7 +79,7 @@ func (c *converter) spoolNames(s *part) {
 			c.put(4, "include: %s", quotes(list))
 		}
 	}
-	// Flume reads files that spool_dir ignores by default.
+	// Flume reads files that the source spool_dir ignores by default.
 	exclude := []string{}
 	if pattern := s.get("ignorePattern"); pattern != "" && pattern != `^$` {
 		list, wider, ok := globs(pattern)
@@ -95,7 +95,7 @@ func (c *converter) spoolNames(s *part) {
 	c.put(4, "exclude: %s", quotes(exclude))
 }
 
-// spoolFinished writes the treatment of delivered files.
+// spoolFinished writes the option for the treatment of delivered files.
 func (c *converter) spoolFinished(s *part) {
 	suffix := spoolSuffix
 	if s.has("fileSuffix") {
@@ -155,7 +155,8 @@ func (c *converter) deserializer(s *part) {
 	c.charset(s)
 }
 
-// charsets maps encodings to their names in penstock. UTF-8 is the default of both programs.
+// charsets are the names of encodings in penstock. UTF-8 is missing, because it is the default of
+// both programs.
 var charsets = map[string]string{
 	"UTF-16": "utf-16", "UTF-16LE": "utf-16le", "UTF-16BE": "utf-16be", "ISO-8859-1": "latin-1",
 	"LATIN1":       "latin-1",
@@ -188,7 +189,7 @@ func (c *converter) charset(s *part) {
 	s.has("decodeErrorPolicy")
 }
 
-// eventHeaders adds notes about the data that Flume stores in headers.
+// eventHeaders adds notes about data that Flume adds to the headers of events.
 func (c *converter) eventHeaders(s *part) {
 	for _, key := range []string{"fileHeader", "basenameHeader", "byteOffsetHeader"} {
 		if on(s.get(key)) {
@@ -201,7 +202,7 @@ func (c *converter) eventHeaders(s *part) {
 	s.has("basenameHeaderKey")
 }
 
-// unneededOfTaildir are options of TAILDIR without an equivalent, and the reasons.
+// unneededOfTaildir are options of TAILDIR that need no equivalent, with the reasons.
 var unneededOfTaildir = map[string]string{
 	"idleTimeout":      "files are closed and opened again as needed",
 	"writePosInterval": "the option checkpoint sets when positions are written",
@@ -225,7 +226,7 @@ func (c *converter) taildir(s *part) {
 			c.note(s, key, migrate.Lost, "%s", "is missing: the group has no files")
 			continue
 		}
-		// The directory is literal; the last element is a regular expression.
+		// The directory is a literal path. The last element is a regular expression.
 		dir, name := path.Split(pattern)
 		list, wider, ok := globs(name)
 		if !ok {
@@ -282,7 +283,7 @@ func (c *converter) taildir(s *part) {
 // on reports whether a Java boolean is true.
 func on(value string) bool { return strings.EqualFold(value, "true") }
 
-// processors writes the interceptors that have an equivalent.
+// processors writes processors for the interceptors that have an equivalent.
 func (c *converter) processors(s *part) {
 	var list []string
 	for name := range strings.FieldsSeq(s.get("interceptors")) {

@@ -1,11 +1,10 @@
 //penstock:pure
 
-// Package generate generates log lines of a busy web shop for trials. The same seed gives the same
-// lines on every machine.
+// Package generate makes random log lines of a busy web shop, as test data. The same seed gives the
+// same lines on every machine.
 //
-// A [Generator] draws random requests and appends them as lines of one of the [Formats]. It
-// computes with integers only and reads no clock: the times in the lines start at a fixed instant.
-// It does no I/O.
+// A [Generator] draws requests and appends them as lines in one of the [Formats]. It computes with
+// integers only. It reads no clock: the times in the lines begin at a fixed time. It does no I/O.
 package generate
 
 import (
@@ -14,8 +13,8 @@ import (
 	"strings"
 )
 
-// Formats lists the formats that New accepts: Apache's combined and common log formats, and nested
-// JSON with one object per line.
+// Formats are the formats that New accepts: "combined" and "common" are log formats of Apache, and
+// "json" has a nested JSON object on each line.
 var Formats = []string{"combined", "common", "json"}
 
 // Generator generates lines. It is not safe for concurrent use.
@@ -23,7 +22,7 @@ type Generator struct {
 	appendLine func(g *Generator, dst []byte, v *visit) []byte
 	random     *rand.PCG
 	now        int64 // microseconds since start
-	second     int64 // the second that stamp contains as text
+	second     int64 // the second for which stamp was computed
 	stamp      []byte
 	hosts      picks
 	pages      picks
@@ -32,7 +31,7 @@ type Generator struct {
 	visit      visit
 }
 
-// New returns a generator of lines in one of the Formats. The same seed gives the same lines.
+// New returns a generator of lines in one of the Formats. Equal seeds give equal lines.
 func New(format string, seed uint64) (*Generator, error) {
 	g := &Generator{
 		random: rand.NewPCG(seed, stream), second: -1,
@@ -56,17 +55,17 @@ func New(format string, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// stream selects a PCG sequence that differs from those of other users of the same seed.
+// stream selects a sequence of PCG that no other user of the same seed has.
 const stream = 0x70656e73746f636b // "penstock"
 
-// Append adds one line, with its line end, to dst.
+// Append appends one line, including its line end, to dst.
 func (g *Generator) Append(dst []byte) []byte {
 	g.draw()
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines appends up to n lines, and returns the number of appended lines. It stops early when dst
-// has at least most bytes.
+// Lines appends up to n lines to dst and returns their number. It stops earlier when dst has at
+// least most bytes.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {
@@ -77,14 +76,14 @@ func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	return dst, n
 }
 
-// picks is a table for drawing an index with unequal probabilities. Drawing takes one lookup with
-// 12 random bits.
+// picks is a table to draw an index with unequal probabilities. A draw reads one entry of the
+// table, which is selected by 12 random bits.
 type picks [1 << picksBits]uint16
 
 const picksBits = 12
 
-// zipf returns picks in which index i of n has a probability proportional to 1/(i+1). Each index
-// has at least one entry.
+// zipf returns a table in which the probability of index i of n is proportional to 1/(i+1). Each
+// index has at least one entry.
 func zipf(n int) (p picks) {
 	sum := 0
 	for i := range n {
@@ -98,7 +97,7 @@ func zipf(n int) (p picks) {
 			at++
 		}
 	}
-	for ; at < len(p); at++ { // the rounding remainder goes to the first indexes
+	for ; at < len(p); at++ { // the rest from rounding goes to the first indexes
 		p[at] = 0
 	}
 	return p

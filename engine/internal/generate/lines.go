@@ -36,7 +36,7 @@ func (g *Generator) common(dst []byte, v *visit) []byte {
 	return strconv.AppendInt(dst, v.size, 10)
 }
 
-// combined is common with referrer and agent.
+// combined appends the fields of common, and referrer and user agent.
 func (g *Generator) combined(dst []byte, v *visit) []byte {
 	dst = g.common(dst, v)
 	dst = append(dst, ` "`...)
@@ -46,7 +46,7 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 	return append(dst, '"')
 }
 
-// clf returns the time in the common log format. The text is computed once per second and reused.
+// clf returns the time in the common log format. It computes the text once per second.
 func (g *Generator) clf(at int64) []byte {
 	if s := at / 1e6; s != g.second {
 		g.second = s
@@ -56,8 +56,8 @@ func (g *Generator) clf(at int64) []byte {
 	return g.stamp
 }
 
-// json appends an object four levels deep with values that parsers and round trips often get wrong:
-// text that needs escapes, integers beyond 2^53, fractions, null, empty and mixed lists.
+// json appends a nested object with values that programs often convert wrongly: text with escapes,
+// integers beyond 2^53, fractions, null, and empty and mixed lists.
 func (g *Generator) json(dst []byte, v *visit) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = start.Add(time.Duration(v.at)*time.Microsecond).AppendFormat(dst,
@@ -141,7 +141,7 @@ func appendHex(dst []byte, v uint64) []byte {
 	return dst
 }
 
-// appendMillis writes microseconds as milliseconds, without a float.
+// appendMillis appends a number of microseconds as milliseconds. It uses no floating-point number.
 func appendMillis(dst []byte, micros int64) []byte {
 	dst = strconv.AppendInt(dst, micros/1000, 10)
 	rest := micros % 1000

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// visitorCount is the number of visitors. Visitors with lower numbers make more requests.
+// visitorCount is the number of visitors. A visitor with a lower number makes more requests.
 const visitorCount = 600
 
 // visitor makes all its requests from one address with one browser.
@@ -19,7 +19,7 @@ type visitor struct {
 	id       uint64
 }
 
-// visit is one random request. Its slices are valid until the next request.
+// visit is one random request. Its slices are valid only until the next request.
 type visit struct {
 	visitor   *visitor
 	page      *page
@@ -27,7 +27,7 @@ type visit struct {
 	method    string
 	protocol  string
 	status    int
-	size      int64 // of the response; -1 if it has no body
+	size      int64 // size of the response; -1 if it has no body
 	referrer  string
 	at        int64 // microseconds since start
 	took      int64 // microseconds
@@ -62,7 +62,7 @@ func octet(r uint64, low, high uint64) string {
 // draw draws the next request.
 func (g *Generator) draw() {
 	v, a, b := &g.visit, g.random.Uint64(), g.random.Uint64()
-	// The gaps between requests are about 5 ms with occasional long ones, similar to Poisson
+	// The time between two requests is about 5 ms, and sometimes much longer, as in Poisson
 	// traffic.
 	g.now += int64(200 + (a&0x3ff)<<(bits.TrailingZeros64(a>>10|1<<6)))
 	v.at = g.now
@@ -91,7 +91,7 @@ func (g *Generator) draw() {
 	g.answer(v, b>>29)
 }
 
-// answer draws consistent values of status, size and time.
+// answer draws status, size and time of the response so that they fit together.
 func (g *Generator) answer(v *visit, r uint64) {
 	p := v.page
 	v.size = p.size + int64(r&0xffff)%(p.size/2+1)

@@ -2,17 +2,17 @@
 
 package generate
 
-// page is a page of the shop. Earlier pages in the list are requested more often.
+// page is a page of the shop. Pages at the beginning of the list are requested more often.
 type page struct {
 	method, path string
-	item         bool   // an item's number follows
-	query        string // a number follows, in half of the requests
-	from         string // referrer of half of the requests
+	item         bool   // the number of an item follows
+	query        string // in half of the requests, a number follows
+	from         string // referrer in half of the requests
 	service      string
 	status       int
 	size         int64 // minimum size of the response
 	micros       int64 // minimum response time
-	cached       bool  // browsers may have it cached
+	cached       bool  // a browser may have it in its cache
 }
 
 // shop is the base URL of the simulated site.
@@ -66,8 +66,7 @@ var referrers = []string{
 	shop + "/items", "-", "https://social.example/@coffee/112233",
 }
 
-// agents are the user agents. They are used in log lines and in JSON, which escape quotes in the
-// same way.
+// agents are the user agents. Log lines and JSON contain them with the same escapes for quotes.
 var agents = []string{
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
 		"Chrome/143.0.0.0 Safari/537.36",

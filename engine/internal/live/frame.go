@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// Frame is the state of a running engine for display, with rates and explanations.
+// Frame is the state of a running engine for a display. It adds rates and explanations to the
+// status.
 type Frame struct {
 	At       int64          `json:"at"` // Unix time in milliseconds
 	Program  string         `json:"program"`
@@ -23,7 +24,7 @@ type Frame struct {
 	Routes   []Route        `json:"routes"`
 }
 
-// Route is a route in a Frame. Its rates are per second, smoothed over a few frames.
+// Route is a route in a Frame. Its rates are per second, smoothed over some frames.
 type Route struct {
 	Pipeline      string   `json:"pipeline"`
 	Name          string   `json:"route"`
@@ -32,26 +33,26 @@ type Route struct {
 	Sink          string   `json:"sink"`
 	Health        string   `json:"health"`
 	Error         string   `json:"error,omitempty"`
-	Held          string   `json:"held"` // the cause that limits the route, in words
+	Held          string   `json:"held"` // reason that limits the route, in words
 	ReadRate      float64  `json:"read_rate"`
 	DeliveredRate float64  `json:"delivered_rate"`
-	BytesRate     float64  `json:"bytes_rate"` // source bytes delivered
+	BytesRate     float64  `json:"bytes_rate"` // delivered source bytes
 	Read          int64    `json:"read"`
 	Delivered     int64    `json:"delivered"`
 	Dead          int64    `json:"dead"`
 	Dropped       int64    `json:"dropped"`
 	InFlight      int64    `json:"in_flight"`
 	Waiting       int64    `json:"waiting"`
-	Parked        int64    `json:"parked,omitempty"` // parked in the store of the sink
+	Parked        int64    `json:"parked,omitempty"` // parked in the sink's store
 	Redelivered   int64    `json:"redelivered"`
-	LagBytes      int64    `json:"lag_bytes"`     // source bytes not yet read; -1 if unknown
-	DrainSeconds  float64  `json:"drain_seconds"` // until the backlog is delivered at this rate; -1 if unknown
+	LagBytes      int64    `json:"lag_bytes"`     // unread source bytes; -1 if unknown
+	DrainSeconds  float64  `json:"drain_seconds"` // until the backlog is delivered; -1 if unknown
 	ReplayBytes   int64    `json:"replay_bytes"`
 	ReplayBound   int64    `json:"replay_bound_bytes"`
 	Quiet         float64  `json:"quiet_seconds"`
 	Restart       float64  `json:"restart_seconds"`
 	LastFault     string   `json:"last_fault,omitempty"`
-	Worst         int      `json:"worst"` // index of the worker that needs attention first; -1 if none does
+	Worst         int      `json:"worst"` // index of the worker that needs attention; -1 if none
 	Workers       []Worker `json:"workers"`
 }
 
@@ -60,25 +61,25 @@ type Worker struct {
 	Name          string  `json:"name"`
 	State         string  `json:"state"`
 	Gate          string  `json:"gate"`
-	Words         string  `json:"words"` // the gate in a sentence
+	Words         string  `json:"words"` // explanation of the gate
 	Reason        string  `json:"reason,omitempty"`
 	Window        float64 `json:"window"`
 	InFlight      int     `json:"in_flight"`
-	RoundTrip     float64 `json:"round_trip"` // seconds, like Base and Timeout
+	RoundTrip     float64 `json:"round_trip"` // in seconds, like Base and Timeout
 	Base          float64 `json:"base"`
 	Timeout       float64 `json:"timeout"`
-	Rate          float64 `json:"rate"` // batches delivered per second
+	Rate          float64 `json:"rate"` // delivered batches per second
 	Delivered     uint64  `json:"delivered"`
 	Failed        uint64  `json:"failed"` // attempts that failed or timed out
 	Throttled     uint64  `json:"throttled"`
 	Misconfigured bool    `json:"misconfigured,omitempty"`
 }
 
-// smoothing is the weight of the latest interval in a smoothed rate.
+// smoothing is the weight of the last interval in a smoothed rate.
 const smoothing = 0.5
 
-// Framer makes frames from successive statuses. The zero value is ready. It is not safe for
-// concurrent use.
+// Framer makes frames from successive values of the status. The zero value is ready to use. It is
+// not safe for concurrent use.
 type Framer struct {
 	at     time.Time
 	routes map[string]*routeRates
@@ -90,11 +91,11 @@ type routeRates struct {
 	seen                   bool
 }
 
-// rate is a smoothed rate of a counter.
+// rate is the smoothed rate at which a counter grows.
 type rate struct {
 	last  float64
 	value float64
-	ready bool // value holds at least one interval
+	ready bool // value is based on at least one interval
 	known bool // last has been set
 }
 
@@ -111,7 +112,7 @@ func (r *rate) update(count, seconds float64) float64 {
 	return r.value
 }
 
-// Next returns the frame of a status that was taken at now.
+// Next returns the frame for a status. now is the time at which the status was taken.
 func (f *Framer) Next(s *status.Status, now time.Time) *Frame {
 	elapsed := 0.0
 	if !f.at.IsZero() {
@@ -161,7 +162,7 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 		BytesRate:     rates.bytes.update(float64(r.DeliveredBytes), elapsed),
 	}
 	out.DrainSeconds = drainSeconds(r, out.BytesRate)
-	if len(rates.workers) > 2*len(r.Workers)+16 { // mostly rates of removed workers
+	if len(rates.workers) > 2*len(r.Workers)+16 { // most of these rates are of removed workers
 		clear(rates.workers)
 	}
 	for i := range r.Workers {
@@ -181,9 +182,9 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 	return out
 }
 
-// drainSeconds returns the time in which the unread, waiting and in-flight data is delivered at the
-// given rate in bytes per second. It returns -1 if the amount of unread data is unknown, or if the
-// rate is less than 1.
+// drainSeconds returns the time to deliver all unread, waiting and in-flight data at the given rate
+// in bytes per second. It returns -1 if the amount of unread data is unknown, or the rate is below
+// 1.
 func drainSeconds(r *status.Route, bytesRate float64) float64 {
 	if r.LeftBytes < 0 {
 		return -1

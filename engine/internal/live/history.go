@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Bounds of a History. It covers one hour, and its memory suffices for about 1,000 workers (6 MB).
+// Limits of a History. It covers an hour. Its memory is enough for about 1,000 workers (6 MB).
 const (
 	HistoryStep   = 10 * time.Second
 	historyPoints = 360
-	maxSeries     = 1100 // routes and workers; further ones have no history
+	maxSeries     = 1100 // routes and workers; if there are more, they have no history
 )
 
-// History keeps time series of the last hour. The zero value is empty. It is not safe for
-// concurrent use.
+// History has time series of the last hour. The zero value is empty. It is not safe for concurrent
+// use.
 type History struct {
 	at     [historyPoints]int64 // Unix seconds
-	count  int                  // of points ever added
+	count  int                  // number of points that were added so far
 	series map[string]*series
 }
 
-// series has a value of each of its names for each point. seen is the number of the last point at
-// which the series got values.
+// series has a value for each name at each point. seen is the number of the last point at which
+// values were added.
 type series struct {
 	names  []string
 	values [][historyPoints]float32
@@ -35,7 +35,7 @@ var (
 	workerSeries = []string{"rate", "window", "in_flight", "round_trip"}
 )
 
-// Add adds a frame as the latest point.
+// Add adds a frame as a new point.
 func (h *History) Add(f *Frame) {
 	if h.series == nil {
 		h.series = make(map[string]*series)
@@ -82,15 +82,16 @@ func (h *History) put(key string, names []string, values ...float64) {
 	s.seen = h.count
 }
 
-// Series is the history of one route or worker, oldest point first. A nil value is unknown.
+// Series is the history of a route or worker, with the oldest point first. A nil value means
+// unknown.
 type Series struct {
 	Step   float64               `json:"step_seconds"`
 	At     []int64               `json:"at"` // Unix seconds
 	Values map[string][]*float32 `json:"values"`
 }
 
-// Of returns the history of a route, "pipeline/route", or of one of its workers if worker is not
-// empty. It is empty if the route or worker is unknown.
+// Of returns the history of a route, "pipeline/route". If worker is not "", it returns the history
+// of this worker. The result is empty if there is no such route or worker.
 func (h *History) Of(route, worker string) Series {
 	key := route
 	if worker != "" {

@@ -1,9 +1,9 @@
-// Package live provides the data for live displays of a running engine. It converts the status into
-// frames once per second. It also keeps the history of the last hour and the latest log lines,
-// within fixed limits.
+// Package live provides data for displays of a running engine. Once per second it makes a [Frame]
+// from the status of the engine. It keeps the history of the last hour and the last lines of the
+// log, within fixed limits.
 //
-// The admin server owns a [Hub]. Without subscribers the Hub only takes a status every ten seconds,
-// for the history. Framer and History read no clock and do no I/O.
+// The admin server owns a [Hub]. If nobody watches, the Hub asks for a status only every ten
+// seconds, for the history. [Framer] and [History] read no clock and do no I/O.
 package live
 
 import (
@@ -24,7 +24,7 @@ const (
 // ErrBusy means that there are too many subscribers already.
 var ErrBusy = errors.New("too many clients are watching this process")
 
-// Hub creates frames and passes them to subscribers. It is safe for concurrent use.
+// Hub makes frames and sends them to subscribers. It is safe for concurrent use.
 type Hub struct {
 	status func() status.Status
 	wake   chan struct{}
@@ -32,24 +32,24 @@ type Hub struct {
 	mu          sync.Mutex // guards the fields below
 	history     History
 	subscribers map[chan []byte]bool
-	last        []byte // the latest frame; nil if it is older than frameEvery
+	last        []byte // last frame; nil if it is older than frameEvery
 	ended       bool
 }
 
-// NewHub returns a Hub that creates frames from the results of status, which must be safe for
-// concurrent use. It starts nothing before Run.
+// NewHub returns a Hub. It makes frames from the results of status, which must be safe for
+// concurrent use. It starts only with Run.
 func NewHub(status func() status.Status) *Hub {
 	return &Hub{status: status, wake: make(chan struct{}, 1), subscribers: make(map[chan []byte]bool)}
 }
 
-// Run creates frames until ctx is done: every second while there are subscribers, otherwise every
-// ten seconds for the history. At the end it ends all subscriptions.
+// Run makes frames until ctx is done: each second while there are subscribers, otherwise every ten
+// seconds for the history. At its end it ends all subscriptions.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.end()
 	var framer Framer
 	recorded := time.Now()
 	s := h.status()
-	if err := h.publish(framer.Next(&s, recorded), false); err != nil { // no rates yet
+	if err := h.publish(framer.Next(&s, recorded), false); err != nil { // there are no rates yet
 		return err
 	}
 	tick := time.NewTicker(frameEvery)
@@ -84,7 +84,7 @@ func (h *Hub) watched() bool {
 	return len(h.subscribers) > 0
 }
 
-// forget drops the latest frame, so that a new subscriber does not get an outdated one.
+// forget deletes the last frame. Otherwise a new subscriber would get an outdated one.
 func (h *Hub) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +122,8 @@ func (h *Hub) end() {
 	h.subscribers = nil
 }
 
-// Subscribe returns a channel with encoded frames, which is closed when the Hub ends, and a function
-// that ends the subscription. The frames must not be changed.
+// Subscribe returns a channel of encoded frames, and a function that ends the subscription. The
+// channel is closed when the Hub ends. The frames must not be changed.
 func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,7 +150,7 @@ func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	}, nil
 }
 
-// History returns the history of a route. If worker is not empty, it returns the history of this
+// History returns the history of a route. If worker is not "", it returns the history of this
 // worker of the route.
 func (h *Hub) History(route, worker string) Series {
 	h.mu.Lock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// The bounds of a Log.
+// Limits of a Log.
 const (
 	maxLogLines = 400
-	maxLogText  = 1024 // bytes of a message or of an attribute's value
+	maxLogText  = 1024 // maximum size of a message or of the value of an attribute
 )
 
 // Line is one record of a log.
@@ -23,14 +23,14 @@ type Line struct {
 	Attrs   [][2]string `json:"attrs,omitempty"`
 }
 
-// Log keeps the latest lines of a log. The zero value is empty. It is safe for concurrent use.
+// Log keeps the last lines of a log. The zero value is empty. It is safe for concurrent use.
 type Log struct {
 	mu    sync.Mutex // guards the fields below
 	lines [maxLogLines]Line
 	count uint64
 }
 
-// After returns the lines that follow line n and are still kept.
+// After returns the lines after line n that are still kept.
 func (l *Log) After(n uint64) []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,13 +50,13 @@ func (l *Log) add(line Line) {
 	l.count++
 }
 
-// Handler returns a handler that keeps each record and passes it on to next.
+// Handler returns a handler that adds each record to the Log and then passes it to next.
 func (l *Log) Handler(next slog.Handler) slog.Handler { return &logHandler{Handler: next, log: l} }
 
 type logHandler struct {
 	slog.Handler
 	log    *Log
-	prefix string // of attribute names: the open groups
+	prefix string // prefix of the names of attributes: the open groups
 	attrs  [][2]string
 }
 
@@ -105,7 +105,7 @@ func (h *logHandler) flatten(to [][2]string, prefix string, a slog.Attr) [][2]st
 	return append(to, [2]string{prefix + a.Key, cut(a.Value.String())})
 }
 
-// cut truncates a long text.
+// cut returns s. It truncates s if it is too long.
 func cut(s string) string {
 	if len(s) <= maxLogText {
 		return s

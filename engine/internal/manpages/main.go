@@ -2,8 +2,8 @@
 //
 //	go run ./internal/manpages DIR
 //
-// The pages consist of the texts that --help prints. SOURCE_DATE_EPOCH sets their date, in seconds
-// since 1970.
+// The text of a page is that of --help. The environment variable SOURCE_DATE_EPOCH sets the date of
+// the pages, in seconds since 1970.
 package main
 
 import (

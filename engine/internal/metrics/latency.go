@@ -2,7 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// NewLatency returns a histogram of the time from reading a batch until it is settled.
+// NewLatency returns a histogram of the time from reading a batch until it is delivered or
+// dead-lettered.
 func NewLatency() *prometheus.HistogramVec {
 	return newHistogram("penstock_settled_seconds",
 		"Time from reading a batch until it was delivered or dead-lettered.")
@@ -14,8 +15,8 @@ func NewRoundTrips() *prometheus.HistogramVec {
 		"Time of an attempt, from its start until its response, failure or abandonment.")
 }
 
-// newHistogram returns a histogram by pipeline and route. It has classic buckets from 1 ms to an
-// hour, and native ones.
+// newHistogram returns a histogram with the labels pipeline and route. It has classic buckets from
+// 1 ms to an hour, and native buckets.
 func newHistogram(name, help string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name,

@@ -1,7 +1,6 @@
-// Package metrics contains counters and histograms. A [Set] holds a component's counters by name;
-// the engine owns the sets and shows them in its status.
-//
-// Names never come from data, so that the number of counters is bounded by the code.
+// Package metrics has counters and histograms. A [Set] has the counters of a component by name. The
+// engine owns the sets and shows their counters in its status. Names of counters never come from
+// data, so the number of counters is limited.
 package metrics
 
 import (
@@ -10,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// Set is a set of counters. Its zero value is empty and ready; it is safe for concurrent use.
+// Set is a set of counters. The zero value is empty. It is safe for concurrent use.
 type Set struct {
-	mu       sync.RWMutex // guards the map; the counters themselves are atomic
+	mu       sync.RWMutex // guards the map; counters are atomic
 	counters map[string]*atomic.Int64
 }
 
-// Add adds n to the counter with the given name, which starts at 0.
+// Add adds n to the counter with the given name. A new counter starts at 0.
 func (s *Set) Add(name string, n int64) { s.counter(name).Add(n) }
 
 // Get returns the value of the counter with the given name.

@@ -9,16 +9,16 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Builder collects the pipelines and notes of a converted config.
+// Builder builds the new config, with its pipelines, and collects notes.
 type Builder struct {
 	notes    []Note
 	out      Writer
 	names    Names
 	progress []Progress
-	broken   int // routes without a source or sink
+	broken   int // number of routes without a source or sink
 }
 
-// NewBuilder starts a config with a comment.
+// NewBuilder returns a Builder. The config begins with comment.
 func NewBuilder(comment string) *Builder {
 	b := &Builder{}
 	b.out.Put(0, "# %s", comment)
@@ -33,20 +33,20 @@ func (b *Builder) Note(v *Value, k Kind, format string, args ...any) {
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// Pipeline is a pipeline that follows files.
+// Pipeline is a pipeline with a source that follows files.
 type Pipeline struct {
 	Name             string
 	Include, Exclude []string
-	FromEnd          bool     // start: end
-	Symlinks         bool     // whether symlinks are followed
-	Extra            []string // further lines of the source
-	Processors       []string // of every route, first; lines of a list
+	FromEnd          bool     // begin at the end of the files (start: end)
+	Symlinks         bool     // follow symlinks
+	Extra            []string // further lines of YAML of the source
+	Processors       []string // first processors of every route, as lines of a YAML list
 	Routes           []Route
-	Carry            func(files vfs.FS, dir string) (Carried, error) // nil: nothing is stored
+	Carry            func(files vfs.FS, dir string) (Carried, error) // nil if no positions are stored
 }
 
-// Route is a route of a Pipeline. If Sink has no Kind, the sink is left out of the config, so that
-// `penstock validate` requests one.
+// Route is a route of a Pipeline. If Sink.Kind is "", the config has no sink, and `penstock
+// validate` asks for one.
 type Route struct {
 	Name       string
 	Processors []string
@@ -54,7 +54,7 @@ type Route struct {
 	Missing    string // kind of the missing sink
 }
 
-// Add writes a pipeline.
+// Add writes a pipeline to the config.
 func (b *Builder) Add(p Pipeline) {
 	name := b.names.Unique(p.Name)
 	w := &b.out
@@ -113,7 +113,8 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result ends the config. Settings of top that were not read get a note of kind Lost.
+// Result returns the config. For each setting of top that was not read, it adds a note of kind
+// Lost.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
 		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")
@@ -127,7 +128,8 @@ func (b *Builder) Result(name string, top *Value) Result {
 		Runnable: b.broken == 0}
 }
 
-// distinct removes repeated notes, for example about an output of several inputs.
+// distinct returns notes without repetitions. An output of several inputs, for example, gets its
+// notes several times.
 func distinct(notes []Note) []Note {
 	seen := make(map[Note]bool)
 	return slices.DeleteFunc(notes, func(n Note) bool {
@@ -137,12 +139,12 @@ func distinct(notes []Note) []Note {
 	})
 }
 
-// StoredPosition is a stored read position of the other program.
+// StoredPosition is the position up to which the other program has read a file.
 type StoredPosition struct {
 	File   string // last known path
-	Inode  uint64 // 0: not known
+	Inode  uint64 // 0 if unknown
 	Offset int64
-	// Same reports whether f is the stored file, by a fingerprint of its content. Nil means that
-	// the inode is sufficient.
+	// Same reports whether f is the file, by comparing a fingerprint of its content. Nil means that
+	// the inode identifies the file.
 	Same func(f vfs.File) (bool, error)
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// MaxStored bounds a file with stored positions, in bytes.
+// MaxStored is the maximum size of a file with stored positions, in bytes.
 const MaxStored = 64 << 20
 
-// Carrier converts stored positions into marks.
+// Carrier converts positions that the other program has stored into marks of the new checkpoint.
 type Carrier struct {
 	Carried
 	Files   vfs.FS
-	Base    string // of relative paths
+	Base    string // directory of relative paths
 	Program string // program that stored the positions, such as "Flume"
-	Prefix  string // of the keys of notes
+	Prefix  string // prefix of the keys of notes
 }
 
 // Note adds a note about a file or setting.
@@ -72,7 +72,7 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 	return text, err
 }
 
-// Resume converts the position of one file, which may have been renamed within its directory.
+// Resume converts the position of one file. The file may have been renamed within its directory.
 func (c *Carrier) Resume(s StoredPosition) error {
 	full := c.Path(s.File)
 	dir, err := c.Files.OpenDir(filepath.Dir(full))
@@ -98,8 +98,8 @@ func (c *Carrier) Resume(s StoredPosition) error {
 	return c.Mark(dir, base, label, s.Offset, false)
 }
 
-// find returns the name in dir of the file to which a position belongs, or "". It prefers the
-// file's old name.
+// find returns the name in dir of the file to which a position belongs, or "". It tries the old
+// name of the file first.
 func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	if ok, err := isFile(dir, name, s); ok || err != nil {
 		return name, err
@@ -120,7 +120,8 @@ func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	return "", nil
 }
 
-// isFile reports whether a position belongs to the file. It returns false for an unreadable file.
+// isFile reports whether a position belongs to the file with the given name. It returns false if
+// the file cannot be read.
 func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	info, err := dir.Stat(name)
 	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
@@ -138,7 +139,7 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 }
 
 // Mark adds a mark for a file that was delivered up to the offset at. If the file is not finished
-// and at is not the end of a record, the mark is at the end of the previous record.
+// and at is within a record, the mark is at the end of the record before.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,14 +203,14 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	return nil
 }
 
-// compressed reports whether head is the beginning of a gzip or zstd file. Positions in such files
-// count decompressed bytes.
+// compressed reports whether head is the beginning of a gzip or zstd file. A position in such a
+// file counts decompressed bytes.
 func compressed(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||
 		bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
 }
 
-// lineBefore returns the last line end at or before an offset, or 0.
+// lineBefore returns the last offset up to at that is the end of a line, or 0.
 func lineBefore(f vfs.File, at int64) (int64, error) {
 	const step = 4096
 	var buf [step]byte

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// maxFiles bounds the number of files found for one source's globs.
+// maxFiles is the maximum number of files that are found for the globs of one source.
 const maxFiles = 1_000_000
 
-// MatchGlob reports whether a path matches a glob: ** matches any number of directories, * and ? do
-// not match a slash, and {a,b} matches a or b. An invalid glob matches nothing.
+// MatchGlob reports whether a path matches a glob. In the glob, ** matches any number of
+// directories, * and ? match anything but a slash, and {a,b} matches a or b. An invalid glob
+// matches nothing.
 func MatchGlob(glob, path string) bool {
 	re, err := regexp.Compile(globPattern(glob))
 	return err == nil && re.MatchString(path)
@@ -54,7 +55,7 @@ func globPattern(glob string) string {
 	return b.String() + "$"
 }
 
-// files returns the regular files that match a glob. Directories that cannot be read are skipped.
+// files returns the regular files that match a glob. It omits directories that cannot be read.
 func files(glob string) ([]string, error) {
 	root := glob
 	if i := strings.IndexAny(root, "*?[{"); i >= 0 {

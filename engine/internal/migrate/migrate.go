@@ -1,7 +1,8 @@
-// Package migrate contains the common parts of the `penstock import` commands. It has notes about
-// settings that were not carried over, and a tree of the other program's settings, which records
-// the settings that were read. It also writes the new config, and converts stored read positions
-// into a first checkpoint. Each of its subpackages converts the config of one program.
+// Package migrate has the common parts of the `penstock import` commands, which convert the config
+// of another program. A [Value] is a tree of the other program's settings. It records which
+// settings were read. A [Note] is about a setting that was not converted exactly. A [Builder]
+// writes the new config. A [Carrier] converts stored read positions into a first checkpoint. Each
+// subpackage converts the config of one program.
 package migrate
 
 import (
@@ -13,20 +14,20 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Kind is the severity of a note.
+// Kind is the severity of a Note.
 type Kind string
 
-// The kinds, in decreasing severity.
+// Values of Kind, in decreasing severity.
 const (
-	Lost     Kind = "lost"     // no equivalent exists: the config does less than the original
-	Differs  Kind = "differs"  // it works in a different way
+	Lost     Kind = "lost"     // there is no equivalent, so the new config does less
+	Differs  Kind = "differs"  // the equivalent works in a different way
 	Unneeded Kind = "unneeded" // no setting is needed for the same effect
 )
 
-// Note describes a setting without an exact equivalent.
+// Note is a remark about a setting without an exact equivalent.
 type Note struct {
-	Line int    // in the original file; 0 if it is not known or the note is about the whole file
-	Key  string // the setting's key or the part's name
+	Line int    // in the original file; 0 if unknown or about the whole file
+	Key  string // key of the setting or name of the part
 	Kind Kind
 	Text string
 }
@@ -39,7 +40,7 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s: line %d: %s: %s", n.Kind, n.Line, n.Key, n.Text)
 }
 
-// Sort sorts notes by kind, then by line.
+// Sort sorts notes by kind and then by line.
 func Sort(notes []Note) {
 	slices.SortStableFunc(notes, func(x, y Note) int {
 		return cmp.Or(cmp.Compare(rank(x.Kind), rank(y.Kind)), cmp.Compare(x.Line, y.Line))
@@ -48,28 +49,28 @@ func Sort(notes []Note) {
 
 func rank(k Kind) int { return slices.Index([]Kind{Lost, Differs, Unneeded}, k) }
 
-// Result is a converted config with its notes.
+// Result is a converted config, with notes about it.
 type Result struct {
 	Name     string     // of the converted part: "agent a1", "filebeat"
-	Config   string     // YAML
-	Notes    []Note     // by kind, then by line
-	Progress []Progress // of sources with stored read positions
+	Config   string     // the config as YAML
+	Notes    []Note     // sorted by kind and then by line
+	Progress []Progress // of sources whose read positions were stored
 	Runnable bool       // every route has a source and a sink
 }
 
-// Progress is the stored progress of one source. Routes lists the routes of the new config that
-// continue from it.
+// Progress is the progress of one source that the other program has stored. Routes are the routes
+// of the new config that resume from it.
 type Progress struct {
 	Pipeline string
 	Routes   []string
-	// Carry reads the stored positions and the files that they refer to, and modifies nothing.
-	// Relative paths are relative to dir. If the position of a file cannot be trusted, the file
-	// gets an earlier position or none. Nothing is lost then, and a note describes the repeated
-	// data.
+	// Carry converts the stored positions. It reads them and the files that they are about, and
+	// changes nothing. Relative paths are relative to dir. If the position of a file is doubtful,
+	// the file gets an earlier position or none. Then no data is lost, but data may be delivered
+	// again, and a note describes that.
 	Carry func(files vfs.FS, dir string) (Carried, error)
 }
 
-// Carried is the result of Progress.Carry: the initial marks of each route.
+// Carried is the result of Progress.Carry: the first marks of each route.
 type Carried struct {
 	Marks []stream.Mark
 	Notes []Note

@@ -9,19 +9,20 @@ import (
 	"strings"
 )
 
-// Sink describes a receiver independently of the original program. Empty fields are omitted.
+// Sink describes a sink independently of the original program. Fields with zero values are not
+// written.
 type Sink struct {
 	Kind string // elasticsearch, loki, clickhouse, http, kafka, file, stdout, drop
 
 	Endpoints      []string
-	Body           string // of http: ndjson, json_array, raw
+	Body           string // for http: ndjson, json_array, raw
 	Headers        map[string]string
 	User, Password string
-	Bearer, APIKey string // APIKey as id:key, or encoded
+	Bearer, APIKey string // APIKey is id:key, or encoded
 	CA, Cert, Key  string
 	Gzip           bool
 
-	Index           string // of elasticsearch
+	Index           string // for elasticsearch
 	Labels          map[string]string
 	LabelFields     []string
 	Table, Database string
@@ -31,10 +32,10 @@ type Sink struct {
 	Compression string
 
 	Path   string
-	Format string // of file, stdout, kafka: raw, ndjson, json
+	Format string // for file, stdout, kafka: raw, ndjson, json
 }
 
-// Write writes the sink of a route.
+// Write writes the sink of a route as YAML.
 func (s Sink) Write(w *Writer, depth int) {
 	w.Put(depth, "sink:")
 	depth++
@@ -64,7 +65,7 @@ func (s Sink) writeKafka(w *Writer, depth int) {
 	s.writeTLS(w, depth)
 }
 
-// writeHTTP writes a sink over HTTP, under the name of its store if it has one.
+// writeHTTP writes a sink over HTTP. If there is a component for its store, it uses that component.
 func (s Sink) writeHTTP(w *Writer, depth int) {
 	name := "http"
 	if s.Kind == "elasticsearch" || s.Kind == "loki" || s.Kind == "clickhouse" {

@@ -12,20 +12,21 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Value is one setting of another program's configuration, or a group of settings. It records which
-// parts were read, so that the others can be reported. A nil *Value is a missing setting.
+// Value is a setting of another program's configuration, or a group or list of settings. It records
+// which settings were read. The others can then be reported. A nil *Value stands for a missing
+// setting.
 type Value struct {
-	Line int    // 0 if it is not known
+	Line int    // 0 if unknown
 	Key  string // path from the top, such as output.elasticsearch.hosts
 
 	text   string
-	items  []*Value // of a list
-	keys   []string // of a group, in order
+	items  []*Value // items of a list
+	keys   []string // keys of a group, in order
 	fields map[string]*Value
 	read   bool
 }
 
-// NewGroup returns an empty group.
+// NewGroup returns a group without settings.
 func NewGroup(key string, line int) *Value {
 	return &Value{Key: key, Line: line, fields: make(map[string]*Value)}
 }
@@ -35,7 +36,7 @@ func NewText(key string, line int, text string) *Value {
 	return &Value{Key: key, Line: line, text: text}
 }
 
-// Set adds a setting to a group, or replaces it.
+// Set sets a setting of a group.
 func (v *Value) Set(name string, field *Value) {
 	if _, ok := v.fields[name]; !ok {
 		v.keys = append(v.keys, name)
@@ -46,7 +47,7 @@ func (v *Value) Set(name string, field *Value) {
 // Append adds a setting to a list.
 func (v *Value) Append(item *Value) { v.items = append(v.items, item) }
 
-// Get returns the setting at a path of names, or nil.
+// Get returns the setting at a path of names and marks it as read. It returns nil if there is none.
 func (v *Value) Get(path ...string) *Value {
 	for _, name := range path {
 		if v == nil {
@@ -61,7 +62,7 @@ func (v *Value) Get(path ...string) *Value {
 	return v
 }
 
-// Text returns the text at a path, or "".
+// Text returns the text at a path. It returns "" if there is none.
 func (v *Value) Text(path ...string) string {
 	if v = v.Get(path...); v == nil {
 		return ""
@@ -69,12 +70,13 @@ func (v *Value) Text(path ...string) string {
 	return v.text
 }
 
-// IsTrue reports whether the text at a path is a true value, as YAML 1.1 and Fluent Bit write it.
+// IsTrue reports whether the text at a path means true in YAML 1.1 or in Fluent Bit.
 func (v *Value) IsTrue(path ...string) bool {
 	return slices.Contains([]string{"true", "on", "yes", "1"}, strings.ToLower(v.Text(path...)))
 }
 
-// List returns the items at a path. A single text or group is a list of one.
+// List returns the items at a path. A text or group that is not a list is returned as a list of one
+// item.
 func (v *Value) List(path ...string) []*Value {
 	v = v.Get(path...)
 	switch {
@@ -91,7 +93,7 @@ func (v *Value) List(path ...string) []*Value {
 	return nil
 }
 
-// Texts returns the texts of a list at a path.
+// Texts returns the texts in the list at a path.
 func (v *Value) Texts(path ...string) []string {
 	var out []string
 	for _, item := range v.List(path...) {
@@ -102,7 +104,7 @@ func (v *Value) Texts(path ...string) []string {
 	return out
 }
 
-// Names returns the names of a group's settings, in the order of the file.
+// Names returns the names of the settings of a group, in the order of the file.
 func (v *Value) Names() []string {
 	if v == nil {
 		return nil
@@ -110,7 +112,7 @@ func (v *Value) Names() []string {
 	return v.keys
 }
 
-// Ignore marks settings and everything below them as read.
+// Ignore marks the settings with the given names, and everything in them, as read.
 func (v *Value) Ignore(names ...string) {
 	for _, name := range names {
 		if f := v.Get(name); f != nil {
@@ -129,8 +131,8 @@ func (v *Value) ignoreAll() {
 	}
 }
 
-// Unread returns the settings that were not read. If a whole group was not read, it returns the
-// group and not its members.
+// Unread returns the settings that were not read. If no setting of a group was read, it returns the
+// group instead of its settings.
 func (v *Value) Unread() []*Value {
 	if v == nil {
 		return nil
@@ -148,14 +150,14 @@ func (v *Value) Unread() []*Value {
 	return out
 }
 
-// Limits of a configuration.
+// Limits of the size of a configuration.
 const (
 	maxDepth  = 64
 	maxValues = 100_000
 )
 
 // ParseYAML reads a YAML document. If dots is set, a name such as output.file stands for nested
-// groups, as in the Elastic Beats.
+// groups, as in Filebeat and the other Elastic Beats.
 func ParseYAML(text string, dots bool) (*Value, error) {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
@@ -195,7 +197,7 @@ func (y *yamlReader) group(into *Value, n *yaml.Node, depth int) error {
 	return nil
 }
 
-// subgroup returns the group with a name, which it creates if there is none.
+// subgroup returns the group with a name. If there is none, it creates it.
 func (v *Value) subgroup(name string, line int) *Value {
 	if f := v.fields[name]; f != nil && f.fields != nil {
 		return f
@@ -269,7 +271,7 @@ func fromGo(key string, x any) *Value {
 		for name := range x {
 			names = append(names, name)
 		}
-		slices.Sort(names) // TOML's order is not kept
+		slices.Sort(names) // the order in the file is not known
 		for _, name := range names {
 			g.Set(name, fromGo(join(key, name), x[name]))
 		}
@@ -304,7 +306,7 @@ func join(key, name string) string {
 // NewList returns an empty list.
 func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
 
-// Unmark marks a setting as not read.
+// Unmark marks a setting as unread.
 func (v *Value) Unmark(name string) {
 	if f := v.fields[name]; f != nil {
 		f.read = false

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Writer writes a config line by line. The zero Writer is ready to use.
+// Writer writes a config line by line. The zero value is ready to use.
 type Writer struct{ b strings.Builder }
 
 // Put writes one line, indented by depth levels.
@@ -22,17 +22,17 @@ func (w *Writer) Put(depth int, format string, args ...any) {
 // String returns the lines written so far.
 func (w *Writer) String() string { return w.b.String() }
 
-// Quote returns a text as a YAML scalar without variables.
+// Quote returns a text as a YAML scalar. A ${ in the text does not begin a variable.
 func Quote(s string) string {
-	// ${ would begin a variable.
+	// Escape ${, which would begin a variable.
 	return strings.ReplaceAll(strconv.Quote(s), "${", "$${")
 }
 
-// variable matches the variables of Vector and Filebeat: ${NAME}, ${NAME:-default},
+// variable matches the forms of variables in Vector and Filebeat: ${NAME}, ${NAME:-default} and
 // ${NAME:default}.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-?([^}]*))?\}`)
 
-// QuoteVariables returns a text as a YAML scalar, and keeps environment variables.
+// QuoteVariables returns a text as a YAML scalar. Variables in the text stay variables.
 func QuoteVariables(s string) string {
 	var b strings.Builder
 	end := 0
@@ -49,7 +49,7 @@ func QuoteVariables(s string) string {
 	return strconv.Quote(b.String())
 }
 
-// QuoteList returns texts as a YAML sequence, and keeps environment variables.
+// QuoteList returns texts as a YAML sequence. Variables in the texts stay variables.
 func QuoteList(list []string) string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -58,11 +58,11 @@ func QuoteList(list []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// Names makes valid, unused names. The zero Names is ready to use.
+// Names chooses names of pipelines and routes. The zero value is ready to use.
 type Names struct{ taken map[string]bool }
 
-// Unique returns a valid and unused name for a pipeline or route, similar to its name in the
-// original config.
+// Unique returns a valid name that it has not returned before. The result is similar to name, which
+// comes from the original config.
 func (n *Names) Unique(name string) string {
 	if n.taken == nil {
 		n.taken = make(map[string]bool)
@@ -75,7 +75,7 @@ func (n *Names) Unique(name string) string {
 			b.WriteByte('-')
 		}
 	}
-	const longest = 56 // shorter than the limit of 64, so that a number can be appended
+	const longest = 56 // below the limit of 64, so that a number can be appended
 	stem := b.String()[:min(b.Len(), longest)]
 	s := stem
 	for i := 2; n.taken[s]; i++ {

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while calls use it. In that case, it is closed
-// at the end of the last call, so that the system does not reuse its number during a call.
+// descriptor is a file descriptor that may be closed while it is in use. It is then closed at the
+// end of the last use. Otherwise the system could reuse its number while a system call uses it.
 type descriptor struct {
 	fd    int
-	state atomic.Int64 // flag closing, plus the number of calls in progress
+	state atomic.Int64 // flag closing, plus the number of running calls
 }
 
 const (
@@ -19,7 +19,7 @@ const (
 	user    = 2
 )
 
-// acquire keeps the descriptor open until release. It returns fs.ErrClosed after close.
+// acquire keeps the descriptor open until release. After close, it returns fs.ErrClosed.
 func (d *descriptor) acquire() error {
 	for {
 		s := d.state.Load()
@@ -34,12 +34,12 @@ func (d *descriptor) acquire() error {
 
 func (d *descriptor) release() {
 	if d.state.Add(-user) == closing {
-		_ = unix.Close(d.fd) // close has already returned
+		_ = unix.Close(d.fd) // close has already returned, so the error is lost
 	}
 }
 
-// close closes the descriptor, or lets the last call in progress close it. A second close returns
-// fs.ErrClosed.
+// close closes the descriptor. If a call is using it, the last such call closes it. A second close
+// returns fs.ErrClosed.
 func (d *descriptor) close() error {
 	switch before := d.state.Or(closing); {
 	case before&closing != 0:
@@ -51,7 +51,7 @@ func (d *descriptor) close() error {
 	}
 }
 
-// use calls do with the descriptor, and retries when a signal interrupts it.
+// use calls do with the descriptor. If a signal interrupts do, use calls it again.
 func (d *descriptor) use(do func(fd int) error) error {
 	if err := d.acquire(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *descriptor) use(do func(fd int) error) error {
 	return uninterrupted(func() error { return do(d.fd) })
 }
 
-// uninterrupted calls do until it returns something other than EINTR.
+// uninterrupted calls do until it returns another result than EINTR.
 func uninterrupted(do func() error) error {
 	for {
 		if err := do(); err != unix.EINTR {

@@ -53,7 +53,8 @@ func (d *dir) openFile(name string, flag int, perm fs.FileMode) (*file, error) {
 	return &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}, nil
 }
 
-// OpenRegular implements vfs.RegularOpener. O_NONBLOCK prevents it from blocking on a FIFO.
+// OpenRegular implements vfs.RegularOpener. Because of O_NONBLOCK, it does not wait if the file is
+// a FIFO.
 func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	at, err := d.locate("open", name)
 	if err != nil {
@@ -64,7 +65,7 @@ func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	fd, err := openAt(at.fd, at.last, flags, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
-		return d.Open(name) // the error of Open names the kind
+		return d.Open(name) // the error of Open contains the kind of the file
 	case err != nil:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -126,7 +127,8 @@ func (d *dir) ReadLink(name string) (string, error) {
 	}
 }
 
-// entriesAtOnce bounds the number of entries read at once, because entries of package os are large.
+// entriesAtOnce is the maximum number of entries read at once. It limits the memory, because
+// entries of package os are large.
 const entriesAtOnce = 1024
 
 func (d *dir) Entries(name string) ([]vfs.Entry, error) {
@@ -151,7 +153,7 @@ func (d *dir) Entries(name string) ([]vfs.Entry, error) {
 	return entries, nil
 }
 
-// bare removes the operation and path that package os put around an error.
+// bare returns err without the operation and path that package os has added.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -170,7 +172,7 @@ func (d *dir) OpenDir(name string) (vfs.Dir, error) {
 	return &dir{descriptor: descriptor{fd: fd}, path: filepath.Join(d.path, name)}, nil
 }
 
-// openDir opens the directory name, "." included.
+// openDir opens the directory name, which may be ".".
 func (d *dir) openDir(op, name string) (fd int, err error) {
 	at := place{last: name, from: d}
 	if name == "." {
@@ -238,8 +240,8 @@ func (d *dir) Sync() error {
 	return nil
 }
 
-// Lock implements vfs.Dir with flock(2). The lock belongs to the open file: it ends with the
-// process, and excludes other opens in the same process.
+// Lock implements vfs.Dir with flock(2). The lock belongs to the open file. It therefore ends with
+// the process, and also excludes other opens in the same process.
 func (d *dir) Lock(name, text string) (io.Closer, error) {
 	path := filepath.Join(d.path, name)
 	f, err := d.openFile(name, os.O_RDWR|os.O_CREATE, 0o600)

@@ -15,11 +15,11 @@ import (
 // file is an open regular file.
 type file struct {
 	descriptor
-	dir, name string // path of its directory and its name when it was opened; for messages
+	dir, name string // its directory and its name when it was opened; for messages
 	opened    vfs.Info
 }
 
-// fail returns err wrapped as an error of the operation op. It returns nil if err is nil.
+// fail returns err as an error of the operation op. It returns nil if err is nil.
 func (f *file) fail(op string, err error) error {
 	if err == nil {
 		return nil
@@ -41,7 +41,7 @@ func (f *file) Stat() (vfs.Info, error) {
 	return info, f.fail("stat", err)
 }
 
-// Chmod sets the permissions of the file, regardless of the umask.
+// Chmod sets the permissions of the file. The umask has no effect.
 func (f *file) Chmod(mode fs.FileMode) error {
 	return f.fail("chmod", f.use(func(fd int) error {
 		return unix.Fchmod(fd, uint32(mode.Perm()))
@@ -101,7 +101,7 @@ func (f *file) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// maxParts is the number of buffers that writev(2) accepts (IOV_MAX).
+// maxParts is the maximum number of buffers for writev(2) (IOV_MAX).
 const maxParts = 1024
 
 // WriteParts implements vfs.GatherWriter.

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// withLock returns base with a Lock method that locks a file with take. take must not block. It
-// returns vfs.ErrLocked if another holder has the lock.
+// withLock returns base with a method Lock that calls take to lock a file. take must not wait. It
+// returns vfs.ErrLocked if the file is locked.
 func withLock(base vfs.FS, take func(vfs.File) error) vfs.FS { return lockingFS{base, take} }
 
 type lockingFS struct {

@@ -1,21 +1,21 @@
-// Package osfs is the file system that the engine uses. It implements package vfs with the system
-// calls of golang.org/x/sys.
+// Package osfs is the file system of the operating system, as the engine uses it. It implements
+// package vfs with the system calls of golang.org/x/sys.
 //
-// On Linux, directories and files are raw descriptors. Every name is resolved relative to a
-// descriptor, without following symlinks. Opening a file takes three system calls, because the file
-// is not registered with the poller of package os. On other systems it is [vfs.OS], on Windows with
-// a file lock.
+// On Linux, open files and directories are plain descriptors. Names are resolved relative to the
+// descriptor of a directory. Symlinks are not followed. To open a file takes three system calls,
+// because files are not registered with the poller of package os. On other systems, this package
+// uses [vfs.OS], on Windows with another file lock.
 //
-// Directories and files must be closed, because the garbage collector does not close them.
+// Files and directories must be closed. The garbage collector does not close them.
 package osfs
 
 import "github.com/penstock-io/penstock/vfs"
 
-// New returns the file system of the operating system. It holds no state and is safe for concurrent
+// New returns the file system of the operating system. It has no state and is safe for concurrent
 // use.
 //
-// On Linux, Rename and RenameNew are atomic, even between two directories that are being renamed
-// themselves. If the file system lacks renameat2's RENAME_NOREPLACE (NFS), RenameNew makes a hard
-// link and removes the old name, as vfs.OS does. Info has the birth time if the file system stores
-// one. Files implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
+// On Linux, Rename and RenameNew are atomic, even if a directory is renamed at the same time. If a
+// file system does not support RENAME_NOREPLACE (NFS, for example), RenameNew makes a hard link and
+// removes the old name, like vfs.OS. Info contains the birth time of a file if the file system
+// stores it. Files implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
 func New() vfs.FS { return system() }

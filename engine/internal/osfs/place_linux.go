@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is a name in an open directory: the last part of a path, and the directory that contains
-// it.
+// place is a name in an open directory. It stands for a path: the name is the last part of the
+// path.
 type place struct {
-	fd   int // of the directory
+	fd   int // descriptor of the directory
 	last string
 	from *dir // owner of the descriptor fd; nil if the place owns fd
 }
@@ -29,8 +29,8 @@ func (p place) close() {
 	_ = unix.Close(p.fd)
 }
 
-// locate resolves all parts of name but the last, without following symlinks. Its errors name the
-// operation op.
+// locate returns the place of name. It resolves all parts of name except the last, and does not
+// follow symlinks. Its errors contain the operation op.
 func (d *dir) locate(op, name string) (place, error) {
 	if err := vfs.CheckName(op, name, false); err != nil {
 		return place{}, err
@@ -53,7 +53,8 @@ func (d *dir) locate(op, name string) (place, error) {
 	}
 }
 
-// openDirAt opens the directory part in dir. Its errors name the operation op and the whole name.
+// openDirAt opens the directory part in dir. Its errors contain the operation op and the whole
+// name.
 func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	fd, err := openAt(dir, part, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err == nil {
@@ -69,16 +70,16 @@ func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	return 0, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// swaps bounds the attempts of openRegular. An attempt fails if another process replaces the file
-// while it is opened.
+// swaps is the maximum number of attempts of openRegular. An attempt fails if another process
+// replaces the file while it is opened.
 const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")
 
-// openRegular opens the regular file with the given name at p. It checks the kind of the file
-// before opening it, because opening a device can have effects, and again afterwards. If a FIFO
-// replaces the file between check and open, O_NONBLOCK prevents blocking. got describes the opened
-// file. It is zero if openRegular has created the file.
+// openRegular opens the regular file at p. It checks the kind of the file before it opens the file,
+// because opening a device may have effects. It checks the kind again afterwards. If a FIFO
+// replaces the file in between, O_NONBLOCK prevents that the call waits. got is the Info of the
+// opened file. If openRegular has created the file, got is zero.
 func (p place) openRegular(name string, flag int,
 	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -104,12 +105,11 @@ func (p place) openRegular(name string, flag int,
 		case flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 			return fail(unix.EEXIST)
 		}
-		// Omit O_CREATE, because fs.protected_regular refuses it for existing files in sticky
-		// directories.
+		// Omit O_CREATE. In a sticky directory, fs.protected_regular refuses it for existing files.
 		fd, err := openAt(p.fd, p.last, flag&^os.O_CREATE|safely, 0)
 		switch {
 		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
-			continue // replaced by a symlink, a FIFO or socket, or a directory
+			continue // another kind of file has replaced it
 		case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
 			continue
 		case err != nil:
@@ -126,9 +126,9 @@ func (p place) openRegular(name string, flag int,
 	return fail(errSwapped)
 }
 
-// makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir in any
-// case, because the process that created the directory may have been killed before its sync. If the
-// directory exists, makeDir ignores all errors of the sync except I/O errors.
+// makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir even if
+// the directory exists, because the process that created it may have been killed before the sync.
+// In this case, only I/O errors of the sync are returned.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

@@ -28,7 +28,7 @@ func (d *dir) RenameNew(oldName string, to vfs.Dir, newName string) error {
 	})
 }
 
-// move resolves both names and calls do with the results.
+// move resolves both names and calls do with their places.
 func (d *dir) move(op, oldName string, to vfs.Dir, newName string,
 	do func(from, into place) error) error {
 	target, ok := to.(*dir)
@@ -53,7 +53,7 @@ func (d *dir) move(op, oldName string, to vfs.Dir, newName string,
 	return nil
 }
 
-// rename calls renameat(2), or renameat2(2) if there are flags.
+// rename calls renameat(2) or, if there are flags, renameat2(2).
 func rename(from, into place, flags uint) error {
 	return uninterrupted(func() error {
 		if flags == 0 {
@@ -63,9 +63,9 @@ func rename(from, into place, flags uint) error {
 	})
 }
 
-// linkAndRemove makes the new name a hard link and removes the old one, for file systems without
-// RENAME_NOREPLACE. A crash in between leaves both names. A directory cannot be linked. It is
-// renamed after checking that the new name is free.
+// linkAndRemove renames a file on file systems without RENAME_NOREPLACE. It makes the new name a
+// hard link and removes the old name. A crash in between leaves both names. A directory cannot have
+// hard links, so it is renamed if the new name does not exist.
 func linkAndRemove(from, into place) error {
 	info, err := statAt(from.fd, from.last, "")
 	if err != nil {

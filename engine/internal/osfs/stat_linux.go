@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// statAt returns the Info of path relative to the directory dir, or of dir itself if path is empty.
-// It does not follow a symlink.
+// statAt returns the Info of path, relative to the directory dir. If path is empty, it returns the
+// Info of dir. It does not follow a symlink.
 func statAt(dir int, path, name string) (vfs.Info, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if path == "" {

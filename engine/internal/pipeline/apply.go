@@ -11,12 +11,13 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Apply changes the pipelines of a running engine to those of c, which must be valid. See
-// engine.Engine.Apply.
+// Apply changes the pipelines of a running engine to those of the config c, which must be valid.
+// See engine.Engine.Apply.
 //
-// Removed routes and pipelines stop before new ones start, because both may write the same file or
-// read the same directory. In the meantime a changed route keeps its place in the pipeline, so that
-// no partition is finished before the new route has settled it.
+// Apply stops the removed routes and pipelines before it starts the new ones, because an old and a
+// new one may write the same file or read the same directory. If a route is changed, its old slot
+// stays in the pipeline until the new slot takes over. The source therefore does not finish
+// partitions that the new route has yet to deliver.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -45,13 +46,13 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	if err := d.stop(ctx, e); err != nil {
-		e.stuck = err // the other removed routes have stopped
+		e.stuck = err // the other removed routes have already stopped
 		return err
 	}
 	return d.start(e)
 }
 
-// hold keeps the engine from ending while its pipelines change.
+// hold keeps the engine from ending while Apply changes its pipelines.
 func (e *Engine) hold() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,8 +82,8 @@ func (e *Engine) hasEnded(p *pipe) bool {
 	return e.ended[p]
 }
 
-// hold keeps the pipeline from ending while its routes change. It returns false if the pipeline is
-// ending already.
+// hold keeps the pipeline from ending while Apply changes its routes. It returns false if the
+// pipeline is already ending.
 func (p *pipe) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,17 +101,17 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference describes the changes from the running pipelines to those of a config.
+// difference lists the pipelines to stop, start and change so that those of a config run.
 type difference struct {
-	pipes       []*pipe // of the config, in its order
+	pipes       []*pipe // all pipelines of the config, in its order
 	gone, added []*pipe
 	changed     []*changedPipe
 }
 
-// changedPipe is a running, held pipeline with a changed set of routes.
+// changedPipe is a running pipeline with a changed set of routes. hold has been called on it.
 type changedPipe struct {
 	*pipe
-	to          []*slot // in the order of the config
+	to          []*slot // all routes of the config, in its order
 	gone, added []*slot
 }
 
@@ -120,8 +121,8 @@ func (d *difference) release() {
 	}
 }
 
-// plan compares the config with the running pipelines and assembles the new ones. It leaves running
-// pipelines unchanged.
+// plan compares the config with the running pipelines and assembles the new pipelines and routes.
+// It does not change the running ones.
 func (d *difference) plan(e *Engine, c *config.Config) error {
 	running := e.pipelines()
 	for _, pc := range c.Pipelines {
@@ -144,9 +145,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for c. If the source is unchanged, that is the running pipeline. If
-// the source is changed, or routes of a pipeline that has ended are changed, pipeline returns a new
-// one.
+// pipeline returns the pipeline for c. If the source is unchanged, this is the running pipeline
+// old, with its changed routes planned. If the source has changed, pipeline returns a new one. It
+// also returns a new one if routes have changed and old has ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -163,8 +164,8 @@ func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, e
 	return p, nil
 }
 
-// routes plans the changes to the routes of a running pipeline. It returns false if the routes
-// change but the pipeline has ended; the caller then replaces the whole pipeline.
+// routes plans the changes to the routes of a running pipeline. It returns false if routes have
+// changed but the pipeline has ended. The caller then replaces the whole pipeline.
 func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, error) {
 	running := p.routes()
 	change := &changedPipe{pipe: p}
@@ -194,8 +195,8 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	return true, nil
 }
 
-// stop drains all removed routes and pipelines concurrently and waits until they have ended. If ctx
-// ends first, it stops the remaining ones immediately.
+// stop drains all removed routes and pipelines concurrently and waits until they have ended. When
+// ctx ends, it stops those that are still draining.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {
@@ -221,21 +222,22 @@ func (d *difference) stop(ctx context.Context, e *Engine) error {
 	return errors.Join(append(errs, group.Wait())...)
 }
 
-// leave drains a route and prevents its restart.
+// leave makes a route drain and end without a restart.
 func (p *pipe) leave(s *slot) {
 	p.mu.Lock()
 	s.leaving = true
 	p.mu.Unlock()
 	s.drain()
 	p.mu.Lock()
-	idle := p.tree == nil || p.over[s] // p.over is set if the route ended before the drain
+	idle := p.tree == nil || p.over[s] // p.over[s] is set if the route ended before the drain
 	p.mu.Unlock()
 	if idle {
 		s.halted()
 	}
 }
 
-// removeBound bounds the time for stopping a route or pipeline that does not drain.
+// removeBound is the maximum time for stopping a route or pipeline after its drain has ended or was
+// cut short.
 const removeBound = pipelineShutdown + 10*time.Second
 
 // remove waits until the route has drained. If ctx ends first, it stops the route.
@@ -273,7 +275,7 @@ func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	return nil
 }
 
-// removeChild stops a child. A child that was never started counts as stopped.
+// removeChild stops the child with the given name. It returns nil if the child was never started.
 func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBound)
 	defer cancel()
@@ -284,7 +286,7 @@ func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) e
 	return nil
 }
 
-// awaitDrained waits until the route or ctx has ended.
+// awaitDrained waits until the route has ended or ctx is done.
 func (s *slot) awaitDrained(ctx context.Context) {
 	select {
 	case <-s.left:
@@ -292,7 +294,7 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard closes a route that was prepared and never started.
+// discard closes a route that was prepared but never started.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
@@ -321,7 +323,7 @@ func (d *difference) start(e *Engine) error {
 	}
 	draining := e.draining
 	e.mu.Unlock()
-	if draining { // since Apply began
+	if draining { // drain was requested after Apply began
 		e.Drain()
 	}
 	changed := 0
@@ -334,7 +336,7 @@ func (d *difference) start(e *Engine) error {
 }
 
 // replace installs the new set of routes. The added routes start immediately or, if the pipeline is
-// not running, with its next run.
+// not running, with the next run of the pipeline.
 func (p *changedPipe) replace() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -353,7 +355,8 @@ func (p *changedPipe) replace() error {
 	return errors.Join(errs...)
 }
 
-// forget removes a route from the partitions that await Finish. The caller holds p.mu.
+// forget removes a route from all partitions that wait for the source's Finish. The caller holds
+// p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -36,7 +36,7 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	return p, nil
 }
 
-// renew creates the source, with a host of its own.
+// renew creates a new instance of the source and its host.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
 	made, err := construct[stream.Source](p.cfg.Source, h)
@@ -54,7 +54,8 @@ func (p *pipe) renew() error {
 	return nil
 }
 
-// construct constructs the component of u and checks that it implements the interface of its role.
+// construct creates the source, sink or processor that u names, and checks that it implements the
+// interface T.
 func construct[T any](u config.Use, h stream.Host) (T, error) {
 	v, err := u.Component.New(u.Options, h)
 	if err != nil {
@@ -69,7 +70,7 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute assembles the route of a slot, with a sink and processors of its own.
+// newRoute assembles the route of a slot. It creates new instances of the sink and the processors.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -139,7 +140,7 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking finds the store of parked deliveries, if the sink has one.
+// makeParking finds the store of parked deliveries, if the sink has such a store.
 func (r *route) makeParking() error {
 	parking, _ := r.sink.(stream.ParkingSink)
 	if parking != nil && r.assigned != nil {
@@ -151,7 +152,8 @@ func (r *route) makeParking() error {
 	return nil
 }
 
-// makeSink constructs the sink. bound reports whether the sink stores the source's positions.
+// makeSink creates the sink. bound reports whether the sink, and not the source, stores the
+// positions of assigned partitions.
 func (r *route) makeSink() (bound bool, err error) {
 	if r.sink, err = construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
 		return false, err
@@ -171,8 +173,8 @@ func (r *route) makeSink() (bound bool, err error) {
 	return true, nil
 }
 
-// encoderOf returns the sink as an Encoder. It returns nil if no batch needs encoding: either the
-// sink never encodes, or it encodes only changed batches and there are no processors.
+// encoderOf returns the sink as an Encoder. It returns nil if no batch needs encoding. That is so
+// if the sink never encodes, or if it encodes only changed batches and there are no processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
 	if !ok {
@@ -188,7 +190,7 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare gives the route its state: checkpoint and dead-letter store.
+// prepare opens the state of the route: checkpoint and dead-letter store.
 func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {
@@ -205,7 +207,7 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	if k.writesSoon() {
 		k.some = make(chan struct{}, 1)
 	}
-	r.mu.Lock() // a snapshot may be running
+	r.mu.Lock() // a status request may be reading the route
 	r.books = newBooks(k.markOf)
 	r.books.ends = r.pipe.finisher == nil
 	if r.assigned != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// takingOf returns the request with which an offered partition is taken in the sink's ledger.
+// takingOf returns the request to take an offered partition in the sink's ledger.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),
@@ -20,18 +20,18 @@ func markOfOffer(o *stream.PartitionOffer) stream.Mark {
 	return stream.Mark{Part: o.Part, Watermark: o.Watermark, Above: o.Above}
 }
 
-// resumeAt decides where a partition resumes. A position in the source is ours if this software has
-// committed it.
+// resumeAt decides at which position an assigned partition resumes. The source (a broker) offers a
+// position. In the table, this position is "ours" if this software has committed it.
 //
 //	the sink's ledger     position in the source        resume at
 //	does not exist        any                           the source's position
-//	has the partition     below the ledger's, not ours  nowhere: somebody has reset it
+//	has the partition     below the ledger's, not ours  error: somebody has reset it
 //	has the partition     any other                     the ledger's position
-//	lacks the partition   ours                          nowhere: the ledger was lost
+//	lacks the partition   ours                          error: the ledger was lost
 //	lacks the partition   not ours, or none             the source's position
 //
-// behind means that the ledger has less than this software once committed. This happens after the
-// ledger was restored from a backup.
+// behind reports that the ledger's position is below one that this software has committed in the
+// source. This happens after the ledger was restored from a backup.
 func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
 	if taken == nil {
 		return markOfOffer(o), false, nil
@@ -53,7 +53,7 @@ func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, be
 	return at, taken.Found && o.Origin == stream.FromCommit && o.Watermark.Compare(at.Watermark) > 0, nil
 }
 
-// checkOffers returns an error for offers that a source must not make.
+// checkOffers returns an error if offers violate the contract of stream.Assignments.
 func checkOffers(offers []stream.PartitionOffer) error {
 	seen := make(map[string]bool, len(offers))
 	for i := range offers {

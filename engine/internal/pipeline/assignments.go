@@ -13,22 +13,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// assignments implements stream.Assignments for one route. The route's books keep the accounts.
-// This type waits, calls the sink and the broker, and reports errors. It is safe for concurrent
-// use. Lock order: mu, then the route's mu.
+// assignments implements stream.Assignments for one route. It waits, calls the sink and the broker,
+// and reports errors. The books of the route count the data. It is safe for concurrent use. Lock
+// order: mu, then the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
-	bound  bool                   // the ledger is where the source keeps positions
+	bound  bool                   // the sink's ledger stores the positions, not the source
 
 	opened chan struct{} // closed once the reader is open
 	ended  chan struct{} // closed after the route's last save
-	saving chan struct{} // semaphore of one: held during a save
+	saving chan struct{} // semaphore of one, held while progress is saved
 
 	mu      sync.Mutex // guards the fields below
 	numbers uint32
 	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
-	waiting map[string]chan struct{}           // by partition: closed when the sender has no more batches of it
+	waiting map[string]chan struct{}           // closed when the sender has no batches of a partition
 	renewed map[uint32]bool                    // assignments that are being taken again after a FencedError
 }
 
@@ -37,7 +37,7 @@ var (
 	errRouteEnded = errors.New("the route has ended")
 )
 
-// newAssignments returns nil if the source of the route has no assignments.
+// newAssignments returns nil if no broker assigns partitions to the source of the route.
 func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*assignments, error) {
 	s, ok := r.pipe.source.(stream.AssignedSource)
 	if !ok || !s.HasAssignments() {
@@ -60,16 +60,16 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 	return a, nil
 }
 
-// commits reports whether the reader stores positions. Otherwise the sink stores them.
+// commits reports whether the reader stores positions. If not, the sink stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks adds assignments to the books of the route.
+// keepBooks makes the books k of the route keep accounts of assignments.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
 }
 
-// open stores the reader that the source has opened.
+// open stores the reader that the source has opened for the route.
 func (a *assignments) open(reader stream.Reader) error {
 	if a == nil {
 		return nil
@@ -81,7 +81,7 @@ func (a *assignments) open(reader stream.Reader) error {
 	return nil
 }
 
-// end makes all calls return. It is called after the route's goroutines have stopped.
+// end makes all waiting calls return. It is called after the route's goroutines have stopped.
 func (a *assignments) end() {
 	if a == nil {
 		return
@@ -177,10 +177,11 @@ func (a *assignments) endTaking(offers []stream.PartitionOffer) {
 	}
 }
 
-// takeBackoff paces Take while the sink cannot be reached.
+// takeBackoff is the wait between attempts to take partitions while the sink cannot be reached.
 var takeBackoff = backoff.Exponential(250*time.Millisecond, 2, 5*time.Second).Full()
 
-// take fences off other owners in the sink's ledger, if there is one.
+// take takes the offered partitions in the sink's ledger. After that, the ledger rejects other
+// processes' writes for these partitions. It does nothing if there is no ledger.
 func (a *assignments) take(ctx context.Context, offers []stream.PartitionOffer, first uint32) ([]*stream.Taken, error) {
 	out := make([]*stream.Taken, len(offers))
 	if a.ledger == nil {
@@ -216,8 +217,9 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 	})
 }
 
-// checkAllOwned calls checkOwned for all offers. Its error is not an [stream.Assignment.Err], because
-// the source does not offer such a partition again.
+// checkAllOwned checks that this process owns all offered partitions. If not, the whole call of
+// Assign fails. A [stream.Assignment.Err] of one partition would not be enough, because the source
+// would not offer that partition again.
 func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.PartitionOffer) error {
 	for i := range offers {
 		if err := a.checkOwned(ctx, offers[i].Part.ID); err != nil {
@@ -227,7 +229,8 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account of one partition. The broker has confirmed that this process owns it.
+// begin opens the account of one partition, after the broker has confirmed that this process owns
+// it.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
@@ -254,11 +257,11 @@ func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	return at, nil
 }
 
-// revocation is one partition of a running Revoke.
+// revocation is one partition of a call of Revoke.
 type revocation struct {
 	id     string
 	number uint32
-	idle   chan struct{} // closed when the sender has no more batches of it
+	idle   chan struct{} // closed when the sender has no batches of the partition
 }
 
 // Revoke implements stream.Assignments.
@@ -277,7 +280,7 @@ func (a *assignments) Revoke(ctx context.Context, partitionIDs []string) {
 		select {
 		case <-v.idle:
 		case <-a.ended:
-			return // the last save of the route has committed it
+			return // the last save of the route has saved its progress
 		case <-ctx.Done():
 		}
 	}
@@ -302,8 +305,8 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait of revocations for partitions that have no batches in the sender any more.
-// The caller holds a.mu.
+// wakeIdle wakes the revocations of partitions that have no batches in the sender. The caller holds
+// a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -325,7 +328,7 @@ func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
 		out, ok := a.r.books.end(v.id, v.number, false)
 		a.r.mu.Unlock()
 		if !ok {
-			continue // lost in the meantime
+			continue // it was lost while Revoke waited
 		}
 		numbers = append(numbers, v.number)
 		a.r.host.Count("partitions_revoked", 1)
@@ -384,8 +387,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled is called when batches have settled or were withdrawn. It wakes a revocation that waits
-// for them.
+// settled is called when batches have settled or were withdrawn. It wakes the revocations that wait
+// for these batches.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -405,7 +408,7 @@ func (a *assignments) settled() {
 }
 
 // fenced handles a delivery that failed because another process has taken the partition in the
-// ledger.
+// sink's ledger.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -431,11 +434,11 @@ func (a *assignments) fenced(err error) {
 	})
 }
 
-// renew handles a partition that another process has taken in the ledger. If the broker confirms
-// that this process still owns the partition, the other process was too late, and renew takes the
-// partition again. Otherwise the partition is lost. Calls are retried with backoff while broker or
-// sink are unavailable. If the ledger no longer has the partition, renew ends the route, and the
-// next start of the route decides where partitions resume.
+// renew handles a partition that another process has taken in the sink's ledger. It asks the broker
+// for the owner. If this process still owns the partition, the other process was too late, and
+// renew takes the partition again. Otherwise the partition is lost. While the broker or the sink is
+// unavailable, renew retries with backoff. If the ledger no longer has the partition, renew ends
+// the route. The next start of the route then decides where its partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
 	current := func() bool {
@@ -467,8 +470,8 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	}
 }
 
-// takeAgain takes a partition in the ledger. Before and after that, it checks that this process
-// owns the partition. found reports whether the ledger has the partition.
+// takeAgain takes a partition in the sink's ledger again. Before and after that, it checks that
+// this process owns the partition. found reports whether the ledger has the partition.
 func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (found bool, err error) {
 	if err := a.checkOwned(ctx, f.Part.ID); err != nil {
 		return false, err
@@ -481,8 +484,8 @@ func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (fou
 	return taken[0].Found, a.checkOwned(ctx, f.Part.ID)
 }
 
-// checkOwned asks the broker whether this process owns a partition. Without a ledger it does
-// nothing.
+// checkOwned asks the broker whether this process owns a partition, and returns errNotOwned if not.
+// If the sink has no ledger, it does nothing.
 func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	if a.ledger == nil {
 		return nil
@@ -496,14 +499,14 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal tells the sender whether to withdraw an item.
+// withdrawal returns whether and how the sender must withdraw an item.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
 	return a.r.books.withdrawal(it.Value)
 }
 
-// send records that b is handed to the sender.
+// send records that b is now in the sender.
 func (a *assignments) send(b *stream.Batch) {
 	if a == nil {
 		return
@@ -521,8 +524,8 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f. Calls are serialized, because the route's checkpoint and a revocation may both
-// save. Routes without assignments save from one goroutine only.
+// save calls f. Only one call of save runs at a time, because both a revocation and the checkpoint
+// save progress. Routes without assignments save from one goroutine only.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
@@ -536,7 +539,7 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns the marks with live assignments. It reuses the slice.
+// current returns those of the marks whose assignment has not ended. It reuses the slice.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks
@@ -552,7 +555,7 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored records marks that the reader has stored.
+// stored records that the reader has stored marks.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return
@@ -565,7 +568,7 @@ func (a *assignments) stored(marks []stream.Mark) {
 	}
 }
 
-// stale reports whether the assignment of the spans has ended.
+// stale reports whether the assignment of a batch with these spans has ended.
 func (a *assignments) stale(spans []stream.Span) bool {
 	if a == nil || len(spans) == 0 {
 		return false

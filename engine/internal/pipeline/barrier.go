@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// barrier keeps routes from reading until every route of the source has opened its reader or ended.
-// Some sources choose the id of a partition when they first find it. They must know the marks of
-// all routes before that. A route with a slow sink delays the others by at most openBound.
+// barrier makes the routes of a source wait before they read, until each of them has opened its
+// reader or ended. The reason is that some sources choose the id of a partition when they first
+// find it. By then they must know the progress of all routes. A route with a slow sink delays the
+// others by at most openBound.
 type barrier struct {
 	missing atomic.Int32
-	open    chan struct{} // closed by the last arrival
+	open    chan struct{} // closed when the last route arrives
 }
 
 const openBound = 30 * time.Second

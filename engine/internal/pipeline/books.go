@@ -11,34 +11,35 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// books are the accounts of one route: records read, their outcomes, and progress not yet in the
-// checkpoint. They are pure; the route's mutex guards them.
+// books are the accounts of one route: the records read, their outcomes (delivered, dead-lettered
+// or dropped), and the progress that is not yet in the checkpoint. A record with an outcome is
+// "settled". Methods of books do no I/O. The route's mutex guards them.
 type books struct {
 	parts       map[string]*partition
 	resume      func(id string) (stream.Mark, bool) // progress before this run
-	dirty       []*partition                        // settled since the last take, in the order of first settlement
+	dirty       []*partition                        // settled since the last takeUnsaved
 	unannounced []*partition                        // first seen since the last takeNew, without an earlier mark
-	// ends is set if the source has no Finish. Sealed and settled partitions then count as
-	// finished.
+	// ends is set if the source has no Finish method. A partition then counts as finished when the
+	// source has handed out its end and all its data is settled.
 	ends   bool
-	places map[string]string // by lane, since the last take
+	places map[string]string // resume tokens by lane, since the last takeUnsaved
 
-	waiting waitIndex // ranges that wait; nil if the route has no store for them
+	waiting waitIndex // ranges that wait for a retry; nil if the route has no store for them
 
-	now     time.Duration // since the route started; the owner sets it before open and settle
+	now     time.Duration // since the route started; the caller sets it before open and settle
 	pending map[*partition]struct{}
-	remnant bool // the first batch resumes below settled ranges
+	remnant bool // when the first batch was read, a later range was already settled
 
 	counts       counts
-	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
-	unsavedParts int   // partitions without a stored mark that were opened since the last take
+	unsavedBytes int64 // settled by workers since the last takeUnsaved
+	unsavedParts int   // new partitions since the last takeUnsaved
 	assigned     *assigned
-	// inherited counts records and bytes that an earlier run of the route read and did not settle.
-	// This route reads them again.
+	// inherited counts the records and bytes that an earlier run of the route read but did not
+	// settle. They are already in counts, and this run reads them again.
 	inherited counts
 }
 
-// counts are source records and source bytes of this run.
+// counts are numbers of source records and source bytes, since the process started.
 type counts struct {
 	readRecords, readBytes           int64
 	delivered, deliveredBytes        int64
@@ -50,18 +51,18 @@ type counts struct {
 // unsettled returns the number of records read and not yet settled.
 func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead - c.dropped }
 
-// partition is one partition's account.
+// partition is the account of one partition.
 type partition struct {
 	part      stream.Partition
 	ledger    *ledger.Ledger
 	keys      []string // the partition's id, as an order key
 	sealed    bool
 	sealedAt  stream.Position
-	finished  bool // the source has finished it, or has no Finish
-	handedOut bool // a span of it was handed out in this run
+	finished  bool // Finish has succeeded, or the source has no Finish
+	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is set while the partition is pending: the time of the last watermark advance, or of
-	// the first read above the watermark.
+	// stood is valid while the partition has unsettled data. It is the time when the watermark last
+	// advanced. If the data was read later, it is the time of that read.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
@@ -71,8 +72,8 @@ type partition struct {
 type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
-	bytes    int64              // subtracted from the replay bound after the entry was written
-	finished []stream.Partition // sealed and settled; the source must still finish them
+	bytes    int64              // how much the unsaved bytes decrease once the entry is written
+	finished []stream.Partition // read and settled to the end; the source must still finish them
 }
 
 func newBooks(resume func(string) (stream.Mark, bool)) *books {
@@ -82,23 +83,23 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// continueFrom makes k the books of a restarted route, where c are the counts of the route before.
-// Records that were read and not settled still count as read. They are not counted again when they
-// are read again.
+// continueFrom makes k continue the counts c of the previous run of the route. Records that were
+// read and not settled stay in the count of read records. When k reads them again, it does not
+// count them a second time.
 func (k *books) continueFrom(c *counts) {
 	k.counts = *c
 	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropInherited is called at the end of the data. Inherited records that were not read again no
-// longer exist, so they no longer count as read.
+// dropInherited is called at the end of the data. It subtracts the inherited records that were not
+// read again from the count of read records, because the source no longer has them.
 func (k *books) dropInherited() {
 	k.counts.readRecords -= k.inherited.readRecords
 	k.counts.readBytes -= k.inherited.readBytes
 	k.inherited = counts{}
 }
 
-// open records the spans of a batch that was read.
+// open adds a batch that was read to the accounts.
 func (k *books) open(b *stream.Batch) error {
 	if k.assigned != nil {
 		if err := k.accept(b); err != nil {
@@ -132,7 +133,7 @@ func (k *books) open(b *stream.Batch) error {
 		if span.Last {
 			p.sealed, p.sealedAt = true, span.To
 		} else if p.sealed && span.To.Compare(p.sealedAt) > 0 {
-			p.sealed, p.finished = false, false // it grew after it was sealed
+			p.sealed, p.finished = false, false // the file grew after its end was handed out
 		}
 	}
 	return nil
@@ -163,7 +164,7 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	return p, nil
 }
 
-// takeNew returns the marks of partitions first seen since the last takeNew.
+// takeNew returns the marks of the partitions that were first seen since the last takeNew.
 func (k *books) takeNew() []stream.Mark {
 	marks := make([]stream.Mark, 0, len(k.unannounced))
 	for _, p := range k.unannounced {
@@ -174,9 +175,9 @@ func (k *books) takeNew() []stream.Mark {
 	return marks
 }
 
-// nothingSettled reports whether no data of b's partitions was settled before this run. If some
-// was, a batch may consist only of records that were refused before a kill. Such a batch does not
-// show that the config is wrong.
+// nothingSettled reports whether no data of b's partitions was settled before this run. Otherwise b
+// may consist only of records that a worker refused before a kill, and does not show that the
+// config is wrong.
 func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -187,8 +188,8 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove records whether a range above b, the first batch of a run, was settled before.
-// If so, b may be the unsettled rest of an earlier batch.
+// noteSettledAbove records whether a later range than b, the first batch of a run, was already
+// settled. If so, b may be the unsettled rest of an earlier batch.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -197,8 +198,8 @@ func (k *books) noteSettledAbove(b *stream.Batch) {
 }
 
 // runError returns an error if a finite run delivered nothing and dead-lettered at least one
-// record. It returns nil for a run that resumed below settled ranges, because only refused records
-// may have been left to deliver.
+// record. It returns nil if later data was already settled when the run began, because perhaps only
+// refused records were left.
 func (k *books) runError() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
@@ -218,11 +219,11 @@ func (k *books) markDirty(p *partition) {
 type batchOutcome struct {
 	lane, place  string
 	deadLettered bool // its records are dead-lettered
-	unsent       bool // no worker had it, so the sender must not be told that its bytes are saved
+	unsent       bool // no worker had it, and the sender does not count its bytes as unsaved
 }
 
-// settle closes b's spans and counts its kept records as delivered, or as dead if end.deadLettered is
-// set.
+// settle settles the spans of b. It counts the kept records of b as delivered or, if
+// end.deadLettered is set, as dead. It returns the number of source records by outcome.
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
@@ -232,15 +233,15 @@ func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, drop
 		}
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
-		if p == nil && span.From == span.To { // it only seals; the account is closed
+		if p == nil && span.From == span.To { // an empty span; the account is closed
 			if _, known := k.resume(span.Part.ID); !known {
-				continue // the partition was forgotten
+				continue // the source has deleted the partition
 			}
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
 		}
-		if p == nil && k.waiting != nil { // the account was closed while the batch waited
+		if p == nil && k.waiting != nil { // it was closed while the batch waited
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
@@ -281,8 +282,8 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 	}
 }
 
-// watermarkAge returns the age of the oldest watermark with unsettled data above it, or 0 if there
-// is none.
+// watermarkAge returns the longest time for which a watermark with unsettled data above it has not
+// advanced. It returns 0 if no data is unsettled.
 func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	for p := range k.pending {
 		age = max(age, now-p.stood)
@@ -290,8 +291,9 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	return age
 }
 
-// countOutcomes counts the origins of b by outcome: delivered if any record of the origin is kept, else
-// dead if any is dead, else dropped.
+// countOutcomes counts the source records of b by outcome. Processors may turn one source record
+// into several. Such a source record counts as delivered if any of them is kept, else as dead if
+// any is dead, else as dropped.
 func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if deadLettered {
@@ -318,14 +320,14 @@ func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped
 	return delivered, dead, dropped
 }
 
-// takeUnsaved returns the progress that is not in the checkpoint, and marks it as saved. If the
-// caller cannot write it, the caller passes it to restore.
+// takeUnsaved returns the progress that is not in the checkpoint and marks it as saved. If the
+// caller fails to write it, it must call restore.
 func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0
 	if k.assigned != nil {
 		if k.assigned.stores {
-			s.bytes = 0 // see stored
+			s.bytes = 0 // the method stored counts them
 		}
 		s.bytes += k.assigned.freed
 		k.assigned.freed = 0
@@ -359,8 +361,7 @@ func (k *books) marks() []stream.Mark {
 	return marks
 }
 
-// restore undoes takeUnsaved after a failed write. Progress that was settled in the meantime takes
-// precedence.
+// restore undoes takeUnsaved after a failed write. Newer resume tokens are kept.
 func (k *books) restore(s saving) {
 	if k.assigned != nil {
 		k.assigned.freed += s.bytes
@@ -393,7 +394,7 @@ func (k *books) mark(p *partition) stream.Mark {
 }
 
 // finish records that the source has finished a partition. It returns false if the partition has
-// grown in the meantime.
+// grown since.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

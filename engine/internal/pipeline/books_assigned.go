@@ -12,46 +12,46 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of partitions that a broker assigns and revokes. Each assignment has
-// its own account and number. A batch belongs to one assignment and does not affect a later
-// assignment's account.
+// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
+// assignment has its own number and its own account. If a partition is revoked and assigned again,
+// late batches of the first assignment do not change the account of the second one.
 
-// errNotAssigned means that a batch belongs to an assignment that is ending or has ended. The next
-// owner of the partition reads its records.
+// errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
+// partition reads the batch's records.
 var errNotAssigned = errors.New("the partition of the batch is no longer assigned")
 
-// assignment is the additional account of a partition that a broker assigns.
+// assignment is the part of a partition's account that only assigned partitions have.
 type assignment struct {
 	number   uint32 // 0 if no broker assigns the partition
 	start    stream.Mark
 	revoking bool
-	sent     int64         // positions in the sender that have not settled
-	unstored []storedRange // settled ranges not known to be stored by the broker; used if the broker stores positions
+	sent     int64         // number of positions that are in the sender and not settled
+	unstored []storedRange // settled and perhaps not stored; used if the broker stores positions
 }
 
-// storedRange is a settled range that may not be stored yet. bytes is the number of bytes that a
-// kill would repeat until it is stored.
+// storedRange is a settled range that the broker may not have stored yet. Until it is stored, a
+// kill would repeat its bytes.
 type storedRange struct {
 	stream.Range
 	bytes int64
 }
 
-// endedAssignment is an ended assignment with batches still in the sender.
+// endedAssignment is an assignment that has ended while batches of it are in the sender.
 type endedAssignment struct {
 	id   string // of the partition
 	sent int64
 	lost bool
 }
 
-// assigned extends the books of routes with assigned partitions.
+// assigned is the part of the books that only routes with assigned partitions have.
 type assigned struct {
-	stores bool  // the source stores positions; only then settled bytes count as saved
-	freed  int64 // bytes settled after their assignment ended; no save covers them
+	stores bool  // the source stores positions; settled bytes count as saved only after that
+	freed  int64 // bytes that settled after their assignment ended, and need no save
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment that begins at m. unsaid means that m must still be
-// reported to the source.
+// assign opens the account of an assignment that begins with the progress m. unsaid means that the
+// source does not know m yet, so m is reported to it with the next save.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -69,7 +69,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	return nil
 }
 
-// startOf returns the progress with which the current assignment of a partition began.
+// startOf returns the progress at the start of a partition's current assignment.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
@@ -78,7 +78,8 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept checks a batch of a source with assignments before it is opened.
+// accept checks the spans of a batch from a source with assignments. It is called before the batch
+// is opened.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
@@ -109,7 +110,7 @@ func (k *books) current(s *stream.Span) *partition {
 	return nil
 }
 
-// addSent adds b to the batches that the sender has. With sign -1 it removes b from them.
+// addSent adds the positions of b to those in the sender. With sign -1 it subtracts them.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -123,7 +124,7 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 		}
 		e := k.assigned.ended[s.Assignment]
 		if e == nil {
-			continue // the sender withdraws it at once
+			continue // the assignment has ended, and the sender withdraws the batch at once
 		}
 		if e.sent += n; e.sent <= 0 {
 			delete(k.assigned.ended, s.Assignment)
@@ -131,7 +132,7 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 	}
 }
 
-// withdrawal tells the sender whether to withdraw b.
+// withdrawal returns whether and how the sender must withdraw b.
 func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	s := &b.Spans[0]
 	if s.Assignment == 0 {
@@ -154,15 +155,15 @@ func (k *books) withdraw(b *stream.Batch) {
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
 }
 
-// settleAssigned updates the counts of assignments for a settled batch, but not its ranges. late
-// means that the batch's assignment has ended.
+// settleAssigned updates the counts of sent and stored positions for a settled batch. It does not
+// settle the batch's ranges. late reports that the batch's assignment has ended.
 func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
 		return late
 	}
 	k.addSent(b, -1)
-	last := &b.Spans[len(b.Spans)-1] // positions are stored in order
+	last := &b.Spans[len(b.Spans)-1] // positions are stored in order, so the last one is enough
 	if p := k.current(last); p == nil {
 		k.assigned.freed += b.RawBytes()
 	} else if k.assigned.stores {
@@ -171,8 +172,8 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	return late
 }
 
-// stored records marks that the source has stored, and returns the number of bytes that a kill no
-// longer repeats.
+// stored records that the source has stored marks. It returns the number of bytes that a kill would
+// have repeated until then.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	for i := range marks {
 		m := &marks[i]
@@ -191,7 +192,7 @@ func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	return bytes
 }
 
-// covers reports whether the position is settled in m.
+// covers reports whether m contains the position p as settled.
 func covers(m *stream.Mark, p stream.Position) bool {
 	if p.Compare(m.Watermark) <= 0 {
 		return true
@@ -202,8 +203,8 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 
-// revoke begins the orderly end of an assignment and returns its number, or 0 if the partition has
-// none.
+// revoke begins to end an assignment whose batches may still settle. It returns the number of the
+// assignment, or 0 if the partition has none or its revocation has already begun.
 func (k *books) revoke(id string) uint32 {
 	p := k.parts[id]
 	if p == nil || p.assignment.revoking {
@@ -213,14 +214,15 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// idle reports whether the sender has no batches of an assignment, or the assignment has ended.
+// idle reports whether the sender has no batches of an assignment. It also returns true if the
+// assignment has ended.
 func (k *books) idle(id string, number uint32) bool {
 	p := k.parts[id]
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. out is the number of positions that a worker may still
-// deliver. ok is false if the assignment had already ended.
+// end closes the account of an assignment. out is the number of positions in the sender, which a
+// worker may still deliver. ok is false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {
@@ -238,9 +240,9 @@ func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	return p.assignment.sent, true
 }
 
-// lose ends the current assignment of a partition and returns its number, or 0 if there is none. It
-// also cancels earlier assignments with batches still in the sender; cancels reports whether there
-// are any.
+// lose ends the current assignment of a partition and returns its number, or 0 if there is none.
+// Batches in the sender are cancelled, including those of earlier assignments of the partition.
+// cancels reports whether there may be such batches.
 func (k *books) lose(id string) (number uint32, cancels bool) {
 	for _, e := range k.assigned.ended {
 		if e.id == id {

@@ -7,13 +7,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// waitIndex finds ranges that wait.
+// waitIndex finds the ranges of a partition that wait for a retry.
 type waitIndex interface {
 	// First returns the start of a partition's first waiting range, and false if there is none.
 	First(partitionID string) (stream.Position, bool)
 }
 
-// waits reports whether any range of a partition waits.
+// waits reports whether any range of a partition waits for a retry.
 func (k *books) waits(id string) bool {
 	if k.waiting == nil {
 		return false
@@ -22,8 +22,8 @@ func (k *books) waits(id string) bool {
 	return ok
 }
 
-// handOver settles a waiting range in the ledger. It is called after the store has made the wait
-// durable.
+// handOver settles a range that waits for a retry, so that the checkpoint can advance beyond it. It
+// is called after the wait was stored durably.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
@@ -31,7 +31,7 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts records that have waited since an earlier run or route as read.
+// readAgain counts records that have waited for a retry since an earlier run as read.
 func (k *books) readAgain(records, bytes int64) {
 	again := counts{readRecords: min(k.inherited.readRecords, records),
 		readBytes: min(k.inherited.readBytes, bytes)}
@@ -41,7 +41,7 @@ func (k *books) readAgain(records, bytes int64) {
 	k.counts.readBytes += bytes - again.readBytes
 }
 
-// abandon settles ranges after their data was deleted. Their records no longer count as read.
+// abandon settles ranges whose data the source has deleted. Their records no longer count as read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

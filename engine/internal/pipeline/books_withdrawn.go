@@ -8,27 +8,28 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of batches that the reader takes back before a worker gets them. They
-// count neither as read nor as settled.
+// This file has the accounts of batches that the reader withdraws before a worker gets them. Such
+// batches count neither as read nor as settled.
 //
-// Partitions that may be read again lose their account. In the others, the withdrawn range is
-// closed, so that it looks like a delivered one. The reader must learn between the two steps which
-// data was withdrawn:
+// If a partition may be read again, its account is removed. Otherwise the withdrawn range is
+// settled, as if it had been delivered. Between the two steps, the reader's method Withdrawn must
+// be called:
 //
 //	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
-//	                    │            └ from here on, marks contain the closed ranges
+//	                    │            └ from here on, marks contain the withdrawn ranges as settled
 //	                    └ from here on, Read may return the partitions again
 
-// canWithdraw reports whether b may be taken back: none of its records has become a dead letter.
+// canWithdraw reports whether b may be withdrawn. It may not if one of its records has become a
+// dead letter.
 func canWithdraw(b *stream.Batch) bool {
 	return !slices.ContainsFunc(b.Records, func(r stream.Record) bool {
 		return r.State == stream.Dead
 	})
 }
 
-// withdrawAccounts subtracts b from the counts, and removes the accounts of partitions that may be
-// read again. It returns the spans of the other partitions: their ranges are to be closed after
-// Withdrawn. A removed partition must not be closed, because it may have a new account by then.
+// withdrawAccounts subtracts b from the counts. It removes the accounts of partitions that may be
+// read again, and returns the spans of the other partitions. The caller settles these spans after
+// Withdrawn. It must not settle a removed partition, which may have a new account by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

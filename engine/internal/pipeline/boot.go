@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// bootID identifies this boot of the operating system. Data in the page cache does not survive a
-// reboot. State that was not synced is therefore trusted only if it has the same boot id. If the
-// system has no boot id, bootID returns "", and only synced state is trusted.
+// bootID identifies this run of the operating system. A crash of the system loses data that was
+// written but not synced. Progress that was not synced is therefore used only if it was saved with
+// the same boot id. If the system has no boot id, bootID returns "", and only synced progress is
+// used.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

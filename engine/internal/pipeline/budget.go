@@ -7,35 +7,35 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// budget bounds the memory of a route's batches. Before a batch is read, it is charged an estimate,
-// which is based on the sizes of recent batches. Afterwards the charge is corrected to the actual
-// size without waiting. A batch therefore waits only once, before it holds memory, and batches
-// cannot deadlock. The total may exceed its bound by the difference between the actual sizes and
-// the estimates.
+// budget bounds the memory of a route's batches. A batch is charged twice. Before it is read, it
+// waits until there is room for its estimated size, and is charged that estimate. After it was
+// read, the charge is corrected to the actual size without waiting. A batch never waits while it
+// holds memory, so batches cannot deadlock. The total may exceed its bound by the difference
+// between actual and estimated sizes.
 type budget struct {
 	total int64
 
 	mu     sync.Mutex // guards the fields below
-	usual  int64      // estimate charged before a batch is read
+	usual  int64      // estimated size of the next batch
 	used   int64      // bytes charged
 	taken  map[*stream.Batch]int64
-	wanted chan struct{} // closed when memory was released; nil if no reader waits
+	wanted chan struct{} // closed when memory is released; nil if no reader waits
 }
 
-// newBudget returns a budget of total bytes. share is the estimate until batches have been
-// measured.
+// newBudget returns a budget of total bytes. share is the estimated size of a batch until the first
+// one was read.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }
 
 const (
-	leastBatches  = 2        // always allowed: one can be read while another is sent
-	estimateDecay = 8        // a smaller batch lowers the estimate by an eighth of the difference
-	overhead      = 32 << 10 // of a batch in flight: its request and the stacks of its goroutines
+	leastBatches  = 2        // always allowed, so that one can be read while another is sent
+	estimateDecay = 8        // a smaller batch lowers the estimate by 1/8 of the difference
+	overhead      = 32 << 10 // of an in-flight batch: its request and stacks of its goroutines
 	usualArena    = 64 << 10
 )
 
-// acquire waits until there is room for one more batch and charges it.
+// acquire waits until there is room for one more batch, and charges the estimate for it.
 func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 	for {
 		u.mu.Lock()
@@ -59,13 +59,13 @@ func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 
 func (u *budget) hasRoom() bool { return len(u.taken) < leastBatches || u.used+u.usual <= u.total }
 
-// charge sets b's share to bytes.
+// charge sets the charge of b to bytes.
 func (u *budget) charge(b *stream.Batch, bytes int64) {
 	u.used += bytes - u.taken[b]
 	u.taken[b] = bytes
 }
 
-// correct corrects the charge of b to its actual size, without waiting. Only b's owner calls it.
+// correct sets the charge of b to its actual size, without waiting. Only the owner of b calls it.
 func (u *budget) correct(b *stream.Batch) {
 	size := b.Size() + overhead
 	u.mu.Lock()
@@ -81,7 +81,7 @@ func (u *budget) correct(b *stream.Batch) {
 	u.wake()
 }
 
-// freed releases the share of b. The pool calls it when the last reference to b is gone.
+// freed removes the charge of b. The pool calls it when the last reference to b was released.
 func (u *budget) freed(b *stream.Batch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -97,7 +97,8 @@ func (u *budget) wake() {
 	}
 }
 
-// arenas returns the number of released arenas that may be kept for reuse.
+// arenas returns the number of released arenas (buffers of batches) that the pool may keep for
+// reuse.
 func (u *budget) arenas() int { return int(max(leastBatches, u.total/usualArena)) }
 
 // exhausted reports whether the next batch must wait until memory is released.

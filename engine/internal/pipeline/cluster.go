@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// positionStore stores the progress of routes. For a pipeline that a cluster shares it is the
-// cluster's bucket, otherwise the checkpoint log in the state directory.
+// positionStore stores the progress of routes. For a pipeline that a cluster shares, this is the
+// cluster's bucket. Otherwise it is the checkpoint log in the state directory.
 type positionStore interface {
 	Append(route string, marks []stream.Mark, places map[string]string) error
 	Forget(route string, partitionIDs []string) error
@@ -30,16 +30,16 @@ type positionStore interface {
 	Routes() []string
 }
 
-// sharing is the state of a pipeline in a cluster. The zero value means that the pipeline is not
-// shared: every process runs it.
+// sharing is the state of a pipeline that a cluster shares: one process at a time runs it. The zero
+// value means that every process runs the pipeline.
 type sharing struct {
-	on     bool            // one process of the cluster at a time runs the pipeline
+	on     bool            // the pipeline is shared
 	bucket *cluster.Bucket // set before the pipeline runs
 	tenure atomic.Pointer[cluster.Tenure]
 }
 
-// checkSharing decides whether the pipeline is shared. It returns an error if sharing is required
-// but impossible.
+// checkSharing decides whether the pipeline is shared. It returns an error if it must be shared and
+// its source does not allow that.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()
@@ -50,8 +50,8 @@ func (p *pipe) checkSharing() error {
 	return nil
 }
 
-// checkShared returns an error if the pipeline is shared but the sink's output or store exists on
-// one machine only.
+// checkShared returns an error if the pipeline is shared but the data of the sink is on one machine
+// only.
 func (r *route) checkShared() error {
 	if !r.pipe.sharing.on {
 		return nil
@@ -69,11 +69,11 @@ func (r *route) checkShared() error {
 		"this pipeline with a `state:` folder in a config of its own", name, why)
 }
 
-// isStandby reports whether another process may own the pipeline.
+// isStandby reports whether the pipeline is shared and this process does not own it.
 func (p *pipe) isStandby() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
 
-// runShared runs the pipeline whenever this process owns it. It returns when the pipeline ends by
-// itself.
+// runShared runs the pipeline each time this process becomes its owner. It returns when the
+// pipeline ends for another reason than the loss of ownership.
 func (p *pipe) runShared(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -97,7 +97,7 @@ func (p *pipe) runShared(ctx context.Context) error {
 	})
 }
 
-// lost clears the route's error, because the route ended when this process lost the pipeline.
+// lost clears the route's error, if the route ended only because this process lost the pipeline.
 func (s *slot) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,9 +107,9 @@ func (s *slot) lost() {
 }
 
 // confirm waits until the bucket confirms that this process owns the pipeline. It must be called
-// after this process has taken the sink's ledger. The process may have been suspended and lost the
-// pipeline before that. It would then have taken the ledger's epoch from the new owner, and without
-// confirm it would deliver with that epoch.
+// after this process has taken the sink's ledger and before it delivers. Without confirm, the
+// following would be possible: this process is suspended, another process becomes the owner, and
+// this process resumes and takes the ledger from the new owner.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {
@@ -121,8 +121,9 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart returns err without supervise.ErrStop if the pipeline is shared, and err only means
-// that another process has taken over or that ctx has ended.
+// canRestart returns err. If the pipeline is shared, and err only means that another process has
+// taken over or that ctx has ended, it removes supervise.ErrStop from err, so that the route may
+// run again.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err
@@ -161,7 +162,8 @@ func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	return shared, nil
 }
 
-// resetCommand returns the command with which an operator makes a route deliver everything again.
+// resetCommand returns the command that deletes the progress of a route, so that everything is
+// delivered again.
 func (p *pipe) resetCommand(route string) string {
 	if p.sharing.on {
 		return fmt.Sprintf("`nats kv purge %s %s` while all processes are stopped",
@@ -196,16 +198,16 @@ func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
 	return nil
 }
 
-// checkBucketFile returns an error if the bucket is not the one with which this state directory was
-// used before. The progress was stored in that earlier bucket. If there is no error,
-// checkBucketFile makes sure that the file contains the bucket's identity.
+// checkBucketFile returns an error if this state directory was used with another bucket before,
+// because the progress is in that bucket. Otherwise it makes sure that the file contains the
+// identity of the bucket.
 func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	want := b.Name + " " + b.ID + "\n"
 	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	defer func() { _ = f.Close() }() // the text is synced
+	defer func() { _ = f.Close() }() // the text was synced before
 	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10)))
 	switch {
 	case err != nil:

@@ -18,20 +18,21 @@ import (
 type letterWriter struct {
 	*core
 	store    *deadletter.Store        // set by prepare
-	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
-	sink     stream.DeadLetterSink    // nil if dead letters are only in the store
+	ledgered stream.TransactionalSink // nil if the sink stores no progress
+	sink     stream.DeadLetterSink    // nil if the sink accepts no dead letters
 
 	by       sync.Mutex                // guards refusers
-	refusers map[*stream.Batch]refuser // by batch whose last attempt failed
+	refusers map[*stream.Batch]refuser // by batch: the worker of its last failed attempt
 }
 
-// refuser identifies the worker that refused a batch, or failed it last.
+// refuser identifies the worker that refused a batch or, if it was not refused, failed its last
+// attempt.
 type refuser struct {
 	worker   string
 	attempts int
 }
 
-// refused records the worker that refused batches, or failed them last.
+// refused records the worker of the last failed attempt of batches.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -40,7 +41,7 @@ func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	}
 }
 
-// takeRefuser returns and removes the refuser of a batch.
+// takeRefuser returns the refuser that was recorded for a batch, and removes it.
 func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -49,12 +50,12 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 	return by
 }
 
-// writeRefused writes the kept records of a refused batch as dead letters. It runs on a goroutine
-// of the sender. It returns when the letters are durable and, if the sink has a ledger, their spans
-// are stored there. Without these spans, a crash would repeat the records.
+// writeRefused writes the kept records of a refused batch as dead letters. It returns when the
+// letters are durable. If the sink has a ledger, it also stores the spans of the letters there,
+// because a crash would otherwise repeat the records. It runs on a goroutine of the sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
-	if ctx.Err() != nil { // the guard may have stopped the route
+	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters
 		return context.Cause(ctx)
 	}
 	b := it.Value
@@ -87,7 +88,7 @@ func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Ba
 	})
 }
 
-// deadCopy returns a copy of b in which the kept records are dead. The caller releases it.
+// deadCopy returns a copy of b in which all kept records are marked dead. The caller releases it.
 func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 	dead := b.Cut(0, len(b.Records))
 	for i := range dead.Records {
@@ -98,10 +99,11 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 	return dead
 }
 
-// storeBackoff paces the attempts to store the spans of dead letters in the sink.
+// storeBackoff is the wait between attempts to store the spans of dead letters in the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans calls store until it succeeds, or until the spans belong to another owner.
+// storeSpans stores spans in the sink's ledger. It retries until that succeeds, or until another
+// process owns the partition.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,
@@ -115,15 +117,15 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	return retry.Do(ctx, func(ctx context.Context) error {
 		err := store(ctx)
 		if err != nil && r.assigned.stale(spans) {
-			return nil // the next owner reads the records
+			return nil // the next owner of the partition reads the records
 		}
 		r.assigned.fenced(err)
 		return err
 	}, o)
 }
 
-// writeMarkedDead writes records that were dead-lettered by processors or the reader. It is called
-// before the batch is sent.
+// writeMarkedDead writes dead letters for the records that the reader or a processor has marked as
+// dead. It is called before the batch is sent.
 func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// SettledLetters returns the dead letters that a replay or discard has settled. Its keys are
-// "PIPELINE/ROUTE PARTITION", with the partition of deadletter.PartitionOf. dir is the state
-// directory, and boot is the result of Boot.
+// SettledLetters returns the dead letters that were settled by a replay or discard. dir is the
+// state directory, and boot is the result of Boot. The keys of the result are "PIPELINE/ROUTE
+// PARTITION", with the partition id that deadletter.PartitionOf returns for a letter.
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	out := map[string]bool{}
 	snap, _, err := checkpoint.Read(dir)
@@ -43,7 +43,7 @@ func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	return out, nil
 }
 
-// Letters reads the dead letters of a route. It reads the whole file, until ctx is done.
+// Letters reads the dead letters of a route from its file. It ends early if ctx is done.
 func (e *Engine) Letters(
 	ctx context.Context, q admin.LetterQuery,
 ) (page admin.LetterPage, err error) {
@@ -139,7 +139,7 @@ func (e *Engine) find(pipeline, route string) (*pipe, *slot) {
 	return nil, nil
 }
 
-// plan returns the running configuration, with defaults and without secrets.
+// plan returns the running configuration as JSON, with defaults and without secrets.
 func (e *Engine) plan() []byte {
 	c := *e.cfg
 	c.Pipelines = nil

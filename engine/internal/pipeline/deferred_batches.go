@@ -17,16 +17,16 @@ import (
 )
 
 // waits holds the batches of a route that wait a long time for a retry. It implements
-// flow.WaitStore. A store keeps the positions of the batches. Their data is released, and the
-// source reads it again when they are due.
+// flow.WaitStore. Of each batch, it stores only the positions in the source and releases the data.
+// When the batch is due, the source reads the data again.
 //
-// A range whose wait is durable in the store counts as settled in the ledger, so that the
-// checkpoint can advance beyond it. The mark then has Waiting set. The source receives only the
-// progress up to the first waiting range, and does not finish the partition.
+// Once a wait is durable in the store, its range counts as settled in the ledger, so that the
+// checkpoint can advance beyond it. The mark of the partition then has Waiting set. The source gets
+// the progress only up to the first waiting range, and does not finish the partition.
 //
-// Some routes have no store, and every batch waits in memory. That is the case if the sink keeps an
-// order or has a resume token in the checkpoint. It is also the case if the source cannot read
-// ranges, or if a cluster shares the pipeline.
+// Some routes keep waiting batches in memory instead. These are routes with an ordered sink or
+// `flow.order: partition`, routes whose checkpoint has two layers, routes with partitions that a
+// broker assigns, pipelines that a cluster shares, and sources that cannot read ranges.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -38,19 +38,19 @@ type waits struct {
 	dir     vfs.Dir
 	store   *waiting.Store // nil if batches wait in memory
 	ranges  stream.RangeReader
-	changed chan struct{} // semaphore of one: there are changes to save soon
+	changed chan struct{} // semaphore of one: signals changes to save soon
 
 	lost    sync.Mutex // guards missing
 	missing map[stream.Range]*missing
 }
 
-// missing is a range that the source no longer has data for.
+// missing is a range that the source could not read again.
 type missing struct {
 	since time.Time
 	state backoff.State
 }
 
-// open opens the store, unless the route must keep waiting batches in memory.
+// open opens the store. It leaves w.store nil if the route must keep waiting batches in memory.
 func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
@@ -102,8 +102,7 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if there is no store although the checkpoint has advanced beyond waiting
-// batches.
+// check returns an error if the store does not exist, but the checkpoint says that batches wait.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -119,7 +118,7 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes ranges that the sink's ledger has as settled.
+// dropSettled removes the ranges that are settled in the sink's ledger from the store.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -139,7 +138,8 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin stores the route's reader.
+// begin stores the route's reader. It returns an error if batches wait and the reader cannot read
+// ranges.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -154,7 +154,7 @@ func (w *waits) begin(reader stream.Reader) error {
 	return nil
 }
 
-// resume adds waiting ranges to a mark, so that the reader skips them.
+// resume adds the waiting ranges to the settled ranges of m, so that the reader skips them.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -175,7 +175,8 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	return m, known
 }
 
-// limit returns m up to its first waiting range, for the source and the sink's ledger.
+// limit returns the part of m up to its first waiting range. The source and the sink's ledger get
+// only this part.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -197,7 +198,7 @@ func (w *waits) options() flow.WaitStore[*stream.Batch] {
 	return w
 }
 
-// rangesOf returns the ranges of a batch, or false if the batch cannot be read again from ranges.
+// rangesOf returns the ranges of a batch. It returns false if the source cannot read them again.
 func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 	if w.ranges == nil || !stream.CanReadAgain(b) {
 		return nil, false
@@ -209,7 +210,7 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 		s := &b.Spans[i]
 		text := b.Data[off : off+s.Bytes]
 		if len(b.Records) > 0 {
-			text = nil // a piece of a split batch has no bytes of its own
+			text = nil // a part of a split batch has no bytes of its own
 		} else {
 			off += s.Bytes
 		}
@@ -240,7 +241,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 
 var newline = []byte{'\n'}
 
-// spanCounts counts the source records of each span of a batch that is split.
+// spanCounts returns the number of source records of each span. It returns nil if b has no records
+// yet.
 func spanCounts(b *stream.Batch) []int64 {
 	if len(b.Records) == 0 {
 		return nil
@@ -303,7 +305,7 @@ func (w *waits) settled(b *stream.Batch) {
 	}
 }
 
-// save writes changes, safe against kill -9.
+// save writes the changes of the store. They survive kill -9, but not a power loss.
 func (w *waits) save() error {
 	if w.store == nil {
 		return nil
@@ -311,7 +313,8 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes the changes durable, and passes ranges that are durable in the store to the ledger.
+// sync makes the changes of the store durable. It then settles the ranges that wait durably in the
+// ledger.
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil
@@ -335,7 +338,7 @@ func (w *waits) failed(err error) error {
 	return &laterError{fmt.Errorf("waiting batches: %w", err)}
 }
 
-// stop ends Next. Batches that still wait remain in the store for the next start.
+// stop makes Next return. Batches that still wait remain in the store for the next start.
 func (w *waits) stop() {
 	if w.store != nil {
 		w.store.Stop()
@@ -349,8 +352,8 @@ func (w *waits) close() error {
 	return errors.Join(w.store.Close(), w.dir.Close())
 }
 
-// Next implements flow.WaitStore. It reads the next batch that is due from the source, and
-// processes it.
+// Next implements flow.WaitStore. It waits for the next batch that is due, reads its data from the
+// source and processes it.
 func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History,
 	error) {
 	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
@@ -381,7 +384,7 @@ func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch
 	}
 }
 
-// read reads the ranges of a batch again.
+// read reads the data of waiting ranges again.
 func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 	limits stream.BatchLimits) (*stream.Batch, error) {
 	var records, size int64
@@ -405,7 +408,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
-	// The numbers differ, for example, if rows were changed or deleted in the meantime.
+	// The number differs if, for example, rows were changed or deleted while the batch waited.
 	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other
@@ -428,7 +431,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	}
 	select {
 	case <-j.done:
-	case <-ctx.Done(): // a processor may still use it, so it is not released
+	case <-ctx.Done(): // a processor may still use the batch, so it is not released
 		return context.Cause(ctx)
 	}
 	if j.err != nil {
@@ -439,17 +442,17 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is the time after which missing data counts as deleted. The reader must also have
-	// been idle for this time.
+	// missingFor is the time after which data that the source cannot find counts as deleted. The
+	// reader must also have been idle for this time.
 	missingFor = 10 * time.Second
-	// missingMost bounds the missing ranges that are tracked.
+	// missingMost is the maximum number of missing ranges that are remembered.
 	missingMost = 1 << 16
 )
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// postpone handles ranges that could not be read: it delays them or, if their data is deleted,
-// gives them up.
+// postpone handles ranges that could not be read. If their data was deleted, it gives them up.
+// Otherwise it delays them.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()
@@ -491,7 +494,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 	return w.books.abandon(ranges)
 }
 
-// found records that ranges are no longer missing.
+// found removes ranges from the missing ones.
 func (w *waits) found(ranges []waiting.Range) {
 	w.lost.Lock()
 	defer w.lost.Unlock()

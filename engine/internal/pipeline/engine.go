@@ -1,8 +1,17 @@
-// Package pipeline assembles sources, processors and sinks into routes and runs them: source ->
-// processors -> workers, with ledger, checkpoint and dead letters. Package engine is its API.
+// Package pipeline runs the pipelines of a config. A pipeline is a source with one or more routes.
+// Each route passes batches of records from the source through processors to the workers of a sink.
+// Package engine is the public API of this package.
 //
-// It owns the batches, goroutines and state of its routes. Package flow/control makes all decisions
-// about flow. This package never reads a record's content.
+// Some terms:
+//
+//   - A record is settled when it has been delivered, dead-lettered or dropped.
+//   - The mark of a partition (stream.Mark) is a route's progress in it. The checkpoint stores
+//     marks.
+//   - The books of a route count the records and keep the progress of each partition.
+//   - A slot is the fixed place of a route in its pipeline. It creates a new route for each start.
+//
+// Package flow/control decides when and to which worker a batch is sent. This package never reads
+// the content of a record.
 package pipeline
 
 import (
@@ -37,20 +46,20 @@ import (
 
 // Options of an Engine.
 type Options struct {
-	Once bool // end when all data present has settled
-	// Stall ends a run with Once if data waits but nothing settles for this long. Zero means 5
+	Once bool // end when all data present is delivered, dead-lettered or dropped
+	// Stall ends a run with Once if data waits but none is settled for this long. Zero means 5
 	// minutes.
 	Stall    time.Duration
 	Log      *slog.Logger     // nil means slog.Default()
-	FS       vfs.FS           // nil means the real one
-	Manifest *manifest.Totals // reads and settlements by partition; nil if disabled
-	// Boot replaces the boot id of the operating system in tests. "" means the real one.
+	FS       vfs.FS           // nil means the file system of the operating system
+	Manifest *manifest.Totals // counts of records by partition; nil if disabled
+	// Boot replaces the boot id of the operating system in tests. "" means the real boot id.
 	Boot string
 
 	Load func() (*config.Config, error) // loads the configuration for Reload; nil disables Reload
 
 	Dashboard http.Handler   // the pages at the admin address; nil serves a list of the addresses
-	LogLevel  *slog.LevelVar // of Log, changeable at the admin address; nil makes it fixed
+	LogLevel  *slog.LevelVar // level of Log, changeable at the admin address; nil makes it fixed
 
 	taps      *tap.Registry // set by New
 	clustered bool          // set by New: the config has a cluster
@@ -72,10 +81,10 @@ type Engine struct {
 	started atomic.Pointer[time.Time]
 	tree    atomic.Pointer[supervise.Supervisor]
 	apply   sync.Mutex // held during an Apply
-	stuck   error      // why an Apply stopped halfway; guarded by apply
+	stuck   error      // error with which an Apply stopped halfway; guarded by apply
 	reload  sync.Mutex // held during a Reload
 
-	mu        sync.Mutex // guards the fields below; not held while a pipe's mu is taken
+	mu        sync.Mutex // guards the fields below; released before a pipe's mu is locked
 	pipes     []*pipe    // copy on write
 	pool      *supervise.Supervisor
 	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
@@ -124,13 +133,16 @@ func New(f *config.Config, o Options) (*Engine, error) {
 
 const defaultStall = 5 * time.Minute
 
-// Run runs every route until the data ends (Once), Drain has finished, or ctx is done. When ctx
-// ends, Run abandons in-flight batches, and the checkpoint does not count them as settled. Run
-// locks the state directory. It returns nil if all routes ended normally. It may be called once.
+// Run runs every route until the data ends (with Once), Drain has finished, or ctx is done. It
+// returns nil if all routes ended normally. It may be called once. Run locks the state directory.
 //
-// Failed parts restart after growing waits: a route from its checkpoint, a pipeline with a new
-// source, and the admin pages. With Once nothing restarts. A route that the guard has stopped does
-// not restart.
+// When ctx ends, Run abandons in-flight batches. They do not count as settled, so the next run
+// delivers them again.
+//
+// A part that fails is restarted after a wait that grows with each failure. A route restarts from
+// its checkpoint. A pipeline restarts with a new source. The admin pages restart as well. Nothing
+// restarts with Once. A route that was stopped because of too many dead letters restarts
+// only after its input has changed.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -168,7 +180,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	return e.supervise(ctx, pages)
 }
 
-// withRemedy adds the remedy to an error about the state directory.
+// withRemedy adds advice to an error about the state directory.
 func (e *Engine) withRemedy(err error) error {
 	remedy := ""
 	switch {
@@ -182,10 +194,11 @@ func (e *Engine) withRemedy(err error) error {
 	return fmt.Errorf("state directory %s: %w%s", e.cfg.State, err, remedy)
 }
 
-// LockName is the file in the state directory whose lock excludes a second process.
+// LockName is the file in the state directory that a running process locks, so that no second
+// process uses the directory.
 const LockName = "penstock.lock"
 
-// prepare opens the state of every route. After an error it closes the state of all routes.
+// prepare opens the state of every route. If one fails, it closes all of them.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
@@ -225,7 +238,7 @@ const (
 	pipelinesName = "pipelines"
 )
 
-// supervise runs the admin pages and the pipelines. The pages end after the pipelines have ended.
+// supervise runs the admin pages and the pipelines. It ends the pages after the pipelines.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	children := []supervise.Child{{
 		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,
@@ -252,7 +265,7 @@ func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	return joined(append(results, ended)...)
 }
 
-// runPipes runs the pipelines concurrently; a failure of one does not stop the others.
+// runPipes runs the pipelines concurrently. If one fails, the others continue.
 func (e *Engine) runPipes(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -296,19 +309,19 @@ func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	e.endIfDone()
 }
 
-// endIfDone ends the pool when every pipeline has ended, unless Apply is changing them. The caller
-// holds e.mu.
+// endIfDone ends the pool of pipelines when every pipeline has ended, unless Apply is changing
+// them. The caller holds e.mu.
 func (e *Engine) endIfDone() {
 	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !e.ended[p] }) {
 		return
 	}
 	end := e.end
-	e.end = nil // too late for Apply
+	e.end = nil // from now on Apply returns an error
 	end(errAllEnded)
 }
 
-// Drain makes every route accept no more data and finish its in-flight batches, within its `drain:`
-// bound. Run then returns.
+// Drain makes every route stop reading and finish its in-flight batches within the time `drain:`.
+// Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true
@@ -322,7 +335,7 @@ func (e *Engine) Drain() {
 			s.drain()
 		}
 		if pool != nil && (p.waiting() || p.isStandby()) {
-			_ = pool.Restart(p.name) // its routes are draining and will not run again
+			_ = pool.Restart(p.name) // ends a wait for a restart; no route will run again
 		}
 	}
 }

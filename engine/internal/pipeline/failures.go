@@ -13,23 +13,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures keeps the last failure of each worker and processor, and logs failures. A new text is
-// logged immediately. A repeated one is logged at most once per failureEvery, with the number of
-// repetitions, so that a worker that fails fast does not fill the log.
+// failures keeps the last failure of each worker and processor, and logs failures. It logs a
+// failure with a new text immediately, and a repeated text at most once per failureEvery, with the
+// number of repetitions. A worker that fails fast therefore does not fill the log.
 type failures struct {
 	log *slog.Logger
 
 	mu       sync.Mutex          // guards the fields below
 	by       map[string]*failure // by worker or processor
 	last     string
-	dead     failure // dead letters that were not logged
+	dead     failure // dead letters that are not in the log yet
 	deadFile string
 }
 
 type failure struct {
 	text   string
 	logged time.Time
-	more   int // repetitions since it was logged
+	more   int // repetitions since the text was logged
 }
 
 const (
@@ -37,9 +37,9 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of a worker or processor. due means that it must be logged,
-// because the text is new or failureEvery has passed. times is the number of repetitions since the
-// last log line.
+// recordFailure records a failure of a worker or processor. due reports that the caller must log
+// it, because the text is new or failureEvery has passed since the last log line. times is the
+// number of repetitions since that line.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -59,7 +59,7 @@ func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	return times, true
 }
 
-// failed is called by the sender's loop after each failed attempt.
+// failed records and logs a failed attempt. The sender's event loop calls it.
 func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	text := stream.MaskURLs(e.Err.Error())
 	if len(text) > failureText {
@@ -77,8 +77,8 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// countDeadLetters counts new dead letters and logs them, at most once per failureEvery. reportDead
-// logs the remaining ones.
+// countDeadLetters counts new dead letters and logs them at most once per failureEvery. reportDead
+// logs the rest.
 func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
@@ -88,8 +88,9 @@ func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.reportDead(false)
 }
 
-// reportDead logs dead letters that were not logged yet. It does so if failureEvery has passed
-// since the last such line, or at the end of a route. Details are in the letters.
+// reportDead logs the number of dead letters that are not in the log yet. It waits until
+// failureEvery has passed since the last such line, except at the end of a route. The letters
+// contain the details.
 func (f *failures) reportDead(atEnd bool) {
 	now := time.Now()
 	f.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxFaults bounds the distinct faults that are kept for a component; further ones are only
-// counted.
+// maxFaults is the maximum number of distinct faults that are kept for a component. Further faults
+// are only counted.
 const maxFaults = 8
 
 // faultLog keeps the faults that a component has reported with stream.Host.Fault. It is safe for
@@ -19,7 +19,8 @@ type faultLog struct {
 	more int
 }
 
-// add records err and reports whether it is new. Beyond maxFaults every fault counts as new.
+// add records err and reports whether it is new. If maxFaults other faults are kept, it returns
+// true.
 func (f *faultLog) add(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -34,7 +35,7 @@ func (f *faultLog) add(err error) bool {
 	return true
 }
 
-// err joins the faults; it returns nil if there are none.
+// err returns the joined faults, or nil if there are none.
 func (f *faultLog) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

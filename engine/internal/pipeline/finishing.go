@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// finishing is a partition that awaits the source's Finish.
+// finishing is a partition that some routes have settled. When all routes have, the source's Finish
+// is called.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool
@@ -35,7 +36,7 @@ func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream
 	return s.pipe.finish(ctx, s.slot)
 }
 
-// routeFinished records that the route r has durably settled all of p.
+// routeFinished records that the route of slot r has settled all data of a partition durably.
 func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,8 +49,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has settled. It returns the
-// partitions that are finished for the route r.
+// finish calls the source's Finish for each partition that every route has settled. It returns
+// those of route r's partitions that are now finished.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {
@@ -97,8 +98,7 @@ func (p *pipe) due(now time.Time) []*finishing {
 	return out
 }
 
-// finishClaim is the time for which a route that calls Finish has claimed a partition. Other routes
-// leave the partition alone for that time.
+// finishClaim is the time for which only the route that calls Finish for a partition may do so.
 const finishClaim = time.Minute
 
 var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()

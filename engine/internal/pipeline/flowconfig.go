@@ -14,10 +14,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// windowOf returns the window algorithm for a route's workers. auto means queue, with one
-// exception: ordered lanes with their own limit, such as a file, always use that limit. They
-// combine in-flight batches in one fsync. Their round trip grows with the window, and therefore
-// does not indicate a queue.
+// windowOf returns the window algorithm for a route's workers. The window of a worker is the number
+// of its in-flight batches.
+//
+// "auto" means "queue", with one exception. If all lanes are ordered and have their own limit of
+// in-flight batches, as those of a file have, "auto" means that limit. Such lanes sync all
+// in-flight batches in one fsync. Their round trip therefore grows with the window although there
+// is no queue.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -50,7 +53,7 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
-// budgetOf returns the redelivery budget.
+// budgetOf returns the limit of redeliveries.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}
@@ -58,7 +61,7 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
-// poisonOf returns the thresholds at which a batch is considered poison.
+// poisonOf returns the thresholds after which a batch counts as poison.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}
@@ -66,7 +69,7 @@ func poisonOf(f config.Flow) control.Poison {
 	return control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"}
 }
 
-// endOf returns the bounds after which a failing batch is no longer retried.
+// endOf returns the bounds of attempts and time after which a failing batch is no longer retried.
 func endOf(r config.Retry) control.End {
 	if r.Exhausted != "dead_letter" {
 		return control.End{}
@@ -82,7 +85,8 @@ func limitOf(l config.Limit) control.Limit {
 	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
 }
 
-// hedgeShare is the share of sent batches that may be hedged.
+// hedgeShare is the share of sent batches that may be sent a second time (hedged) to another
+// worker.
 const hedgeShare = 0.02
 
 func hedgeOf(f config.Flow) control.Hedge {
@@ -103,8 +107,8 @@ func durationOrAuto(s string) (time.Duration, error) {
 	return d, err
 }
 
-// controlConfig converts the sections flow:, retry: and checkpoint: of a route to the config of the
-// flow machine.
+// controlConfig converts the sections flow:, retry: and checkpoint: of a route to the config of
+// package flow/control.
 func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) {
 	w, err := windowOf(c.Flow, lanes)
 	if err != nil {

@@ -10,19 +10,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// guardPauses are the minimum waits before the restart of a route that the guard has stopped. They
-// grow with each stop. A wrong config therefore dead-letters only few records of a growing log.
+// guardPauses are the minimum waits before the restart of a route that was stopped because of too
+// many dead letters. They grow with each stop. Therefore a wrong config dead-letters only few
+// records of a growing log.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time after which the pauses of a route start over.
+// guardForgets is the running time of a route after which its waits (guardPauses) start over.
 const guardForgets = time.Hour
 
-// inputPoll is the interval at which the input is checked for changes after the pause.
+// inputPoll is the interval at which the input is checked for changes after the wait.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits until the input of r has changed since the guard stopped r with err. It
-// returns false if err is not the guard's, the source cannot watch its input, or the run is finite.
-// It also returns false if r drains or ctx ends first.
+// inputChanges waits until the input of r has changed since the guard stopped r with err. The guard
+// stops a route because of too many dead letters. inputChanges returns false if the guard did not
+// stop r, the source cannot watch its input, or the run is finite. It also returns false if r
+// drains or ctx ends first.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false

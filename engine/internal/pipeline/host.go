@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host implements stream.Host for the components of a route.
+// host implements stream.Host for the source's reader, the processors and the sink of a route.
 type host struct {
 	log     *slog.Logger
 	fs      vfs.FS
@@ -46,8 +46,8 @@ func (h *host) Go(name string, run func(context.Context) error) {
 		"in Open or Process, not in New")
 }
 
-// stop ends the route with err. The route's result contains err, even if all its goroutines end
-// without an error first.
+// stop ends the route with err. The route then fails with err, even if all its goroutines return
+// nil.
 func (h *host) stop(err error) {
 	h.cause.CompareAndSwap(nil, &err)
 	if g := h.group.Load(); g != nil {
@@ -63,8 +63,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped returns the same host for one of several instances of a component. Goroutines that the
-// instance starts through it end with the instance.
+// scoped returns a copy of the host for one instance of a component. Goroutines that the instance
+// starts with it end with the instance.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

@@ -11,32 +11,35 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// layeredStore is one route's part of the checkpoint.
+// layeredStore stores the progress of one route in the checkpoint. Usually it has one layer.
 //
-// It has two layers if the sink acknowledges data before it is durable (`fsync: interval`), because
-// the kernel may write the checkpoint to disk before the sink's data:
+// If the sink acknowledges data before it is durable (`fsync: interval`), it has two layers.
+// Otherwise the operating system might write the checkpoint to disk before the sink's data, and a
+// power loss between the two would lose data.
 //
-//	layer  saved                     valid                        covers
-//	upper  often                     until the system restarts    kill -9
-//	lower  after the sink has synced always                       power loss
+//	layer  saved                      valid                        survives
+//	upper  often                      until the system restarts    kill -9
+//	lower  after the sink has synced  always                       power loss
 //
-// The upper layer is never behind the lower one. Each is a route of its own in the store; the name
-// of the upper one ends in the boot id. See docs/adr/0004-two-layers-of-checkpoint.md.
+// The upper layer always has at least the progress of the lower one. In the checkpoint log, each
+// layer has a route name of its own. The name of the upper layer ends in the boot id. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
 type layeredStore struct {
 	store positionStore
 	lower string
 	upper string        // "" if there is one layer
-	pause time.Duration // the pause after a small write
+	pause time.Duration // pause after a small write
 
-	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
+	pendingMarks  map[string]stream.Mark // saved in the upper layer but not in the lower
 	pendingPlaces map[string]string
 }
 
-// newMemory returns the layered store of a route. It has one layer if boot is "" (unknown).
+// newMemory returns the layered store of a route. It has two layers if lazy is set and boot is not
+// "" (unknown).
 //
-// If an earlier instance ended before its sink had synced, its last progress is in the upper layer
-// only. This instance copies that progress to the lower layer after its first sync. Otherwise the
-// lower layer would never get the progress of partitions that have no new data.
+// If an earlier process was killed before its sink had synced, its last progress is in the upper
+// layer only. The new store copies that progress to the lower layer after the first sync. Otherwise
+// the progress of partitions without new data would never get there.
 func newMemory(store positionStore, key string, lazy bool, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if lazy && boot != "" {
@@ -48,7 +51,8 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *layered
 	return m
 }
 
-// queueMissing schedules progress that is only in the upper layer to be copied to the lower one.
+// queueMissing prepares the progress that is only in the upper layer to be copied to the lower one
+// by synced.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -69,12 +73,12 @@ func sameMark(a, b stream.Mark) bool {
 		a.Metadata == b.Metadata && slices.Equal(a.Above, b.Above)
 }
 
-// failed reports whether saving is impossible until the log is opened again.
+// failed reports whether the checkpoint log has failed and must be opened again.
 func (m *layeredStore) failed() bool { return m.store.Failed() != nil }
 
 func (m *layeredStore) layered() bool { return m.upper != "" }
 
-// forgetOtherBoots drops upper layers of earlier boots, which are no longer valid.
+// forgetOtherBoots deletes the upper layers of earlier boots, which are no longer valid.
 func (m *layeredStore) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
 		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
@@ -89,7 +93,7 @@ func (m *layeredStore) forgetOtherBoots() error {
 		}
 		places := m.store.Places(route)
 		for lane := range places {
-			places[lane] = "" // forgets it
+			places[lane] = "" // deletes the token
 		}
 		if err := m.store.Append(route, nil, places); err != nil {
 			return err
@@ -98,7 +102,8 @@ func (m *layeredStore) forgetOtherBoots() error {
 	return nil
 }
 
-// save writes marks and places as one entry, safe against kill -9.
+// save writes marks and resume tokens (places) as one entry. The entry survives kill -9, but not a
+// power loss.
 func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
 	if !m.layered() {
 		return m.store.Append(m.lower, marks, places)
@@ -110,7 +115,8 @@ func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error
 	return m.store.Append(m.upper, marks, places)
 }
 
-// synced makes all saved progress safe against a power loss. The caller has synced the sink before.
+// synced makes all saved progress survive a power loss. The caller must have synced the sink
+// before.
 func (m *layeredStore) synced() error {
 	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))
@@ -154,8 +160,9 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// unknownRoutes returns the lanes with a resume token in either layer, except the lane with the
-// given name. Each is mapped to the empty token: storing it removes the lane's token.
+// unknownRoutes returns the lanes that have a resume token in either layer, except the lane with
+// the given name. The result maps each lane to the empty token. Storing an empty token removes the
+// lane's token.
 func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
@@ -168,8 +175,8 @@ func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	return strays
 }
 
-// resumeTokens returns the resume tokens of the upper layer if that exists. The lower layer may
-// still have tokens that were removed from the upper one.
+// resumeTokens returns the resume tokens of the upper layer. If the upper layer has none, it
+// returns those of the lower layer.
 func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

@@ -39,7 +39,7 @@ func maskAttrs(attrs []slog.Attr) []slog.Attr {
 	return masked
 }
 
-// maskAttr masks strings, and values that print as strings with secrets.
+// maskAttr masks secrets in strings, and in values that are logged as strings.
 func maskAttr(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {

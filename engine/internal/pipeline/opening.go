@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// begin opens the sink and the reader and waits until the other routes of the source have opened
-// theirs. If the route drains in the meantime, begin returns false and no error, because nothing is
-// in flight. A finite run fails if the route has not opened within Stall.
+// begin opens the sink and the reader. Then it waits until the other routes of the source have
+// opened theirs. If the route drains before that, begin returns false and no error, because nothing
+// is in flight. A finite run fails if opening takes longer than the option Stall.
 func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
 	opening, end := context.WithCancelCause(ctx) // a sink may keep it; only the route ends it
 	late := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)

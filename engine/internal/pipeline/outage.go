@@ -9,19 +9,20 @@ import (
 const (
 	outageTick  = 250 * time.Millisecond
 	drainGrace  = time.Second
-	drainStreak = 3               // failures in a row that count as failing every attempt
-	onceGrace   = 5 * time.Second // time for several probes of a worker with new credentials
+	drainStreak = 3               // failures in a row after which a worker counts as unable
+	onceGrace   = 5 * time.Second // time for several attempts of a worker with new credentials
 )
 
-// outageDetector reports when no worker of a route has been able to deliver for at least grace.
+// outageDetector detects that no worker of a route has been able to deliver for a given time
+// (grace).
 type outageDetector struct {
-	refusing bool // also count workers that fail every attempt, not only misconfigured ones
+	refusing bool // workers that fail every attempt count as unable, not only misconfigured ones
 	grace    time.Duration
-	since    time.Time // start of the outage; zero if a worker can deliver
+	since    time.Time // start of the outage; zero if any worker can deliver
 }
 
-// reached reports whether no worker of r has been able to deliver for at least grace. It returns
-// false while an attempt that may still succeed is in flight.
+// reached reports whether no worker of r has been able to deliver for at least the time grace. It
+// returns false while an attempt is in flight, because that attempt may succeed.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()
@@ -43,8 +44,9 @@ func (h *outageDetector) reached(r *route) bool {
 	return false
 }
 
-// unable reports whether a worker is misconfigured or, if refusing is set, fails every attempt.
-// suspected means that the sender assumes all workers to fail.
+// unable reports whether a worker is misconfigured. If refusing is set, it also returns true for a
+// worker that fails every attempt. suspected means that the sender expects attempts of all workers
+// to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase is the state of a parking sink's store at the time when the first route of the slot
-// opened it.
+// parkedBase has the counts of a parking sink's store at the time when the slot first opened it. A
+// parking sink (stream.ParkingSink) keeps records in a store of its own and delivers them later.
 type parkedBase struct {
 	mu    sync.Mutex // guards the fields below
 	known bool
 	at    stream.ParkedCounts
 }
 
-// parkedCounts are the counts of a route with a stream.ParkingSink.
+// parkedCounts computes the counts of a route with a stream.ParkingSink.
 type parkedCounts struct {
-	sink stream.ParkingSink // nil if the sink does not park
+	sink stream.ParkingSink // nil if the sink is not a ParkingSink
 	base *parkedBase
 
 	mu   sync.Mutex // guards the fields below
@@ -42,7 +42,7 @@ func (p *parkedCounts) opened() {
 	}
 }
 
-// store returns the store of an open sink, or nil if there is none.
+// store returns the store of the sink, or nil if the sink is not open.
 func (p *parkedCounts) store() stream.DeliveryStore {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,8 +52,8 @@ func (p *parkedCounts) store() stream.DeliveryStore {
 	return p.sink.Deliveries()
 }
 
-// show replaces the count of records that the sink has accepted. The status then has separate
-// counts of records that the sink delivered, cancelled, dead-lettered or still keeps.
+// show replaces the count of records that the sink has accepted by separate counts of delivered,
+// cancelled, dead-lettered and still parked records.
 func (p *parkedCounts) show(s *status.Route) {
 	p.mu.Lock()
 	open := p.open
@@ -67,9 +67,9 @@ func (p *parkedCounts) show(s *status.Route) {
 	addParked(s, base, p.sink.Parked())
 }
 
-// addParked adds the records that the store had at first, and those it received since, to the
-// outcomes of s. The store may briefly be ahead of the route's accounts. The outcomes still add up
-// to the records read.
+// addParked adds the parked records to the counts of s. These are the records in the store at first
+// (base), and those received since (now). If the store is briefly ahead of the route's accounts,
+// the counts are reduced so that they still add up to the records read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting
@@ -84,7 +84,7 @@ func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.Delivered = rest
 }
 
-// append writes dead letters for records that a parking sink has given up.
+// append writes dead letters for records that a parking sink could not deliver.
 func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) error {
 	letters := make([]deadletter.Letter, len(given))
 	for i, l := range given {
@@ -101,7 +101,7 @@ func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) er
 	return nil
 }
 
-// deliveries returns the routes that park deliveries, for the admin pages.
+// deliveries returns the routes with a parking sink, for the admin pages.
 func (e *Engine) deliveries() (out []admin.DeliveryRoute) {
 	for _, p := range e.pipelines() {
 		for _, s := range p.routes() {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// addMetadata adds the reader's metadata to each mark. Metadata that is too long is omitted. This
-// is harmless, because metadata only saves work or detects mistakes.
+// addMetadata adds the reader's metadata to each mark. It omits metadata that is too long. This is
+// harmless, because metadata only saves work or detects mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -23,8 +23,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 	}
 }
 
-// forget removes the state of partitions that the source reports as deleted. Partitions with
-// unsettled or unsaved data are removed by a later call.
+// forget deletes the progress of partitions that the source reports as deleted. If a partition has
+// unsettled or unsaved data, a later call deletes its progress.
 func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -50,20 +50,21 @@ func (r *saver) forget() error {
 	return nil
 }
 
-// lateTransaction bounds the time in which an open transaction of this run may still commit data of
-// a forgotten partition. Databases end the sessions of vanished clients after a minute.
+// lateTransaction is the time after which no open transaction of this run can still commit data of
+// a deleted partition. It is ample, because databases end the sessions of vanished clients after
+// about a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a partition that was removed from the local state, but not yet from the sink's
-// ledger.
+// prunedPartition is a deleted partition whose progress is in the sink's ledger, but no longer in
+// the local checkpoint.
 type prunedPartition struct {
 	id string
 	at time.Time
 }
 
-// pruneLate records the partitions in drop that were handed out in this run. It returns those that
-// were recorded more than lateTransaction ago, because no transaction with their data can still be
-// open.
+// pruneLate remembers those partitions of drop that this run has read data of. It returns the
+// partitions that were remembered more than lateTransaction ago. No transaction with their data can
+// still be open.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -82,16 +83,16 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished bounds the marks that a route keeps of deleted partitions while the sink's ledger
-// still has them. The oldest are removed first.
+// maxKeptFinished is the maximum number of deleted partitions whose marks a route keeps because the
+// sink's ledger still has them. The oldest marks are removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those of the given partitions (now) that need no mark any more.
+// keepFinished returns those partitions of now whose marks can be deleted from the checkpoint.
 //
-// The sink's ledger removes a partition of this run only after lateTransaction or in a later run.
-// Until then the local mark tells the source that the partition is finished. Otherwise the source
-// would read the partition again for a route without a ledger that has already removed its own
-// mark.
+// The sink's ledger keeps a partition of this run for lateTransaction, or until a later run. Until
+// then its mark must tell the source that the partition is finished. Otherwise the source would
+// read the partition again for another route, if that route has no ledger and has already deleted
+// its own mark.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -111,19 +112,20 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	return drop
 }
 
-// pruneAtOnce bounds the partitions that a sink removes in one transaction.
+// pruneAtOnce is the maximum number of partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a transactional sink remove its rows of partitions whose deletion from the checkpoint
-// is durable. In the opposite order, the ledger could have less than the local state.
+// prune makes a sink with a ledger delete its rows of deleted partitions. The deletion from the
+// checkpoint must be durable before. In the opposite order, the ledger could have less progress
+// than the checkpoint.
 //
-// prune removes only partitions that Load returned and that this run has not handed out. Load has
-// fenced off every earlier transaction with their data, so no late transaction can repeat it
-// unnoticed. Other partitions are removed after lateTransaction or in a later run. If the process
-// is killed, the next run loads them, finds them deleted and removes them.
+// prune removes only partitions that are safe from late transactions. These are partitions that
+// Load returned and that this run has not read, because Load prevents all earlier transactions from
+// committing. Other partitions are removed after lateTransaction or in a later run. If the process
+// is killed, the next run finds that the partitions are deleted and removes them.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
-	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // it was put back in the meantime
+	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
 	r.mu.Unlock()
 	if len(r.prunable) == 0 {
 		return nil
@@ -140,8 +142,8 @@ func (r *saver) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll prunes all remaining partitions at the end of a run. A short run may end without any
-// other call of prune.
+// pruneAll prunes all remaining partitions at the end of a run. A short run may not have called
+// prune before.
 func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
@@ -155,9 +157,8 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the accounts of those partitions that have no unsettled or unsaved data. It
-// returns these partitions (now) and the others (later). idle are the partitions in the first list
-// that were not handed out in this run.
+// forget removes the accounts of partitions that have no unsettled or unsaved data. It returns
+// these partitions (now) and the others (later). idle are those of now that this run has not read.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -174,16 +175,17 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 	return now, later, idle
 }
 
-// handedOut reports whether a span of the partition was handed out in this run and the partition
-// has not been forgotten since.
+// handedOut reports whether this run has read data of the partition since its account was last
+// removed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts bounds the open accounts of partitions without unsettled data.
+// maxIdleAccounts is the number of open accounts above which those without unsettled data are
+// closed.
 const maxIdleAccounts = 1024
 
-// closeIdle closes the accounts of partitions without unsettled or unsaved data. A hundred thousand
-// files therefore do not need as many ledgers. An account is opened again, at its mark, when it is
-// needed.
+// closeIdle closes accounts of partitions without unsettled or unsaved data. A hundred thousand
+// files then do not need a hundred thousand accounts in memory. When an account is needed again, it
+// is opened with the mark in the checkpoint.
 func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= maxIdleAccounts {
@@ -199,7 +201,7 @@ func (k *books) closeIdle(saved []stream.Mark) {
 	}
 }
 
-// deleteParts drops the marks of partitions from both layers.
+// deleteParts deletes the marks of partitions from both layers.
 func (m *layeredStore) deleteParts(ids []string) error {
 	if len(ids) == 0 {
 		return nil

@@ -27,7 +27,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		select { // the other routes had the same time
+		select { // time is over for the other routes as well
 		case <-p.done:
 		default:
 			silent = append(silent, p.route)
@@ -40,7 +40,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 }
 
 // ping returns a channel that is closed when the event loop of the route's sender responds. It
-// returns nil if the route does not run.
+// returns nil if the route is not running.
 func (s *slot) ping() <-chan struct{} {
 	s.mu.Lock()
 	r, running := s.route, s.running

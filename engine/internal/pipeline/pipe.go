@@ -18,51 +18,53 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// pipe is a source with its routes. A failed route restarts alone. If a goroutine of the source
-// fails, the source is recreated and all routes restart.
+// pipe is a pipeline: a source with its routes. If a route fails, only this route restarts. If a
+// goroutine of the source fails, the source is recreated and all routes restart.
 type pipe struct {
 	name     string
 	cfg      config.Pipeline
 	once     bool
 	log      *slog.Logger
 	fs       vfs.FS
-	counter  *metrics.Set // of the source, across its instances
+	counter  *metrics.Set // counters of the source; kept when the source is recreated
 	state    *state
-	host     *sourceHost                   // of source; changed with it
+	host     *sourceHost                   // host of source; changed with it
 	source   stream.Source                 // changed only while no route runs
-	finisher stream.Finisher               // nil if the source has no Finish
-	holder   atomic.Pointer[stream.Holder] // nil if the source is not a Holder
+	finisher stream.Finisher               // nil if the source has no Finish method
+	holder   atomic.Pointer[stream.Holder] // nil if the source is not a stream.Holder
 	starts   int
 	sharing  sharing
 
 	mu        sync.Mutex // guards the fields below; not held while Finish is called
 	slots     []*slot    // copy on write
 	opening   *barrier
-	tree      *supervise.Supervisor   // of the routes; nil while the pipeline does not run
+	tree      *supervise.Supervisor   // supervisor of the routes; nil if none is running
 	end       context.CancelCauseFunc // ends tree
 	over      map[*slot]bool          // routes that have ended and will not restart
-	held      bool                    // Apply is changing the routes: the run does not end
+	held      bool                    // Apply is changing the routes, so the run must not end
 	closing   bool                    // all routes have ended, and the run is ending
 	finishing map[string]*finishing
-	order     []string // the keys of finishing, oldest first
+	order     []string // keys of finishing, oldest first
 	err       error    // error of the last run
-	waits     bool     // whether it waits for a restart
+	waits     bool     // the pipeline waits for a restart
 }
 
-// Causes for ending the contexts of an engine's parts.
+// Causes with which contexts of an engine's parts end.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce, as a supervisor's Shutdown, makes it stop its children concurrently.
+// atOnce is a value of supervise.Spec.Shutdown. It makes a supervisor stop its children
+// concurrently.
 const atOnce = time.Nanosecond
 
-// run runs the routes concurrently until all have ended. The source's goroutines start before the
-// first route and stop after the last one. If one of these goroutines fails, the routes stop.
+// run runs the routes concurrently until all have ended. It starts the source's goroutines before
+// the first route and stops them after the last one. If one of these goroutines fails, the routes
+// stop.
 func (p *pipe) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.waits = false
 	p.mu.Unlock()
 	p.starts++
-	wanted := p.starts == 1 || !p.draining() // draining routes end without running
+	wanted := p.starts == 1 || !p.draining() // if all routes are draining, they end without running
 	if p.starts > 1 && wanted {
 		if err := p.renew(); err != nil {
 			return err
@@ -89,7 +91,7 @@ func (p *pipe) run(ctx context.Context) error {
 	return err
 }
 
-// draining reports whether all routes are draining and Apply adds none.
+// draining reports whether all routes are draining and Apply is not changing the routes.
 func (p *pipe) draining() bool {
 	p.mu.Lock()
 	slots, held := p.slots, p.held
@@ -97,7 +99,7 @@ func (p *pipe) draining() bool {
 	return !held && !slices.ContainsFunc(slots, func(s *slot) bool { return !s.isDraining() })
 }
 
-// begin creates the supervisor of the routes, without those that are being removed.
+// begin creates the supervisor of the routes. It omits routes that Apply is removing.
 func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +118,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	return tree, nil
 }
 
-// halted records that no route is running.
+// halted records that no route is running any more.
 func (p *pipe) halted() {
 	p.mu.Lock()
 	p.tree = nil
@@ -127,10 +129,10 @@ func (p *pipe) halted() {
 	}
 }
 
-// routeEvent records how a run of a route ended.
+// routeEvent records that a run of a route has ended.
 func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !strings.HasSuffix(e.Supervisor, pipelinesName+"/"+p.name) {
-		return // an event of a supervisor within a route
+		return // the event is of a supervisor within a route
 	}
 	slots := p.routes()
 	i := slices.IndexFunc(slots, func(s *slot) bool { return s.cfg.Name == e.Child })
@@ -138,7 +140,7 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 		return
 	}
 	p.mu.Lock()
-	p.over[slots[i]] = !e.Restart // set before the slot learns of it: see leave
+	p.over[slots[i]] = !e.Restart // set before s.ended is called: see leave
 	p.mu.Unlock()
 	slots[i].ended(e)
 	p.mu.Lock()
@@ -146,8 +148,8 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	p.endIfDone()
 }
 
-// endIfDone ends the run when every route has ended, unless Apply is changing them. The caller
-// holds p.mu.
+// endIfDone ends the run when every route has ended, unless Apply is changing the routes. The
+// caller holds p.mu.
 func (p *pipe) endIfDone() {
 	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !p.over[s] }) {
 		return
@@ -170,7 +172,8 @@ func (p *pipe) barrier() *barrier {
 	return p.opening
 }
 
-// child returns the supervisor's specification of the pipeline. In a finite run it starts once.
+// child returns the specification with which the supervisor runs the pipeline. In a finite run the
+// pipeline does not restart.
 func (p *pipe) child() supervise.Child {
 	run := p.run
 	if p.sharing.on {
@@ -182,13 +185,13 @@ func (p *pipe) child() supervise.Child {
 	}
 }
 
-// wake starts a route that waits for its restart.
+// wake starts a route that waits for its restart immediately.
 func (p *pipe) wake(route string) {
 	p.mu.Lock()
 	tree := p.tree
 	p.mu.Unlock()
 	if tree != nil {
-		_ = tree.Restart(route) // an error means: the route is stopping or has ended
+		_ = tree.Restart(route) // an error means that the route is stopping or has ended
 	}
 }
 
@@ -208,7 +211,8 @@ func (p *pipe) waiting() bool {
 	return p.waits
 }
 
-// result returns the pipeline's own failure, or nil if it ended because its routes did.
+// result returns the failure of the pipeline itself. It returns nil if the pipeline ended because
+// all its routes ended.
 func (p *pipe) result() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// processors are the goroutines that process and encode batches.
+// processors are the goroutines of a route that process and encode batches.
 type processors struct {
 	*core
 	line    *line
@@ -25,13 +25,13 @@ type processors struct {
 	encoder stream.Encoder // nil if the sink sends the batch's own bytes
 	make    []func(stream.Host) (stream.Processor, error)
 
-	steps [maxProcessors]atomic.Pointer[step] // step in progress, by goroutine; nil if idle
+	steps [maxProcessors]atomic.Pointer[step] // the running step of each goroutine; nil if idle
 }
 
-// needed reports whether there is anything to process.
+// needed reports whether the route has processors or an encoder.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine returns a line with buffers for the batches of all processors.
+// newLine returns a line whose channels have room for the batches of all processors.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
@@ -44,16 +44,17 @@ func newLine() *line {
 // maxProcessors.
 func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 
-// maxProcessors bounds the goroutines and processor instances of one route.
+// maxProcessors is the maximum number of processing goroutines of one route.
 const maxProcessors = 64
 
-// jobsAtOnce bounds the jobs that are not processed yet: those in the two channels, those held by
-// the processors, the reader and the producer, and two that were read again. The channel for jobs
-// that are processed again (line.again) has this capacity, so a send to it never blocks.
+// jobsAtOnce is the maximum number of jobs that are not processed yet. These are the jobs in the
+// channels jobs and work, the jobs that the processors, the reader and the producer hold, and two
+// jobs that were read again. The channel line.again has this capacity, so a send to it never
+// blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// Run runs the processors under supervision. A processor that dies is replaced by one with new
-// instances of every step. The goroutines and child processes of the old instances are stopped.
+// Run runs the processors. If one dies, Run stops the goroutines and child processes that it has
+// started, and replaces it by a processor with new instances of every step.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -72,9 +73,10 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// processorRestarts is the restart policy of processors. A processor most likely dies because of
-// its input, and restarts narrow down the input that kills it. Up to freeDeaths deaths without a
-// finished record therefore restart immediately. Further restarts wait, with exponential backoff.
+// processorRestarts decides how long to wait before a dead processor is replaced. A processor most
+// likely dies because of a record in its input, and the following restarts find that record (see
+// trial). The first freeDeaths restarts therefore do not wait. Further restarts wait with
+// exponential backoff, until a processor has finished a batch or a part of it.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -100,13 +102,13 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	}
 }
 
-// process is one run of a processor.
+// process is one run of a processor, from its start until it dies or there are no more batches.
 func (r *processors) process(ctx context.Context, name string, idle *processorRestarts,
 	current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
-	defer func() { // also after a panic: stop the goroutines of its instances
+	defer func() { // also after a panic: stop the goroutines of the instances
 		scope.Stop(nil)
-		_ = scope.Wait() // a failure has already ended the scope's context
+		_ = scope.Wait() // a failure has already ended the context of scope
 	}()
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
@@ -129,8 +131,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns the batch of a processor that has died or, if there is none, a new batch. It
-// returns nil if there are no more batches.
+// nextJob returns the next batch to process. A batch whose processor has died comes before new
+// batches. nextJob returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -142,7 +144,7 @@ func (r *processors) nextJob(ctx context.Context) *job {
 		return j
 	case j := <-r.line.late:
 		return j
-	case j := <-r.line.work: // nil if closed: others may return the jobs that they hold
+	case j := <-r.line.work: // nil if closed; again and late may still get jobs
 		return j
 	case <-ctx.Done():
 		return nil
@@ -154,21 +156,21 @@ type processor struct {
 	r     *processors
 	name  string
 	chain []stream.Processor
-	names []string // of the chain's steps
+	names []string // names of the chain's steps
 	idle  *processorRestarts
 	saved *stream.Savepoint
 
-	current *atomic.Pointer[step] // holds nil between batches
+	current *atomic.Pointer[step] // nil between batches
 }
 
-// step describes a processor of a route's chain that is working on a batch.
+// step is one step of a processor that is working on a batch.
 type step struct {
 	name  string // such as "processor 2, exec"
 	began time.Time
 }
 
-// longestStep returns the step that has worked on its batch the longest, and false if no batch is
-// being processed.
+// longestStep returns the step that has worked on its batch for the longest time. It returns false
+// if no batch is being processed.
 func (r *processors) longestStep() (longest step, ok bool) {
 	for n := range r.steps {
 		if s := r.steps[n].Load(); s != nil && (!ok || s.began.Before(longest.began)) {
@@ -178,8 +180,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If that kills the processor, work makes j available to another processor and
-// returns the cause.
+// work processes j. If the processor dies of j, work gives j to another processor and returns the
+// cause of the death.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
@@ -205,8 +207,8 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	return nil
 }
 
-// steps runs every step on the batch, encodes it, and writes the dead letters of records that the
-// steps dead-lettered.
+// steps runs every step on the batch and encodes it. Then it writes dead letters for the records
+// that the steps have marked as dead.
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
@@ -257,7 +259,8 @@ func (p *processor) encode(b *stream.Batch) error {
 	return nil
 }
 
-// hide hides all records of b outside s. It returns the states of all records.
+// hide marks all records of b outside s as dropped, so that the steps process only s. It returns
+// the earlier states of all records.
 func hide(b *stream.Batch, s recordRange) []stream.State {
 	b.Parsed() // its raw bytes contain more than the records of s
 	states := make([]stream.State, len(b.Records))
@@ -270,7 +273,7 @@ func hide(b *stream.Batch, s recordRange) []stream.State {
 	return states
 }
 
-// show undoes hide. The steps may have added records to s in the meantime.
+// show restores the states that hide has changed. The steps may have added records to s.
 func show(b *stream.Batch, s recordRange, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {
@@ -283,7 +286,7 @@ func show(b *stream.Batch, s recordRange, states []stream.State) {
 	}
 }
 
-// recordDeath records the death of a processor that held j, and passes j to the next one.
+// recordDeath records that a processor has died of the job j, and gives j to another processor.
 func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
 	deadLetter, giveUp := j.died(j.batch)

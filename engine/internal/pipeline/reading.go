@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// reader reads batches from the source and opens their spans in the books.
+// reader reads batches from the source and adds them to the books.
 type reader struct {
 	*core
 	line      *line
@@ -24,10 +24,10 @@ type reader struct {
 	pool      *stream.Pool
 	budget    *budget
 	reads     scope
-	left      atomic.Int64 // last known unread bytes of a source without estimator; -1 if unknown
-	reading   atomic.Int64 // start of the running Read, in ns since started; 0 if none
+	left      atomic.Int64 // last known unread bytes if the source cannot estimate; -1 if unknown
+	reading   atomic.Int64 // start of the running call of Read, in ns since started; 0 if none
 
-	reader      stream.Reader // set before Run, like withdrawals
+	reader      stream.Reader // set before Run
 	withdrawals *withdrawals
 	// estimator is the reader while it is open, or nil if the reader cannot estimate.
 	estimator atomic.Pointer[stream.Estimator]
@@ -42,14 +42,14 @@ func (r *reader) open(source stream.Reader) {
 	}
 }
 
-// end keeps the last estimate. It is called before the reader is closed.
+// end stores the last estimate. It is called before the reader is closed.
 func (r *reader) end() {
 	r.left.Store(r.leftBytes())
 	r.estimator.Store(nil)
 }
 
-// leftBytes returns the unread bytes of the source; -1 if unknown. It is safe for concurrent use.
-// The estimate follows a source that grows while the route does not read.
+// leftBytes returns the unread bytes of the source, or -1 if unknown. If the reader can estimate
+// them, the result also grows while the route does not read. It is safe for concurrent use.
 func (r *reader) leftBytes() int64 {
 	if e := r.estimator.Load(); e != nil {
 		return (*e).Remaining()
@@ -57,44 +57,45 @@ func (r *reader) leftBytes() int64 {
 	return r.left.Load()
 }
 
-// announcer saves the first marks of new partitions before the sink gets their data.
+// announcer saves marks of new partitions before the sink gets data of these partitions.
 type announcer interface {
 	announce(met []stream.Mark, b *stream.Batch)
 }
 
-// line carries batches from the reader through the processors to the sender.
+// line has the channels that carry batches from the reader through the processors to the sender.
 type line struct {
 	jobs  chan *job // to the sender, in read order
-	work  chan *job // to the processors
-	again chan *job // to the processors, after one has died
-	late  chan *job // to the processors: waiting batches that were read again
+	work  chan *job // to the processors, in read order
+	again chan *job // to the processors, after the death of one
+	late  chan *job // to the processors: batches that waited for a retry and were read again
 	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }
 
-// job is a batch on its way from the reader through the processors to the sender. line.jobs keeps
-// the read order, although processors may finish in another order.
+// job is a batch on its way from the reader through the processors to the sender. Processors may
+// finish jobs in any order. The sender still gets them in read order, because it receives from
+// line.jobs and waits until each job is done.
 type job struct {
 	batch *stream.Batch
 	keys  []string
-	done  chan struct{} // closed when processed; nil if there is nothing to process
+	done  chan struct{} // closed when processed; nil if the route has no processors
 	err   error
 
-	trial                   // deaths of processors on this batch
-	saved *stream.Savepoint // the batch as its current processor received it; nil before the first
+	trial                   // counts processors that died of this batch
+	saved *stream.Savepoint // the batch as the current processor received it; nil before the first
 
 	withdrawn bool // guarded by withdrawals.mu
 }
 
-// scope is the context for reading. It ends with its parent, or earlier, when the route stops
-// accepting data. It is safe for concurrent use.
+// scope is the context for reading. It ends with its parent context, or earlier when the route
+// stops reading. It is safe for concurrent use.
 type scope struct {
 	mu     sync.Mutex // guards the fields below
 	ctx    context.Context
-	cancel context.CancelCauseFunc // nil before it has begun
-	cause  error                   // why it ended; nil if end was not called
+	cancel context.CancelCauseFunc // nil before in was called
+	cause  error                   // cause given to end; nil if end was not called
 }
 
-// in starts the scope as a child of ctx. Later calls return the same context.
+// in creates the context as a child of ctx. Later calls return the same context.
 func (s *scope) in(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +108,8 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends the scope. If it is called before in, the scope ends as soon as it starts. Only the
-// first cause counts.
+// end ends the context with a cause. Only the first cause counts. If end is called before in, the
+// context is already ended when in creates it.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,13 +121,14 @@ func (s *scope) end(cause error) {
 	}
 }
 
-// Run fills batches for the processors until the data ends or the route drains, and then closes the
-// line. Its error reaches the sender after the last batch, so that batches read before the error
-// are still delivered. If ctx ends, batches that were read are not released but left to the garbage
-// collector.
+// Run reads batches until the data ends or the route drains. It passes them to the processors and
+// then closes the line. An error of the source reaches the sender only after the batches that were
+// read before, so they are still delivered. If ctx ends, Run does not release the batches that were
+// read, and the garbage collector frees them.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	// With a store, waiting batches may still arrive, so the processors stop with the route.
+	// With a store, waiting batches may still be read again. The processors then stop with the
+	// route.
 	if r.waits.store == nil {
 		defer close(r.line.work)
 	}
@@ -149,8 +151,8 @@ func (r *reader) Run(ctx context.Context) error {
 	}
 }
 
-// readSafely calls readOne and turns a panic of the source into an error. The reader is not used
-// after a panic.
+// readSafely calls readOne and turns a panic of the source into an error. After a panic, the reader
+// must not be used again.
 func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	returned := false
 	defer func() {
@@ -163,9 +165,9 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	return j, err
 }
 
-// readOne reads one batch and opens its spans. It returns io.EOF if the data has ended or the route
-// accepts no more. If a batch was read but cannot be sent, its spans stay unsettled, and a later
-// run reads it again.
+// readOne reads one batch and adds it to the books. It returns io.EOF if the data has ended or the
+// route stops reading. If a batch was read but cannot be sent, it stays unsettled, and a later run
+// reads it again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
@@ -199,11 +201,11 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey is the order key of all items if there is one ordered lane. With the partitions as keys, a
-// batch of a thousand small files would need the ids of all of them.
+// oneKey is the order key of all batches if the sink has only one ordered lane. Without it, a batch
+// of a thousand small files would need a thousand partition ids as keys.
 var oneKey = []string{"all"}
 
-// opened opens the spans of a batch that was read in the books, and returns its job.
+// opened adds a batch that was read to the books and returns its job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {
@@ -214,7 +216,7 @@ func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 
 func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark,
 	err error) {
-	if r.line == nil { // otherwise the processors' goroutines write them
+	if r.line == nil { // otherwise the processors write them
 		if err := r.letters.writeMarkedDead(ctx, b); err != nil {
 			b.Release()
 			return nil, nil, err
@@ -248,7 +250,7 @@ func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met [
 	return j, met, nil
 }
 
-// idle returns how long the reader has waited for data, or 0 if it is not waiting.
+// idle returns how long the running Read has waited for data, or 0 if none is running.
 func (r *reader) idle() time.Duration {
 	if since := r.reading.Load(); since > 0 {
 		return r.now() - time.Duration(since)
@@ -278,7 +280,7 @@ func (l *line) next(ctx context.Context) (*job, error) {
 	select {
 	case <-j.done:
 		return j, nil
-	case <-ctx.Done(): // its processor may be waiting for a restart
+	case <-ctx.Done(): // the processor may be waiting for a restart
 		return nil, context.Cause(ctx)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// receiver is a receiver of notifications that may request its own deliveries.
+// receiver is a client of the admin address that may request deliveries of its own notifications.
 type receiver struct {
 	Token string   `json:"token"`
 	Hosts []string `json:"hosts"`
@@ -18,12 +18,12 @@ type receiver struct {
 // leastToken is the minimum length of a receiver's token. Shorter tokens could be guessed.
 const leastToken = 16
 
-// receivers holds the receivers in the file admin.delivery_tokens, by name.
+// receivers are the receivers in the file admin.delivery_tokens, by name.
 type receivers struct {
 	file reread.File[map[string]receiver]
 }
 
-// openReceivers reads the file for the first time.
+// openReceivers reads the file at path.
 func openReceivers(path string) (*receivers, error) {
 	r := &receivers{}
 	r.file.Path, r.file.Shape = path, "an object of objects with token and hosts"
@@ -50,8 +50,8 @@ func openReceivers(path string) (*receivers, error) {
 	return r, nil
 }
 
-// of returns the receiver of a token. It compares the token with all tokens, so that the time it
-// takes reveals nothing.
+// of returns the receiver with the given token. It compares the token with all tokens, so that its
+// running time reveals nothing about them.
 func (r *receivers) of(token string) (owner stream.DeliveryOwner, ok bool) {
 	if len(token) < leastToken {
 		return owner, false

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errNoLoader is returned by Reload if the embedding program provides no way to load the
-// configuration.
+// errNoLoader is returned by Reload if Options.Load is nil.
 var errNoLoader = errors.New("this program cannot load its configuration again: restart it to change the configuration")
 
 // Reload loads the configuration and applies it: see engine.Engine.Reload.

@@ -12,9 +12,11 @@ import (
 // replaySource is the name of the source of a replay.
 const replaySource = "dead_letters"
 
-// ReplayConfig returns a config with one route of c whose source is the dead letters that match the
-// filter, each once. They pass through the route's own processors and sink. The route's own
-// checkpoint records each letter as settled. A letter that is refused again becomes a new letter.
+// ReplayConfig returns a config that delivers the dead letters of one route of c. Its source reads
+// the letters that match the filter, each once. They pass through the processors and sink of the
+// route. The route's checkpoint records which letters were delivered. A letter that is refused
+// again becomes a new letter.
+//
 // Run the config with Options.Once, while no other process uses the state directory.
 func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
 	for _, p := range c.Pipelines {
@@ -29,7 +31,7 @@ func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadle
 	return config.Config{}, fmt.Errorf("the config has no route %s/%s", pipelineName, routeName)
 }
 
-// replayOf returns a pipeline with one route of p. Its source is the dead letters of that route.
+// replayOf returns a pipeline with one route. Its source is the dead letters of route r of p.
 func replayOf(
 	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
 ) config.Pipeline {

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// replayStall is the time without deliveries after which a replay is ended, because the route is
-// paused during the replay.
+// replayStall is the time without deliveries after which a replay ends. It is short, because the
+// route is paused during the replay.
 const replayStall = time.Minute
 
 // ReplayLetters delivers the dead letters of a route that match the filter, each once, through the
-// route's processors and sink. With discard it settles them without a delivery.
+// route's processors and sink. With discard, it marks them as settled and does not deliver them.
 //
-// The route drains before the replay and restarts after it, because the replay uses the route's
-// checkpoint. Other routes continue. ReplayLetters returns when the route has restarted. Like
-// Apply, it returns an error if the engine is not running, is draining, or runs with Once.
+// The replay uses the route's checkpoint. The route therefore drains before the replay and restarts
+// after it. Other routes continue. ReplayLetters returns when the route has restarted. It returns
+// an error if the engine is not running, is draining, or runs with Once.
 func (e *Engine) ReplayLetters(
 	ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool,
 ) (result status.Replay, err error) {
@@ -74,7 +74,7 @@ func (e *Engine) replayOptions() Options {
 	return o
 }
 
-// runReplay runs a replay alongside the pipelines until it ends, or ctx is done.
+// runReplay runs a replay beside the pipelines until it ends or ctx is done.
 func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 	name := replay.name + ": replay of " + replay.slots[0].cfg.Name
 	ended := make(chan error, 1)
@@ -107,15 +107,15 @@ func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 	return err
 }
 
-// resume restarts a route that was stopped for a replay. The new route continues the accounts of
-// the old one.
+// resume restarts a route that was stopped for a replay. The restarted route continues the counts
+// of the old one.
 func (e *Engine) resume(p *pipe, old *slot) error {
 	fresh := newSlot(p, old.cfg, e.o)
 	fresh.counter, fresh.met, fresh.failures = old.counter, old.met, old.failures
 	old.mu.Lock()
 	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
 	old.mu.Unlock()
-	if fresh.starts == 0 { // the old route never ran and is closed
+	if fresh.starts == 0 { // the old route never ran, and is closed
 		if err := fresh.renew(); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (e *Engine) resume(p *pipe, old *slot) error {
 	e.mu.Lock()
 	draining := e.draining
 	e.mu.Unlock()
-	if draining { // set since the replay began
+	if draining { // draining was set while the replay ran
 		e.Drain()
 	}
 	return err
@@ -170,8 +170,8 @@ func counted(p *pipe, r *status.Replay) {
 	r.Letters, r.Delivered, r.Dead, r.Dropped = s.ReadRecords, s.Delivered, s.Dead, s.Dropped
 }
 
-// lastReplay returns the status of the running replay or, if none runs, of the last one. It returns
-// nil if there was none.
+// lastReplay returns the status of the running replay. If none is running, it returns the status of
+// the last one, or nil if there was none.
 func (e *Engine) lastReplay() *status.Replay {
 	e.mu.Lock()
 	p, last := e.replaying, e.replayed

@@ -6,22 +6,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// settlerOf returns the reader of r if its clients wait for the outcome of their records, or nil.
+// settlerOf returns the reader of r if it must learn which records have settled, else nil. This is
+// so if clients of the source wait for the outcome of their records.
 func settlerOf(r *saver) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
 }
 
-// reportSettled reports settled progress of the route to its reader. If the sink is durable when it
-// acknowledges, this needs nothing else. Otherwise the sink is synced and the checkpoint written
-// before the report, because a restart truncates an output file to the offset in the checkpoint.
-// Batches that settle during a sync share the next one.
+// reportSettled reports the settled progress of the route to its reader, which answers its clients.
+// An answered record must not be lost. If the sink appends to an output file or acknowledges data
+// before it is durable, reportSettled therefore syncs the sink and writes the checkpoint before the
+// report. Otherwise a restart could truncate the file to an older offset in the checkpoint. Batches
+// that settle during a sync share the next one.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0
 	r.mu.Unlock()
 	if placed || r.syncer != nil {
-		return r.sync(ctx) // tells the reader
+		return r.sync(ctx) // sync reports to the reader
 	}
 	reader.Settled(marks)
 	return nil

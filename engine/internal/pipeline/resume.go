@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// load asks a sink with a ledger for its progress. The ledger is authoritative even if it is behind
-// the local state, because the database may have been restored from a backup. If the ledger is
-// empty although there is local progress, load returns an error. Ledgers do not store names and
-// metadata; these come from the local state.
+// load asks a sink with a ledger for its progress. This progress counts even if it is behind the
+// local checkpoint, because the database may have been restored from a backup. If the ledger is
+// empty although the checkpoint has progress, load returns an error. Names and metadata of
+// partitions are not in the ledger and come from the checkpoint.
 func (r *saver) load(ctx context.Context) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -53,13 +53,13 @@ func (r *saver) load(ctx context.Context) error {
 	return nil
 }
 
-// amount sums the progress in local marks.
+// amount is the sum of the progress in local marks.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds the amount of data in a mark of the source. Marks of replayed dead letters do not count.
+// add adds the amount of data in mark m. Marks of replayed dead letters do not count.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return
@@ -71,7 +71,7 @@ func (a *amount) add(m stream.Mark) {
 	}
 }
 
-// emptyLedger returns the error for an empty ledger when there is local progress.
+// emptyLedger returns the error for an empty ledger if the local checkpoint has progress.
 func (r *saver) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
 		"progress in %d partitions; up to %d bytes "+
@@ -79,15 +79,16 @@ func (r *saver) emptyLedger(lost amount) error {
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }
 
-// resumed holds the progress with which a route began if its sink keeps a ledger. It is safe for
-// concurrent use.
+// resumed has the progress with which a route started, as loaded from the ledger of its sink. It is
+// safe for concurrent use.
 type resumed struct {
-	mu    sync.RWMutex // guards marks; forgotten partitions are removed from it
+	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
 
-	// only the checkpoint's goroutine uses the fields below; both are ordered from oldest to newest
-	late []prunedPartition // forgotten partitions that this run has handed out
-	kept []string          // forgotten partitions that the sink's ledger still has
+	// Only the checkpoint's goroutine uses the fields below. Both are ordered from oldest to
+	// newest.
+	late []prunedPartition // deleted partitions that this run has read data of
+	kept []string          // deleted partitions that the sink's ledger still has
 }
 
 func (s *resumed) mark(id string) (stream.Mark, bool) {
@@ -103,8 +104,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget removes the marks of ids. It returns the members of idle that had a mark. idle is a subset
-// of ids.
+// forget removes the marks of ids. It returns those partitions of idle that had a mark. idle must
+// be a subset of ids.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 	return had
 }
 
-// markOf returns the route's progress in a partition before this run.
+// markOf returns the route's progress in a partition at the start of this run.
 func (r *saver) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false
@@ -134,7 +135,7 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 	return r.waits.resume(m, known)
 }
 
-// stateDir opens the directory for state of the reader that does not fit into marks.
+// stateDir opens a directory in which the reader can store state that does not fit into marks.
 func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
@@ -149,7 +150,7 @@ func (r *saver) known() iter.Seq[stream.Mark] {
 			return
 		}
 		for m := range marks {
-			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // not the source's mark
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // omit marks of dead letters
 				return
 			}
 		}

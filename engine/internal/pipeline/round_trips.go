@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// timedWorker measures the attempts of a worker.
+// timedWorker is a worker whose attempts are measured.
 type timedWorker struct {
 	stream.Worker
 	roundTrips prometheus.Observer
@@ -23,7 +23,7 @@ func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Rep
 	return w.Worker.Deliver(ctx, a)
 }
 
-// timed returns lanes with workers that are measured.
+// timed returns lanes with their workers replaced by measured ones.
 func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
 	if o == nil || o.roundTrips == nil {
 		return lanes

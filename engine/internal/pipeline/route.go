@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// ErrDraining is the cause of the end of a reader's context when its route drains.
+// ErrDraining is the cause with which a reader's context ends when the route drains.
 var ErrDraining = errors.New("pipeline: draining")
 
-// route is a path from a source through processors to a sink, with everything that it owns while it
-// runs. It runs once; after a failure its slot creates a new route.
+// route passes batches from a source through processors to a sink. It owns everything that it needs
+// while it runs. It runs once. After a failure, its slot creates a new route.
 //
-// A reader, processors, a sender and a saver do the work, each in goroutines of their own. They
+// The work is done by a reader, processors, a sender and a saver. Each has its own goroutines. They
 // share a core.
 type route struct {
 	*core
@@ -46,7 +46,7 @@ type route struct {
 	err    error
 }
 
-// The healths of a route.
+// Values of route.health.
 const (
 	healthRunning    = "running"
 	healthDraining   = "draining"
@@ -56,8 +56,8 @@ const (
 	healthStandby    = "standby"    // another process of the cluster may own the pipeline
 )
 
-// run runs the route until its data ends, it has drained, or ctx is done. It closes everything it
-// opened.
+// run runs the route until its data ends, it has drained, or ctx is done. Then it closes everything
+// that it has opened.
 func (r *route) run(ctx context.Context) error {
 	r.reader.left.Store(-1)
 	r.mu.Lock()
@@ -74,14 +74,14 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and its helpers as one group. If one of them fails, all of them end, and
-// so does the route.
+// runAll runs the sender and its helpers as one group. If one of them fails, the others end, and
+// the route fails.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
 	var sent error
 	group.Go("sender", func(ctx context.Context) error {
-		defer r.slot.enterBarrier() // also if the route fails before begin has done so
+		defer r.slot.enterBarrier() // also if the route fails before begin has entered the barrier
 		sent = r.send(ctx, group)
 		group.Stop(sent)
 		return nil
@@ -97,8 +97,8 @@ func (r *route) runAll(ctx context.Context) error {
 	return err
 }
 
-// send opens everything, starts the other goroutines, and delivers until the data ends or an error
-// occurs.
+// send opens the sink and the reader, starts the other goroutines, and delivers until the data ends
+// or an error occurs.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	ready, err := r.begin(ctx, group)
 	if !ready {
@@ -127,7 +127,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	return joined(err, r.saver.lastSave(ctx))
 }
 
-// joined joins errors and leaves out duplicates.
+// joined joins errors and omits duplicates.
 func joined(errs ...error) error {
 	var out []error
 	for _, err := range errs {
@@ -141,14 +141,14 @@ func joined(errs ...error) error {
 	return errors.Join(out...)
 }
 
-// open opens the sink, the dead letters and the reader in this order. When the first record is
-// read, all of its possible destinations are therefore open.
+// open opens the sink, the dead letters and the reader in this order. Everything that a record can
+// be written to is therefore open before the first record is read.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.saver.memory.resumeTokens()
-	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see saveToken
+	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one lane: see saveToken
 		o.ResumeToken = places[lane]
 	}
 	if reopen := r.slot.reopen.Load(); reopen != nil {
@@ -200,7 +200,7 @@ func (r *route) open(ctx context.Context) error {
 	return r.waits.begin(source)
 }
 
-// drain makes the route accept no more data.
+// drain makes the route stop reading.
 func (r *route) drain() {
 	r.drainOnce.Do(func() {
 		r.mu.Lock()
@@ -212,8 +212,8 @@ func (r *route) drain() {
 	})
 }
 
-// watchDrain stops the reader when the route drains, and stops the route if the drain exceeds its
-// bound.
+// watchDrain stops the reader when the route drains. If the drain takes longer than its maximum
+// time, or no worker can deliver, watchDrain stops the route.
 func (r *route) watchDrain(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -250,7 +250,7 @@ func (r *route) watchDrain(ctx context.Context) error {
 	}
 }
 
-// watchStall stops a finite run if nothing settles for too long although data waits.
+// watchStall stops a finite run if data waits and none settles for too long.
 func (r *route) watchStall(ctx context.Context) error {
 	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), outageTick))
 	defer tick.Stop()
@@ -277,7 +277,7 @@ func (r *route) watchStall(ctx context.Context) error {
 	}
 }
 
-// trouble describes why the workers do not deliver.
+// trouble returns the reason why the workers do not deliver.
 func (r *route) trouble() string {
 	if s, ok := r.processors.longestStep(); ok && time.Since(s.began) >= r.stall/2 {
 		return fmt.Sprintf("%s has worked on one batch for %v", s.name, time.Since(s.began).Round(time.Second))

@@ -14,10 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// core is shared by the parts of a route. It has the configuration, the host and the accounts.
+// core is the part of a route that its reader, processors, sender and saver share: the
+// configuration, the host and the books.
 type core struct {
 	key      string // "pipeline/route"
-	source   string // the component
+	source   string // name of the source's component
 	cfg      config.Route
 	once     bool
 	host     *host
@@ -26,7 +27,7 @@ type core struct {
 	assigned *assignments // nil unless a broker assigns the source's partitions
 
 	started  time.Time    // set under mu, before the route's goroutines start
-	progress atomic.Int64 // time of the last settlement, in ns since started
+	progress atomic.Int64 // time when a batch last settled, in ns since started
 
 	mu    sync.Mutex // guards the fields below; never held during calls to other components
 	books *books
@@ -34,7 +35,7 @@ type core struct {
 	order ordering
 }
 
-// observers are notified of the batches of a route.
+// observers are notified when batches of a route are read and settled.
 type observers struct {
 	tap      *tap.Route          // nil if the route cannot be tapped
 	manifest *manifest.Route     // nil if there is none
@@ -43,38 +44,38 @@ type observers struct {
 	roundTrips prometheus.Observer
 }
 
-// tapped reports whether the route has a tap subscription.
+// tapped reports whether a client samples records of the route.
 func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
 
-// settled records a batch that has just settled.
+// settled records that a batch has settled.
 func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	if o != nil && o.manifest != nil {
 		o.manifest.Settled(b, deadLettered)
 	}
 }
 
-// sent measures the latency of a batch that was just delivered or dead-lettered. Dropped batches
-// are not measured.
+// sent records the time from reading to delivery of a batch that was delivered or dead-lettered. It
+// omits batches without kept records.
 func (o *observers) sent(b *stream.Batch) {
 	if o != nil && o.latency != nil && !b.Time.IsZero() {
 		o.latency.Observe(time.Since(b.Time).Seconds())
 	}
 }
 
-// read records a batch that was just read.
+// read records that a batch was read.
 func (o *observers) read(b *stream.Batch) {
 	if o != nil && o.manifest != nil {
 		o.manifest.Read(b)
 	}
 }
 
-// ordering selects the order keys of items.
+// ordering selects the keys by which the sender keeps batches in order.
 type ordering uint8
 
 const (
 	unordered   ordering = iota // none
-	byPartition                 // the ids of their partitions
-	inOneLane                   // all batches have one key, because the only lane is ordered
+	byPartition                 // the ids of the batch's partitions
+	inOneLane                   // one key for all batches, because the only lane is ordered
 )
 
 // now returns the time since the route started.

@@ -15,39 +15,38 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// saver saves the route's progress: in the checkpoint, in the sink's ledger, and in the
-// source.
+// saver saves the route's progress in the checkpoint, in the sink's ledger and in the source.
 type saver struct {
 	*core
 	memory   *layeredStore            // set by prepare
-	syncer   stream.AppendSink        // nil if acknowledged data is durable
-	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
+	syncer   stream.AppendSink        // nil if the sink's acknowledged data is already durable
+	ledgered stream.TransactionalSink // nil if the sink stores no progress
 	pipe     finishingPipe
 	waits    *waits
 	saved    func(bytes int64)    // called with the number of bytes saved
 	idle     func() time.Duration // how long the reader has waited for data
 
 	reader  stream.Reader // set before Run
-	resumed *resumed      // of a TransactionalSink: takes precedence over the store; nil for other sinks
+	resumed *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
 
-	// quarter wakes Run to write immediately, because a quarter of the replay bound has settled or
-	// many partitions are new.
+	// quarter wakes Run to write immediately. It is used if the unsaved bytes reach a quarter of
+	// checkpoint.replay, or if many partitions are new.
 	quarter chan struct{}
 
-	syncedAt atomic.Int64 // beginning of the last sync that succeeded, in ns since 1970; 0: none yet
+	syncedAt atomic.Int64 // start of the last successful sync, in ns since 1970; 0 if none
 
 	some chan struct{} // wakes Run to write soon; nil if Run must not write early
 
-	deleted  []string // partitions to forget, for the checkpoint's goroutine only
-	prunable []string // for the sink to remove, once deleted from the checkpoint
-	// unreported has, by partition, progress that was saved since the last report to source and
+	deleted  []string // deleted partitions; used by the checkpoint's goroutine only
+	prunable []string // for the sink to delete, once deleted from the checkpoint
+	// unreported maps partition ids to progress that was saved since the last report to source and
 	// sink. It is nil if there is none.
 	unreported map[string]stream.Mark
 
-	finisher []stream.Partition // settled partitions for the source to finish; core.mu guards it
+	finisher []stream.Partition // settled partitions that the source must finish; core.mu guards it
 }
 
-// synced returns the beginning of the last sync that succeeded; zero if there was none.
+// synced returns the start of the last successful sync, or the zero time if there was none.
 func (r *saver) synced() time.Time {
 	if at := r.syncedAt.Load(); at > 0 {
 		return time.Unix(0, at)
@@ -55,31 +54,34 @@ func (r *saver) synced() time.Time {
 	return time.Time{}
 }
 
-// finishingPipe is the part of the pipeline that its savers use.
+// finishingPipe has the methods of the pipeline that a saver uses.
 type finishingPipe interface {
 	// present returns an error if the state directory has been deleted or replaced.
 	present() error
-	// resetCommand returns the command with which an operator makes a route deliver everything
-	// again.
+	// resetCommand returns the command that deletes the progress of a route, so that everything is
+	// delivered again.
 	resetCommand(route string) string
-	// finish reports that this route has settled partitions, and returns those that the source has
-	// finished.
+	// finish records that this route has settled partitions. It returns the partitions of this
+	// route that the source has finished.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
-// Run writes the checkpoint whenever a quarter of the replay bound has settled. If a write is only
-// an append, Run also writes soon after anything has settled, with pauses between the writes. At
-// every interval it syncs the checkpoint and finishes partitions. It ends with its context;
-// lastSave does the rest.
+// Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
 //
-// Writes that may succeed later, for example after a full disk, are retried with growing waits. No
-// data is lost meanwhile, and the replay bound stops deliveries. Any other failure ends the route,
-// which restarts from the checkpoint. The reason is that after a failed sync neither the sink nor
-// the log can be trusted.
+//   - Soon after records have settled, it writes the checkpoint, if a write only appends to the log
+//     (see writesSoon). It pauses between such writes.
+//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes the checkpoint
+//     immediately.
+//   - At every interval checkpoint.sync, it syncs the checkpoint and finishes partitions.
+//
+// If a write fails and may succeed later, for example after a full disk, Run retries it with
+// growing waits. No data is lost, because deliveries stop when the unsaved bytes reach
+// checkpoint.replay. After any other failure, the route ends and restarts from the checkpoint.
+// After a failed sync, for example, neither the sink's data nor the log can be trusted.
 func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, waits := r.some, r.waits.changed // nil during the pause
+	some, waits := r.some, r.waits.changed // set to nil during the pause
 	rest := time.NewTimer(writePause)
 	rest.Stop()
 	defer rest.Stop()
@@ -141,31 +143,33 @@ func (r *saver) Run(ctx context.Context) error {
 	}
 }
 
-// writePause is the pause after a write of less than a quarter of the replay bound. A kill repeats
-// in-flight batches, and those that settle during the pause. The cost of 200 appends a second is
-// negligible.
+// writePause is the pause after a write soon after records have settled. If the process is killed,
+// the records that settled during the pause are delivered again, as well as in-flight batches. With
+// this pause there are at most 200 writes a second. Their cost is negligible.
 const writePause = 5 * time.Millisecond
 
 // bucketPause is the pause after a write to the bucket of a cluster. It is longer than writePause,
-// because such a write is a request to a server.
+// because each such write is a request to a server.
 const bucketPause = 100 * time.Millisecond
 
-// writesSoon reports whether the route writes soon after a settlement. This is so if a kill would
-// repeat the unwritten progress, and if a write only appends to the log.
+// writesSoon reports whether the route writes the checkpoint soon after records have settled. It
+// does so if a kill would otherwise repeat these records, and if a write only appends to the log.
 func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
-// saveBackoff paces the retries until the checkpoint is saved and source and sink have the
-// progress. A successful write does not reset it, because the failure may be the broker's.
+// saveBackoff is the wait between attempts to save the progress and report it to source and sink. A
+// successful write does not reset the wait, because the report to a broker may have failed. Only a
+// successful sync resets it.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause is the least pause for each mark written, because a mark costs some microseconds and
-// up to 200 bytes of the log. For example, pauses of writePause alone would cost 25 % of a core and
-// 15 MB/s with a thousand growing files. With markPause it is 1 % and 1 MB/s.
+// markPause is the minimum pause for each mark in a write. Writing a mark takes some microseconds
+// and up to 200 bytes of the log. For example, a thousand growing files with a pause of only
+// writePause would use 25 % of a core and write 15 MB/s. With markPause, they use 1 % and write 1
+// MB/s.
 const markPause = 200 * time.Microsecond
 
-// A laterError is a failure to save that changed nothing and can be retried.
+// A laterError is a failed attempt to save that has changed nothing. The caller can retry it.
 type laterError struct{ err error }
 
 // Error implements error.
@@ -174,11 +178,11 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is the time for which a reader must have found no data before unsettled records of
-// an earlier route count as deleted.
+// writeOffAfter is the time without new data after which records that an earlier run read and did
+// not settle count as deleted.
 const writeOffAfter = 10 * time.Second
 
-// take takes the progress that is not in the checkpoint from the books.
+// take returns the progress that is not in the checkpoint and marks it as saved in the books.
 func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +194,7 @@ func (r *saver) take() saving {
 	return s
 }
 
-// restore returns progress to the books after a failed save.
+// restore undoes take after a failed save, and returns err as a laterError.
 func (r *saver) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,24 +206,26 @@ func (r *saver) restore(s saving, err error) error {
 	return &laterError{err}
 }
 
-// lastSave writes the progress since the end of Run. It also runs when the route stops with an
-// error, so that delivered data is not delivered again. Nothing settles while it runs.
+// lastSave saves the progress since the end of Run. It also runs after an error of the route, so
+// that delivered data is not delivered again. Nothing settles while it runs.
 func (r *saver) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
 	if err := r.assigned.save(ctx, r.sync); err != nil {
 		return err
 	}
-	if err := r.assigned.save(ctx, r.sync); err != nil { // the first call finished partitions; this one records that
+	if err := r.assigned.save(ctx, r.sync); err != nil { // the first call finished partitions
 		return err
 	}
 	return r.assigned.save(ctx, r.pruneAll)
 }
 
-// lastSaveBound bounds the sink's last sync and the last calls of Finish.
+// lastSaveBound is the maximum time of lastSave. It includes the sink's last sync and the last
+// calls of Finish.
 const lastSaveBound = 30 * time.Second
 
-// write makes settled progress safe against kill -9. It returns the number of marks written.
+// write saves the settled progress so that it survives kill -9. It returns the number of marks
+// written.
 func (r *saver) write() (marks int, err error) {
 	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
@@ -236,7 +242,7 @@ func (r *saver) append(s saving) error {
 	}
 	marks := s.marks
 	if r.assigned != nil {
-		marks = nil // the source or the sink's ledger stores the marks
+		marks = nil // the marks are stored by the source or the sink's ledger
 	} else {
 		r.addMetadata(marks)
 	}
@@ -254,7 +260,7 @@ func (r *saver) append(s saving) error {
 	if s.bytes > 0 {
 		r.saved(s.bytes)
 	}
-	if r.resumed == nil && r.assigned == nil { // otherwise the sink reported the marks at the start
+	if r.resumed == nil && r.assigned == nil { // otherwise the accounts cannot be opened again
 		r.mu.Lock()
 		r.books.closeIdle(s.marks)
 		r.mu.Unlock()
@@ -269,8 +275,8 @@ func (r *saver) syncSink(ctx context.Context) error {
 	return nil
 }
 
-// sync makes settled progress safe against a power loss. It syncs the sink's data and then the
-// checkpoint, and reports the progress to the source.
+// sync saves the settled progress so that it survives a power loss. It syncs the sink and the
+// checkpoint and reports the progress to the source. Then the source may finish partitions.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -313,8 +319,8 @@ func (r *saver) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// report reports all progress saved since the last report, including that saved by write, to the
-// source and the sink. The progress must be durable.
+// report reports all progress saved since the last report to the source and the sink. The progress
+// must be durable.
 func (r *saver) report(ctx context.Context) error {
 	if len(r.unreported) == 0 {
 		return nil
@@ -336,7 +342,7 @@ func (r *saver) report(ctx context.Context) error {
 	if r.ledgered != nil {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {
 			folded = false
-			if ctx.Err() == nil { // otherwise the route is ending, and its last save folds them
+			if ctx.Err() == nil { // otherwise the route is ending, and its last save merges them
 				r.host.log.Warn("the sink could not merge its span rows; retrying", "error", err)
 			}
 		}
@@ -353,7 +359,7 @@ func (r *saver) report(ctx context.Context) error {
 	return nil
 }
 
-// finish asks the source to finish partitions, and records those that it has finished.
+// finish asks the source to finish partitions and records those that it has finished.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
@@ -362,18 +368,18 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	}
 }
 
-// manyParts is the number of new partitions after which the checkpoint is synced early. In a folder
-// of small files, the source uses some kilobytes of memory for each file until it learns that the
-// file is saved.
+// manyParts is the number of new partitions after which the checkpoint is synced before the next
+// interval. In a folder of small files, the source uses some kilobytes of memory for each file
+// until it learns that the file is saved.
 const manyParts = 4096
 
-// wake wakes Run if enough bytes have settled, or enough new partitions were opened, since the last
-// save.
+// wake wakes Run if progress can be saved soon. It wakes Run to save immediately if enough bytes
+// have settled since the last save, or enough new partitions were opened.
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.quarter)
 	} else if unsaved > 0 {
-		wake(r.some) // nil if progress is not written soon
+		wake(r.some) // does nothing if r.some is nil
 	}
 	if settlerOf(r) != nil {
 		wake(r.some)
@@ -395,10 +401,10 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves the first marks of new partitions before the sink gets their data. A kill may
-// occur after the sink's commit and before the first save of the checkpoint. The sink then has the
-// progress of a partition, but only the checkpoint records which file the partition is. If saving
-// fails here, the checkpoint's goroutine retries it or reports the error.
+// announce saves marks of new partitions before the sink gets their data. Only the checkpoint
+// records which file a partition is. Without announce, a kill could occur after the sink's commit
+// and before the first save of the checkpoint. The sink's ledger would then have the progress of an
+// unknown file. If saving fails here, the checkpoint's goroutine retries it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -411,17 +417,19 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range ahead {
 		ahead[i].Watermark = to[ahead[i].Part.ID]
 	}
-	r.addMetadata(ahead) // metadata of the data read
+	r.addMetadata(ahead) // adds the metadata of the data that was read
 	for i := range met {
 		met[i].Metadata = ahead[i].Metadata
 	}
 	_ = r.memory.save(met, nil)
 }
 
-// saveToken makes the resume token with which the sink's ordered lane starts durable before the
-// lane gets data. saved has the resume tokens in the checkpoint. Tokens of lanes with other names
-// are removed, because the output file and its name in the config may have been changed. Otherwise
-// a later start with the old name would truncate the file to the old offset.
+// saveToken makes the resume token with which the sink's ordered lane starts durable. It is called
+// before the lane gets data. saved has the resume tokens in the checkpoint.
+//
+// saveToken also removes the tokens of lanes with other names. Such a token remains if the output
+// file was changed in the config. If the old file were configured again later, it would otherwise
+// be truncated to the old offset.
 func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

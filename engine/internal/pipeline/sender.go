@@ -14,19 +14,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sender delivers batches to the sink's workers and settles them.
+// sender delivers batches to the sink's workers and records their outcomes.
 type sender struct {
 	*core
 	letters *letterWriter
 	waits   *waits
 	next    func(ctx context.Context) (*job, error) // the next batch, in read order
-	unsaved func(bytes int64, parts int)            // called after each settlement
-	all     bool                                    // also send empty batches, to store spans
+	unsaved func(bytes int64, parts int)            // called after each batch has settled
+	all     bool                                    // also send empty batches, to store their spans
 
 	withdrawals *withdrawals // set before Run
 
 	trace *trace.File // nil if tracing is disabled
-	// tracer makes the spans of a sender with the given start time. It is nil if telemetry.traces
+	// tracer returns a tracer for a sender with the given start time. It is nil if telemetry.traces
 	// is 0.
 	tracer func(started time.Time) *telemetry.Tracer
 
@@ -47,7 +47,7 @@ func (r *sender) open() error {
 	if err != nil {
 		return err
 	}
-	c.Defer = r.waits.options() != nil // as in flow.New; the header of the trace needs it
+	c.Defer = r.waits.options() != nil // as in flow.New; needed in the header of the trace
 	traced, err := r.observe(c)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *sender) open() error {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
 	r.mu.Lock()
-	lanes = r.laneSet // the sink may have changed its lanes in the meantime
+	lanes = r.laneSet // the sink may have changed its lanes
 	r.sender = sender
 	r.window = c.Window.Name()
 	if r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes) {
@@ -86,7 +86,7 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved tells the sender how many bytes were saved.
+// saved informs the sender that progress of so many bytes was saved.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
 // lanes returns the sink's workers.
@@ -96,8 +96,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes is called by a sink to change its workers. If the sender does not exist yet, it will
-// start with these lanes.
+// setLanes changes the workers. The sink calls it. If the sender does not exist yet, it will start
+// with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -115,7 +115,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled is called by the sender's loop once for each batch or piece.
+// settled records the outcome of a batch or of a part of a split batch. The sender's event loop
+// calls it.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.withdrew(it.Value)
@@ -133,12 +134,12 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 	b.Release()
 }
 
-// recordSettled records a settled batch and wakes the checkpoint. The checkpoint is written at once
-// when a quarter of the replay bound has settled, otherwise soon.
+// recordSettled records the outcome of a batch and wakes the saver. The saver writes the checkpoint
+// immediately if the unsaved bytes have reached a quarter of checkpoint.replay, otherwise soon.
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
 	r.observed.settled(b, end.deadLettered)
-	r.waits.settled(b) // before the ledger, from which the checkpoint is made
+	r.waits.settled(b) // before the books, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = r.now()
 	delivered, dead, _, err := r.books.settle(b, end)
@@ -157,7 +158,7 @@ func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.unsaved(unsaved, parts)
 }
 
-// failed is called by the sender's loop after each failed attempt.
+// failed records a failed attempt. The sender's event loop calls it.
 func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.Failure) {
 	by := refuser{worker: f.Lane, attempts: f.Number} // in case this was the last attempt
 	r.letters.refused(by, it.Value)
@@ -174,19 +175,20 @@ func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.F
 			r.letters.refused(by, piece.Value)
 		}
 		if len(s.Rest) == 0 {
-			return // the dead letters report it
+			return // the dead letters contain the failure
 		}
 	}
 	r.failures.failed(it, f)
 }
 
-// released is called by the sender's loop when no attempt of an item is running any more.
+// released releases a batch when no attempt of it is running any more. The sender's event loop
+// calls it.
 func (r *sender) released(it flow.Item[*stream.Batch]) {
 	r.letters.takeRefuser(it.Value)
 	it.Value.Release()
 }
 
-// bisect splits a refused batch into halves. The sender's loop calls it.
+// bisect splits a refused batch into halves. The sender's event loop calls it.
 func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*stream.Batch] {
 	b := it.Value
 	m := b.Middle()
@@ -196,9 +198,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer passes batches to the sender in read order. If there is nothing to process, it also
-// reads them. A batch then passes from the source to a worker, or through an inline sink, without
-// waking another goroutine.
+// producer passes batches to the sender in read order. If the route has no processors and no
+// encoder, it also reads them. Each batch then goes from the source to a worker without a switch to
+// another goroutine in between.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.
@@ -226,6 +228,6 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend reports whether b needs no worker. A sink with a ledger also gets empty batches, to
-// store their spans.
+// nothingToSend reports whether b needs no worker. A sink with a ledger gets empty batches as well,
+// to store their spans.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

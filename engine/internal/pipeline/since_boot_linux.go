@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns the time since the operating system started, including suspended time, or 0 if
-// unknown.
+// sinceBoot returns the time since the operating system started, including the time when it was
+// suspended. It returns 0 if unknown.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -4,5 +4,5 @@ package pipeline
 
 import "time"
 
-// sinceBoot returns 0. This system has no boot id, so the wall clock is used.
+// sinceBoot returns 0: the time is unknown, so the caller uses the wall clock.
 func sinceBoot() time.Duration { return 0 }

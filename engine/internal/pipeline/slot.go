@@ -19,37 +19,37 @@ import (
 )
 
 // slot is the place of a route in its pipeline. For each start it creates a new route from the
-// checkpoint, so that no state of a failed route remains. The slot itself keeps accounts, counters
-// and the last error across these starts.
+// checkpoint, so that nothing of a failed route remains in memory. The slot itself keeps counts and
+// the last error across these starts.
 type slot struct {
 	key     string // "pipeline/route"
 	pipe    *pipe
 	cfg     config.Route
 	o       Options
 	log     *slog.Logger
-	counter *metrics.Set // of sink and processors
-	met     *metrics.Set // of the source's reader
+	counter *metrics.Set // counters of sink and processors
+	met     *metrics.Set // counters of the source's reader
 
 	parkedBase *parkedBase
 	failures   *failures
-	arrived    atomic.Bool   // at the pipeline's barrier
+	arrived    atomic.Bool   // it has entered the pipeline's barrier
 	leaving    bool          // Apply is removing it; guarded by the pipeline's mu
 	left       chan struct{} // closed when the route has ended after drain
 	leftOnce   sync.Once
 
-	// reopen has the resume token for the next Open of the sink, and is kept until an Open
-	// succeeds. Nil means that the checkpoint's token is used.
+	// reopen has the resume token for the next Open of the sink. It is kept until an Open succeeds.
+	// Nil means that the token in the checkpoint is used.
 	reopen atomic.Pointer[stream.ReopenError]
 
 	mu       sync.Mutex // guards the fields below; taken before the mu of a route or pipeline
-	route    *route     // the latest one created
+	route    *route     // the latest route
 	starts   int
-	paused   bool // it was stopped for a replay, so its next start is not a restart
+	paused   bool // it was stopped, so its next start is no restart
 	running  bool
 	draining bool
 	final    bool      // it must not restart
-	err      error     // why the last run ended
-	next     time.Time // time of the next start; zero if it runs or will not restart
+	err      error     // error with which the last run ended
+	next     time.Time // time of the next start; zero if the route runs or will not restart
 	past     status.Route
 }
 
@@ -62,7 +62,7 @@ func newSlot(p *pipe, c config.Route, o Options) *slot {
 	}
 }
 
-// renew creates the route.
+// renew creates a new route.
 func (s *slot) renew() error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError ends a route that must not restart, because the guard stopped it, its drain took too
-// long, or the run is finite.
+// A finalError ends a route that must not restart. Such a route was stopped because of too many
+// dead letters, its drain took too long, or the run is finite.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }
@@ -86,23 +86,23 @@ func (e *finalError) Error() string { return e.err.Error() }
 // Unwrap returns the cause and supervise.ErrStop, which prevents a restart.
 func (e *finalError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// routeWaits are the waits before a route restarts. A pipeline uses the same waits when all of its
-// routes restart together.
+// routeWaits are the waits before a route restarts. The same waits apply when a pipeline restarts
+// with all its routes.
 var routeWaits = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
 // child returns the specification with which the supervisor runs the route. In a finite run the
-// route starts once.
+// route does not restart.
 func (s *slot) child() supervise.Child {
 	return supervise.Child{
 		Name: s.cfg.Name, Run: s.run, Restart: supervise.Transient, Backoff: waitsOf(s.o.Once), Shutdown: routeShutdown,
 	}
 }
 
-// routeShutdown bounds the time in which a stopped route must end its attempts and finish its last
+// routeShutdown is the maximum time in which a stopped route must end its attempts and its last
 // save.
 const routeShutdown = lastSaveBound + 30*time.Second
 
-// waitsOf returns the waits before restarts. With once, the first failure is final.
+// waitsOf returns the waits before restarts. If once is set, there are no restarts.
 func waitsOf(once bool) backoff.Policy {
 	if once {
 		return backoff.Limit(routeWaits, 1)
@@ -110,7 +110,7 @@ func waitsOf(once bool) backoff.Policy {
 	return routeWaits
 }
 
-// run runs one route from start to end.
+// run runs the route from start to end.
 func (s *slot) run(ctx context.Context) error {
 	defer s.enterBarrier()
 	r, err := s.begin()
@@ -129,7 +129,7 @@ func (s *slot) run(ctx context.Context) error {
 		s.final = ctx.Err() == nil // otherwise it was stopped, and may restart with its pipeline
 	case s.o.Once, errors.Is(err, supervise.ErrStop):
 		s.final = true
-		if !s.o.Once && ctx.Err() == nil { // log now, because other routes may keep Run running
+		if !s.o.Once && ctx.Err() == nil { // log it now, because other routes may keep running
 			s.log.Error("route stopped", "error", err)
 		}
 		return noRestart(err)
@@ -137,9 +137,10 @@ func (s *slot) run(ctx context.Context) error {
 	return err
 }
 
-// runReopening runs r. It runs a new route each time the sink asks to be opened again, and when the
-// input has changed after a stop by the guard. If the sink asks before the route is open, the route
-// fails instead, so that the supervisor waits before it restarts the route.
+// runReopening runs r. When r ends, runReopening runs a new route in two cases. The sink asked to
+// be opened again, or the guard stopped r because of too many dead letters and the input has
+// changed since. If the sink asks before the route has opened, the route fails, so that the
+// supervisor waits before it restarts the route.
 func (s *slot) runReopening(ctx context.Context, r *route) error {
 	var pause backoff.State
 	for {
@@ -171,8 +172,8 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 	}
 }
 
-// reopenOf returns the ReopenError in err. ok is false if err contains none, or also contains
-// another failure.
+// reopenOf returns the ReopenError in err. ok is false if err contains no ReopenError, or also
+// contains another error.
 func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	switch e := err.(type) {
 	case *stream.ReopenError:
@@ -189,7 +190,7 @@ func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	return reopen, ok
 }
 
-// begin returns the route to run. If the route must not run, it returns nil and the reason.
+// begin returns the route to run. If the route must not run, begin returns nil and the reason.
 func (s *slot) begin() (*route, error) {
 	s.mu.Lock()
 	first := s.starts == 0
@@ -208,7 +209,7 @@ func (s *slot) begin() (*route, error) {
 	switch {
 	case !first:
 		err = s.nextRoute(old)
-	case old.saver.memory == nil: // it was added to a running engine
+	case old.saver.memory == nil: // the slot was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
 	if err != nil {
@@ -226,7 +227,7 @@ func (s *slot) begin() (*route, error) {
 	return s.route, nil
 }
 
-// nextRoute creates the next route, which continues the accounts of the old one.
+// nextRoute creates the next route. It continues the counts of the old route.
 func (s *slot) nextRoute(old *route) error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -254,14 +255,16 @@ func (s *slot) nextRoute(old *route) error {
 	return nil
 }
 
-// enterBarrier enters the barrier, once for each run of the pipeline.
+// enterBarrier records that the route has opened its reader or ended. Only the first call in each
+// run of the pipeline counts.
 func (s *slot) enterBarrier() {
 	if !s.arrived.Swap(true) {
 		s.pipe.barrier().arrive()
 	}
 }
 
-// drain lets the route finish. A route that waits for its restart is not restarted.
+// drain makes the route stop reading and finish its in-flight batches. A route that waits for its
+// restart ends without running.
 func (s *slot) drain() {
 	s.mu.Lock()
 	s.draining = true
@@ -273,14 +276,14 @@ func (s *slot) drain() {
 	}
 }
 
-// isDraining reports whether the route is draining and must not run again.
+// isDraining reports whether the route is draining, or has drained, and must not start again.
 func (s *slot) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-// ended records the end of a route and the time of its restart, if any.
+// ended records the end of a run of the route and the time of its restart, if any.
 func (s *slot) ended(e supervise.Event) {
 	s.mu.Lock()
 	s.running = false
@@ -303,7 +306,7 @@ func (s *slot) ended(e supervise.Event) {
 	}
 }
 
-// halted ends the wait for a drain, because the route is no longer running.
+// halted records that the route is not running. If it was draining, its drain has ended.
 func (s *slot) halted() {
 	s.mu.Lock()
 	draining := s.draining
@@ -313,7 +316,8 @@ func (s *slot) halted() {
 	}
 }
 
-// opening returns how long the route has been opening its sink and source, or 0 if it is not.
+// opening returns for how long the route has been opening its sink and reader, or 0 if it is not
+// opening them.
 func (s *slot) opening() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,7 +341,7 @@ func (s *slot) result() error {
 	return fmt.Errorf("%s: %w", s.key, s.err)
 }
 
-// snapshot returns the state of the route, including the counts of its predecessors.
+// snapshot returns the status of the route. It includes the counts of its predecessors.
 func (s *slot) snapshot() status.Route {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,7 +354,7 @@ func (s *slot) snapshot() status.Route {
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
 		out.Health, err = healthRestarting, s.pipe.result()
 	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
-		out.Health, err = healthRestarting, s.err // it has not got further than its predecessor
+		out.Health, err = healthRestarting, s.err // show the error of the last run
 	} else if err == nil && !s.running {
 		err = s.err
 	}

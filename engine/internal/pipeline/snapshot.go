@@ -17,8 +17,8 @@ func (e *Engine) elapsed() time.Duration {
 	return 0
 }
 
-// snapshot returns a consistent state of r and the error with which it stopped. The state does not
-// include the counts of earlier routes of the slot.
+// snapshot returns a consistent status of r and the error with which it stopped. The status does
+// not include the counts of earlier routes of the slot.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,
@@ -29,7 +29,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	for _, u := range r.cfg.Processors {
 		s.Processors = append(s.Processors, u.Component.Name)
 	}
-	left := r.reader.leftBytes() // not under mu: the source may have a lock of its own
+	left := r.reader.leftBytes() // not under mu, because the source may lock a mutex of its own
 	r.mu.Lock()
 	sender := r.sender.sender
 	s.Health, s.Window, err = r.health, r.sender.window, r.err
@@ -47,7 +47,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 			if l.Gate == "none" && r.reader.budget.exhausted() {
 				l.Gate = "memory"
 			}
-			if l.Gate == "throttle" && r.parking.sink != nil { // its only reason is a full store
+			if l.Gate == "throttle" && r.parking.sink != nil { // only a full store causes this gate
 				l.Gate = "park"
 			}
 			s.Workers = append(s.Workers, status.Worker{
@@ -75,16 +75,16 @@ func (r *route) snapshot() (s status.Route, err error) {
 	c := &r.books.counts
 	s.ReadRecords, s.ReadBytes = c.readRecords, c.readBytes
 	if s.Health == healthFinished || s.Health == healthStopped {
-		s.ReplayBytes = r.books.unsavedBytes // the sender has ended and no longer learns of saves
+		s.ReplayBytes = r.books.unsavedBytes // the sender has ended
 	}
 	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
-	s.InFlight = min(inFlight, c.unsettled()) // the sender may still count a batch that has just settled
+	s.InFlight = min(inFlight, c.unsettled()) // the sender may be behind
 	s.Waiting = c.unsettled() - s.InFlight
 	r.parking.show(&s)
 	return s, err
 }
 
-// addPast adds those counts of the slot's earlier routes that the books do not carry over.
+// addPast adds the counts of the slot's earlier routes, except those that continueFrom has copied.
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// sourceHost implements stream.SourceHost for one instance of a source. It is safe for concurrent
-// use.
+// sourceHost implements stream.SourceHost for one instance of a source. It has three states:
 //
 //	assembled --start--> running --stop--> stopped
 //
-// If a goroutine is requested in the state assembled, the method start starts it later. In the
-// state stopped, requests are refused. The state directory can be opened in the state running.
+// In the state "assembled", requests for goroutines are kept until start. In the state "stopped",
+// they are refused. The state directory can be opened in the state "running" only. A sourceHost is
+// safe for concurrent use.
 type sourceHost struct {
 	*host
 	pipe  *pipe
-	watch *supervise.Group // passes a failure to the routes; set by start
+	watch *supervise.Group // reports a failed goroutine to the routes; set by start
 
 	mu       sync.Mutex // guards the fields below
 	phase    hostPhase
@@ -43,8 +43,8 @@ type goroutine struct {
 	run  func(context.Context) error
 }
 
-// sourceShutdown bounds the time in which a source's goroutines must stop. pipelineShutdown bounds
-// that time plus the time of the routes, which stop first.
+// sourceShutdown is the maximum time for stopping the goroutines of a source. pipelineShutdown is
+// the maximum time for stopping a pipeline: first its routes, then its source.
 const (
 	sourceShutdown   = 10 * time.Second
 	pipelineShutdown = routeShutdown + sourceShutdown + time.Second
@@ -108,8 +108,8 @@ func (h *sourceHost) Routes() []string {
 	return keys
 }
 
-// start starts the goroutines that the source has requested. They use only the values of ctx and
-// end with stop. The first one that fails ends the others, and its error is passed to failed.
+// start starts the goroutines that the source has requested. They do not end with ctx, but with
+// stop. If one fails, the others end, and failed is called with its error.
 func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	h.watch = supervise.NewGroup(context.Background())
@@ -132,8 +132,8 @@ func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) 
 }
 
 // stop stops the goroutines, waits for them and closes the state directory. It returns the first
-// failure of a goroutine. It is called after all routes have stopped, and does nothing if the host
-// is not running.
+// error of a goroutine. It must be called after all routes have stopped. It does nothing if the
+// host is not running.
 func (h *sourceHost) stop() error {
 	h.mu.Lock()
 	was := h.phase

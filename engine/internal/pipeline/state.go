@@ -16,20 +16,20 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. If it has failed permanently, for example because of a
-// failed sync, it is opened again when the next route starts. Only its contents on disk then count,
-// as after a crash.
+// state is the engine's checkpoint log. A failed sync, for example, makes the log fail permanently.
+// The next route that starts then opens the log again and uses its contents on disk, as after a
+// crash.
 type state struct {
 	dir  vfs.Dir
-	name string // path of the directory, for messages
+	name string // path of the state directory, for messages
 	log  *slog.Logger
 
 	mu   sync.Mutex // guards the fields below; held while the log is opened
 	open *checkpoint.Store
-	lost error // the first error of present
+	lost error // first error returned by present
 }
 
-// store returns the log for a route that is starting.
+// store returns the checkpoint log for a route that is starting.
 func (s *state) store() (*checkpoint.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *state) store() (*checkpoint.Store, error) {
 			return s.open, nil
 		}
 		s.log.Warn("the checkpoint is reopened", "because", failed)
-		_ = s.open.Close() // an error would only repeat the known failure
+		_ = s.open.Close() // an error here would only repeat the known failure
 		s.open = nil
 	}
 	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) {
@@ -57,7 +57,7 @@ func (s *state) store() (*checkpoint.Store, error) {
 	return store, nil
 }
 
-// SourceDir returns the directory of a pipeline's source, beneath the state directory.
+// SourceDir returns the directory of a pipeline's source, relative to the state directory.
 func SourceDir(pipeline string) string { return "sources/" + fileName(pipeline) }
 
 // sourceDir opens the directory of a source, and creates it if it is missing.
@@ -79,7 +79,7 @@ func (s *state) sinkDir(pipeline, route string) (string, error) {
 	return path, dir.Close()
 }
 
-// SinkDir returns the directory of a route's sink, beneath the state directory.
+// SinkDir returns the directory of a route's sink, relative to the state directory.
 func SinkDir(pipeline, route string) string {
 	return "sinks/" + fileName(pipeline) + "." + fileName(route)
 }
@@ -93,18 +93,19 @@ func (s *state) waitingDir(pipeline, route string) (vfs.Dir, error) {
 	return dir, nil
 }
 
-// WaitingDir returns the directory for a route's waiting batches, beneath the state directory.
+// WaitingDir returns the directory for a route's waiting batches, relative to the state directory.
 func WaitingDir(pipeline, route string) string {
 	return "waiting/" + fileName(pipeline) + "." + fileName(route)
 }
 
-// maxFileName bounds the result of fileName, in bytes, so that a file name can contain two of them
-// and a dot.
+// maxFileName is the maximum length of the result of fileName, in bytes. Two such names and a dot
+// fit into one file name.
 const maxFileName = 100
 
-// fileName returns a file name for the name of a pipeline or route. Names that a config accepts
-// stay as they are. In other names, which an embedder may use, all bytes except a-z, 0-9, - and _
-// are escaped as %XX. Different names have different file names.
+// fileName returns a file name for the name of a pipeline or route. All bytes except a-z, 0-9, -
+// and _ are escaped as %XX. Names that a config accepts have no such bytes. Embedders may use other
+// names. If the result is longer than maxFileName, its end is replaced by a hash. Different names
+// have different file names.
 func fileName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -124,9 +125,9 @@ func fileName(name string) string {
 	return b.String()
 }
 
-// present returns an error if the directory, or the checkpoint in it, has been deleted or replaced
-// since it was opened. Later writes would be lost when the process ends. The error is final,
-// because only a restart of the process creates a new checkpoint.
+// present returns an error if the state directory, or the checkpoint in it, has been deleted or
+// replaced since it was opened. Later writes would then be lost when the process ends. The error is
+// final, because only a restart of the process creates a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,9 +147,9 @@ func (s *state) present(files vfs.FS) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(err)
 	} else if err != nil {
-		return nil // such as too many open files, which do not concern the checkpoint
+		return nil // for example too many open files; the checkpoint is not affected
 	}
-	defer func() { _ = now.Close() }() // nothing was written through it
+	defer func() { _ = now.Close() }() // nothing was written with it
 	a, errA := s.dir.Stat(".")
 	b, errB := now.Stat(".")
 	if errA == nil && errB == nil && (a.Ino != b.Ino || a.Dev != b.Dev) {

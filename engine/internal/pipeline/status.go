@@ -19,7 +19,7 @@ func Version() string {
 	return "devel"
 }
 
-// Status returns the state of the engine for the admin pages, and whether it is ready.
+// Status returns the state of the engine for the admin pages.
 func (e *Engine) Status() status.Status {
 	s := e.statusWithoutTree()
 	s.Tree = e.treeStatus(time.Now(), s.Routes)
@@ -60,11 +60,11 @@ func (p *pipe) heldFiles() *status.Held {
 	return &status.Held{Files: h.Files, Bytes: h.Bytes, Oldest: h.Oldest, Age: h.Age.Seconds(), Route: h.Route}
 }
 
-// pages runs the admin pages as a supervised child. The port is opened before anything else, so
-// that a bad address is reported immediately. After a failure the port is opened again.
+// pages runs the admin pages as a supervised child. The port is opened before the pipelines start,
+// so that a wrong address is reported immediately. After a failure the port is opened again.
 type pages struct {
 	o      admin.Options
-	server *admin.Server // the open port; nil if it must be opened
+	server *admin.Server // the server with its open port; nil if the port must be opened
 }
 
 // openAdmin opens the port of the admin pages, or returns nil if they are disabled.
@@ -95,7 +95,7 @@ func (e *Engine) openAdmin() (*pages, error) {
 		return nil, err
 	}
 	e.o.Log.Info("metrics, health and status are served", "address", p.server.Addr())
-	p.o.Address = p.server.Addr() // keep the address for a restart, even if the system chose it
+	p.o.Address = p.server.Addr() // keep the address, even if the system chose it
 	return p, nil
 }
 
@@ -111,7 +111,7 @@ func (p *pages) child() supervise.Child {
 	}}
 }
 
-// close may be called twice, and on nil.
+// close closes the port. It may be called twice, and on nil.
 func (p *pages) close() error {
 	if p == nil || p.server == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tapSource passes a batch that was just read to the route's tap. Only the caller uses the batch.
+// tapSource samples a batch that was just read. No other goroutine uses the batch yet.
 func (c *core) tapSource(b *stream.Batch) {
 	if !c.observed.tapped() {
 		return
@@ -21,7 +21,7 @@ func (c *core) tapSource(b *stream.Batch) {
 	c.observed.tap.Offer(tap.Stage{}, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "read") })
 }
 
-// tapProcessor passes a batch to the tap after the processor with the given index has processed it.
+// tapProcessor samples a batch after the processor with the given index has processed it.
 func (c *core) tapProcessor(b *stream.Batch, i int) {
 	if !c.observed.tapped() {
 		return
@@ -31,7 +31,7 @@ func (c *core) tapProcessor(b *stream.Batch, i int) {
 	c.observed.tap.Offer(stage, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "kept") })
 }
 
-// tapFailed passes a batch to the tap after a failed attempt.
+// tapFailed samples a batch after a failed attempt.
 func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	if !c.observed.tapped() {
 		return
@@ -44,7 +44,7 @@ func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	})
 }
 
-// tapSettled passes a batch to the tap after it was delivered or dead-lettered.
+// tapSettled samples a batch after it was delivered or dead-lettered.
 func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if !c.observed.tapped() {
 		return
@@ -57,9 +57,9 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	})
 }
 
-// tapSink passes the records of a sent batch to the tap. Workers may still be reading the batch, so
-// it is not split. A batch that was read before the subscription has no records yet, and is
-// omitted.
+// tapSink samples the records of a sent batch. Workers may still be reading the batch, so tapSink
+// does not split it into records. It omits a batch that was not split before, because the sampling
+// began after it was read.
 func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
 		s := sampleOf(b, i, "")
@@ -70,7 +70,7 @@ func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	})
 }
 
-// sampleOf returns a sample of record i. kept is the outcome of a kept record.
+// sampleOf returns a sample of record i. If the record is kept, its outcome is kept.
 func sampleOf(b *stream.Batch, i int, kept string) tap.Sample {
 	s := tap.Sample{
 		ID: string(b.AppendRecordID(nil, i)), Outcome: kept, Record: ndjson.AppendRecord(nil, b, i),

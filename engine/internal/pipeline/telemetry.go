@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// newExporter returns the exporter of the config's telemetry; nil if there is none.
+// newExporter returns the exporter for the config's telemetry, or nil if it is disabled.
 func newExporter(e *Engine) *telemetry.Exporter {
 	t := &e.cfg.Telemetry
 	if !t.On() {
@@ -26,7 +26,7 @@ func newExporter(e *Engine) *telemetry.Exporter {
 	return out
 }
 
-// collectorsOf returns the collectors of metrics that are not derived from the status.
+// collectorsOf returns the collectors of metrics that do not come from the status.
 func collectorsOf(e *Engine) []prometheus.Collector {
 	out := []prometheus.Collector{e.o.latency, e.o.roundTrips}
 	if e.o.telemetry != nil {
@@ -39,11 +39,11 @@ func telemetryChild(e *telemetry.Exporter) supervise.Child {
 	return supervise.Child{Name: "telemetry", Run: e.Run}
 }
 
-// observer is a flow.Options.Trace.
+// observer is the type of flow.Options.Trace.
 type observer = func(*control.Event, []control.Command)
 
-// observe returns the function that passes the sender's events to the trace file of flow.trace and
-// to the tracer of telemetry; nil if there is neither.
+// observe returns a function that passes the sender's events to the trace file of flow.trace and to
+// the tracer of telemetry. It returns nil if both are disabled.
 func (r *sender) observe(c control.Config) (observer, error) {
 	file, err := r.openTrace(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *sender) observe(c control.Config) (observer, error) {
 	}, nil
 }
 
-// laneName returns the name of the lane of a LaneUp event, else "".
+// laneName returns the name of the lane if e is a LaneUp event, else "".
 func (r *sender) laneName(e *control.Event) string {
 	if e.Kind != control.LaneUp {
 		return ""

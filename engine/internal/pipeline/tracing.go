@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// openTrace starts the trace that flow.trace requests and returns flow.Options.Trace; nil if
-// tracing is disabled.
+// openTrace starts the trace file of flow.trace and returns the function for flow.Options.Trace. It
+// returns nil if tracing is disabled.
 func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
 	if r.cfg.Flow.Trace == "" {
 		return nil, nil
@@ -26,7 +26,7 @@ func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Com
 	return func(e *control.Event, do []control.Command) { t.Event(e, do, r.laneName(e)) }, nil
 }
 
-// closeTrace ends the trace. A failure to write its end does not fail the route.
+// closeTrace ends the trace file. If that fails, the route does not fail.
 func (r *sender) closeTrace() {
 	if r.trace == nil {
 		return

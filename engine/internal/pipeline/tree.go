@@ -4,19 +4,19 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// senderName is the goroutine of a route that is the parent of its workers.
+// senderName is the name of the goroutine of a route that is the parent of its workers.
 const senderName = "sender"
 
-// Tree returns the running parts of the engine: its pipelines, their routes and all goroutines by
-// name, each with its restarts and last error. The parts are read one after the other, not at one
-// instant. Draw it with String.
+// Tree returns the running parts of the engine as a tree: its pipelines, their routes and all
+// goroutines by name, each with its restarts and last error. The parts are read one after the
+// other, not at one instant. Draw the tree with its method String.
 func (e *Engine) Tree() supervise.Status {
 	root := supervise.Status{Name: engineName, State: supervise.Idle}
 	if tree := e.tree.Load(); tree != nil {
 		root = tree.Status()
 	}
 	var flat []supervise.Status
-	for _, c := range root.Children { // one level fewer: pipelines stand beside the admin pages
+	for _, c := range root.Children { // one level fewer: pipelines are siblings of the admin pages
 		if c.Name == pipelinesName && c.State == supervise.Running {
 			flat = append(flat, c.Children...)
 		} else if c.Name != pipelinesName {
@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The supervisors know them only during a
-// run, so fill creates their nodes at other times.
+// fill adds the routes of p and their workers to the tree. The supervisors know them only while
+// they run. At other times, fill creates their nodes.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {
@@ -57,7 +57,8 @@ func childOf(s *supervise.Status, name string) *supervise.Status {
 	return nil
 }
 
-// fill adds to the route's node the part of the slot's state that its supervisor does not know.
+// fill adds the parts of the slot's state that its supervisor does not know to the node of the
+// route.
 func (s *slot) fill(node *supervise.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeStatus returns the tree for the admin pages. Its workers have the state and the reason that
-// they have in routes.
+// treeStatus returns the tree for the admin pages. State and reason of its workers are those in
+// routes.
 func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
 	root := childStatus(e.Tree(), now)
 	for i := range routes {

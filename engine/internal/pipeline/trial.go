@@ -4,23 +4,25 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxDeaths is the number of processors that a batch may kill before it is suspected, and that an
-// origin alone may kill before it is dead-lettered.
+// maxDeaths is the number of processors that a batch may kill before its killing record is
+// searched. It is also the number that a single source record may kill before it is dead-lettered.
 const maxDeaths = 3
 
-// trial records how many processors a batch has killed. At first the next processor gets the whole
-// batch again. After maxDeaths deaths the batch is a suspect, and is processed range by range. This
-// goes from back to front, so that added records do not move the remaining ranges. A range that
-// kills is halved until it is a single origin. After maxDeaths deaths on that origin alone, the
-// origin is dead-lettered.
+// trial finds the source record (origin) of a batch that kills processors. First, the whole batch
+// is processed again. After maxDeaths deaths, its records are split into two ranges, and the ranges
+// are processed one by one. Each range that kills a processor is split again, until it has a single
+// origin. After maxDeaths deaths of this origin alone, the origin is dead-lettered.
+//
+// The last range is processed first, so that records that a processor adds do not move the
+// remaining ranges.
 type trial struct {
-	deaths  int           // of processors that had the whole batch
-	suspect bool          // todo holds the ranges that are left to process
-	todo    []recordRange // ranges to process, the last one first
+	deaths  int           // of processors that processed the whole batch
+	suspect bool          // the batch is processed in ranges
+	todo    []recordRange // ranges to process; the end of the slice comes first
 	late    int           // deaths after all ranges were processed
 }
 
-// recordRange holds the records from to to-1 of a batch.
+// recordRange has the records of a batch with from <= index < to.
 type recordRange struct{ from, to, deaths int }
 
 // next returns the next range to process, or false if none is left.
@@ -34,10 +36,10 @@ func (t *trial) next() (recordRange, bool) {
 // pop removes the range that next returned last.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died records the death of a processor that was processing b. The caller has restored b.
-// deadLetter means that the records of next must be dead-lettered, because they alone have killed
-// maxDeaths processors. giveUp means that the batch kills processors even when only its end is left
-// to process.
+// died records the death of a processor that was processing b. The caller has restored b to its
+// earlier state. deadLetter means that the records of next must be dead-lettered, because they
+// alone have killed maxDeaths processors. giveUp means that processors still die of the batch after
+// all ranges were processed.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {
@@ -62,8 +64,8 @@ func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	return s.deaths >= maxDeaths, false
 }
 
-// middleOf returns the index at which s is split, which is between two origins. It returns 0 if s
-// is a single origin.
+// middleOf returns the index at which s is split into two ranges of whole origins. It returns 0 if
+// s is a single origin.
 func middleOf(b *stream.Batch, s recordRange) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportUnknownState logs state of routes that are not in the config. If there is such state, it
-// also logs each route that starts from the beginning, because this may be a renamed route. A
-// replay reports nothing, because its config has a single route.
+// reportUnknownState logs that the checkpoint has state of routes that are not in the config. It
+// then also logs the routes that start from the beginning, because one of them may be a renamed
+// route. A replay logs nothing, because its config has only one route.
 func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {
@@ -41,7 +41,7 @@ func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	}
 }
 
-// hasState reports whether the checkpoint holds anything of a route, in either layer.
+// hasState reports whether either layer of the checkpoint has anything of a route.
 func hasState(store *checkpoint.Store, key string) bool {
 	for _, kept := range store.Routes() {
 		if route, _, _ := strings.Cut(kept, checkpoint.BootMark); route != key {

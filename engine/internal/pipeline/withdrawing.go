@@ -8,21 +8,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A batch of a stream.WithdrawingReader is withdrawn while it waits between the processors and the
-// sender, or in the sender until its first attempt:
+// A stream.WithdrawingReader can withdraw batches, for example because a client no longer waits for
+// them. A batch can be withdrawn while it waits between the processors and the sender, or in the
+// sender before its first attempt:
 //
 //	read ─▶ processed ─▶ line ─▶ sender ─▶ attempt
 //	                     └ queued └ flow.StopSending
 
-// withdrawals are the batches of a stream.WithdrawingReader between the processors and the sender.
-// With another reader they stay empty.
+// withdrawals has the batches of a stream.WithdrawingReader that are between the reader and the
+// sender. For other readers it is empty.
 type withdrawals struct {
 	mu     sync.Mutex               // guards the fields below and job.withdrawn
-	reader stream.WithdrawingReader // nil for another reader; set before the route runs
+	reader stream.WithdrawingReader // nil for other readers; set before the route runs
 	queued []*job                   // at most jobsAtOnce
 }
 
-// open sets the reader. The reader may call withdrawUnsent before.
+// open sets the reader. The reader may call withdrawUnsent before that.
 func (w *withdrawals) open(r stream.Reader) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +39,7 @@ func (w *withdrawals) add(j *job) {
 	w.queued = append(w.queued, j)
 }
 
-// take removes a job that the sender gets. It returns false if the job was withdrawn.
+// take removes a job that the sender receives. It returns false if the job was withdrawn.
 func (w *withdrawals) take(j *job) bool {
 	if w.reader == nil {
 		return true
@@ -51,13 +52,13 @@ func (w *withdrawals) take(j *job) bool {
 	return !j.withdrawn
 }
 
-// wants reports whether b may be withdrawn if it is unsent.
+// wants reports whether the reader wants to withdraw b, and may do so.
 func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
-// withdrawUnsent withdraws the unsent batches that the reader does not want delivered any more.
-// Batches in the sender are withdrawn after it has returned.
+// withdrawUnsent withdraws the unsent batches that the reader no longer wants to be delivered.
+// Batches in the sender are withdrawn soon after withdrawUnsent has returned.
 func (r *sender) withdrawUnsent() {
 	w := r.withdrawals
 	w.mu.Lock()
@@ -71,7 +72,7 @@ func (r *sender) withdrawUnsent() {
 	r.sender.Withdraw()
 }
 
-// isProcessed reports whether the processors have finished with the batch, without an error.
+// isProcessed reports whether the processors have finished with the job without an error.
 func (j *job) isProcessed() bool {
 	select {
 	case <-j.done:
@@ -81,7 +82,8 @@ func (j *job) isProcessed() bool {
 	}
 }
 
-// withdrawal is the sender's flow.Options.Withdrawn.
+// withdrawal returns whether the sender must withdraw an item. It is the function for
+// flow.Options.Withdrawn.
 func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	switch {
 	case r.assigned != nil:

@@ -1,9 +1,8 @@
 //penstock:pure
 
-// Package prose counts signs of hard-to-read comments and docs: clauses that begin with "what",
-// "who" or "whose", long sentences, wide lines and words that this project does not use.
-// CONTRIBUTING.md names the rules. A finding is only a suspicion; CI only checks that no package
-// gets worse.
+// Package prose counts signs of comments and docs that are hard to read: clauses with "what", "who"
+// or "whose", long sentences, wide lines, and words that this project avoids. See CONTRIBUTING.md
+// for the rules. A finding is not always a mistake, so CI only checks that no package gets worse.
 package prose
 
 import (
@@ -15,13 +14,13 @@ import (
 	"unicode/utf8"
 )
 
-// Counts are the findings in a package or a page.
+// Counts are the numbers of findings in a package or a page.
 type Counts struct {
-	Words   int      `json:"words"`             // of comments, or of a page
+	Words   int      `json:"words"`             // words in comments, or on a page
 	Clauses int      `json:"clauses,omitempty"` // such as "what", "who"
 	Says    int      `json:"says,omitempty"`    // such as "says whether"
-	Long    int      `json:"long,omitempty"`    // sentences of more than 30 words
-	Wide    int      `json:"wide,omitempty"`    // lines of more than 100 columns
+	Long    int      `json:"long,omitempty"`    // sentences with more than 30 words
+	Wide    int      `json:"wide,omitempty"`    // lines with more than 100 columns
 	Lines   int      `json:"lines"`
 	Banned  []string `json:"-"` // as written in the text
 }
@@ -57,7 +56,7 @@ func (c *Counts) Add(o Counts) {
 	c.Banned = append(c.Banned, o.Banned...)
 }
 
-// GoFile returns the counts of a Go file's comments and lines.
+// GoFile counts the findings in the comments and lines of a Go file.
 func GoFile(name string, source []byte) (Counts, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source,
 		parser.ParseComments|parser.SkipObjectResolution)
@@ -78,10 +77,10 @@ func GoFile(name string, source []byte) (Counts, error) {
 	return c, nil
 }
 
-// proseOf returns the text of a comment without directives and without indented code.
+// proseOf returns the text of a comment. It omits directives and indented code.
 func proseOf(group *ast.CommentGroup) string {
 	var b strings.Builder
-	for line := range strings.Lines(group.Text()) { // Text leaves directives out
+	for line := range strings.Lines(group.Text()) { // Text omits directives
 		if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "    ") {
 			b.WriteString(line)
 		}
@@ -89,7 +88,7 @@ func proseOf(group *ast.CommentGroup) string {
 	return b.String()
 }
 
-// Page returns the counts of a Markdown page without its code. Words in tables count, but tables
+// Page counts the findings on a Markdown page without its code. Words in tables count, but tables
 // have no sentences.
 func Page(source []byte) Counts {
 	body := fenced.ReplaceAllString(string(source), "")

@@ -1,9 +1,8 @@
-// Command reference writes the generated pages of the reference: options, commands and metrics.
+// Command reference generates the pages in docs/reference: options, commands and metrics. It
+// generates them from the option structs, the help of the commands, and the descriptions of the
+// metrics.
 //
 //	go run ./internal/reference ../docs/reference
-//
-// The pages are generated from the option structs, the commands' help and the descriptions of the
-// metrics.
 package main
 
 import (
@@ -49,7 +48,7 @@ func write(dir string) error {
 	return nil
 }
 
-// pages returns the text of each page by its file name.
+// pages returns the text of each page. The keys are file names.
 func pages() (map[string]string, error) {
 	schema, err := config.JSONSchema(all.Components())
 	if err != nil {
@@ -102,7 +101,7 @@ func commandsPage(root *cobra.Command) (string, error) {
 	return page.String(), err
 }
 
-// described matches the text that prometheus.Desc.String returns. No other method gives access to a
+// described matches the text that prometheus.Desc.String returns. There is no other way to get a
 // description.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{([^}]*)\}\}$`)
@@ -132,5 +131,5 @@ func metricsPage() string {
 	return page.String()
 }
 
-// cell returns a text as the cell of a table.
+// cell returns text in the form of a table cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

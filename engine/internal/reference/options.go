@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// optionsPage returns tables of the options of each part of a config, generated from the JSON
-// Schema.
+// optionsPage returns a page with a table of options for each part of a config. It is generated
+// from the JSON Schema.
 func optionsPage(schema []byte) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(schema, &document); err != nil {
@@ -50,21 +50,21 @@ type optionPage struct {
 	rows int
 }
 
-// section writes the table of an object's options.
+// section writes a table with the options of an object.
 func (p *optionPage) section(title string, object *yaml.Node) {
 	fmt.Fprintf(&p.text, "\n## %s\n\n", title)
 	start := p.text.Len()
 	p.text.WriteString("| option | values | default | meaning |\n| --- | --- | --- | --- |\n")
 	before := p.rows
 	p.options("", object)
-	if p.rows == before { // no table without rows
+	if p.rows == before { // omit a table without rows
 		text := p.text.String()[:start]
 		p.text.Reset()
 		p.text.WriteString(text + "It has no named options.\n")
 	}
 }
 
-// options writes the rows of an object's properties, and of the objects in them.
+// options writes a row for each property of an object and of the objects in it.
 func (p *optionPage) options(prefix string, object *yaml.Node) {
 	for _, o := range variants(object) {
 		properties := get(o, "properties")
@@ -75,11 +75,11 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 		for i := 0; i+1 < len(properties.Content); i += 2 {
 			key, value := properties.Content[i].Value, properties.Content[i+1]
 			if deprecated := get(value, "deprecated"); deprecated != nil {
-				continue // docs/renames.md lists it
+				continue // former names are in docs/renames.md
 			}
 			if prefix == "" &&
 				slices.Contains([]string{"pipelines", "processors", "sink", "routes"}, key) {
-				continue // other sections list them
+				continue // these are in other sections
 			}
 			fallback := valueText(get(value, "default"))
 			if slices.Contains(required, key) {
@@ -99,8 +99,8 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 	}
 }
 
-// meaning returns the description of a schema. If it has none, meaning returns the first
-// description among its alternatives.
+// meaning returns the description in a schema. If there is none, it returns the first description
+// among the alternatives of the schema.
 func meaning(n *yaml.Node) string {
 	for _, one := range append([]*yaml.Node{n}, variants(n)...) {
 		if text := scalar(get(one, "description")); text != "" {
@@ -110,7 +110,8 @@ func meaning(n *yaml.Node) string {
 	return ""
 }
 
-// variants returns the alternatives of a schema that are not references, or the schema itself.
+// variants returns the alternatives in a schema that are not references. If there are no
+// alternatives, it returns the schema itself.
 func variants(n *yaml.Node) (all []*yaml.Node) {
 	alternatives := get(n, "anyOf")
 	if alternatives == nil {
@@ -122,14 +123,14 @@ func variants(n *yaml.Node) (all []*yaml.Node) {
 	return all
 }
 
-// valuesOf describes the values that a schema accepts.
+// valuesOf returns a description of the values that a schema accepts.
 func valuesOf(n *yaml.Node) string {
 	var all []string
 	for _, v := range variants(n) {
 		text := ""
 		switch ref := scalar(get(v, "$ref")); {
 		case strings.HasSuffix(ref, "/variable"):
-			continue // every option may be a variable
+			continue // every option accepts a variable
 		case ref != "":
 			text = ref[strings.LastIndexByte(ref, '/')+1:]
 		case get(v, "enum") != nil:
@@ -156,7 +157,7 @@ func typeText(types []string) string {
 	return strings.Join(types, ", ")
 }
 
-// valueText returns a default as written in a config.
+// valueText returns a default value as it is written in a config.
 func valueText(n *yaml.Node) string {
 	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
 		return ""
@@ -187,7 +188,7 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// names returns the scalars of a list, or the scalar itself.
+// names returns the scalars in a list. If n is a scalar, it returns this scalar.
 func names(n *yaml.Node) (all []string) {
 	switch {
 	case n == nil:

@@ -1,7 +1,6 @@
 //penstock:pure
 
-// Package table formats rows as text with aligned columns, as the commands print them. It writes
-// nothing itself.
+// Package table formats rows as text with aligned columns. The commands print their tables with it.
 package table
 
 import (
@@ -10,13 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Text formats rows as columns. The first left columns are aligned to the left, the others to the
-// right. All rows must have as many cells as the first.
+// Text formats rows as columns. The number of columns that are aligned to the left is left, and the
+// others are aligned to the right. All rows must have as many cells as the first one.
 func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }
 
-// Columns aligns each column to the left or right. sides has one letter for each column, l or r.
+// Columns formats rows as columns. sides has a letter for each column: l aligns it to the left, and
+// r to the right.
 func Columns(rows [][]string, sides string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -43,7 +43,7 @@ func Columns(rows [][]string, sides string) string {
 	return b.String()
 }
 
-// Number formats v with four significant digits, or as a whole number from 1000 on.
+// Number formats v with four significant digits. From 1000 on, it formats v as an integer.
 func Number(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

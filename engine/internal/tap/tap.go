@@ -1,9 +1,10 @@
-// Package tap provides samples of live records for display. Records are sampled at the source,
-// after each processor, and at the sink, where the sample has the outcome.
+// Package tap samples the records of running routes, for display to a user. It samples them at the
+// source, after each processor, and at the sink. A sample at the sink has the outcome of the
+// record.
 //
-// The pipeline offers its batches to a [Route]. Without a subscription an offer costs one atomic
-// load. A [Subscription] bounds its samples by rate, size and queue length. A slow reader loses
-// samples, which are counted, and never slows down a route.
+// The pipeline offers each batch to a [Route]. Without a subscription, this costs one atomic load.
+// A [Subscription] limits the rate, size and number of its samples. If its reader is slow, samples
+// are dropped and counted. A route never waits.
 package tap
 
 import (
@@ -16,25 +17,25 @@ import (
 	"time"
 )
 
-// The bounds of subscriptions.
+// Limits of subscriptions.
 const (
-	maxSubscriptions = 8    // of a process
-	maxQueued        = 256  // samples of a subscription
-	maxPerOffer      = 3    // samples of one batch at one stage
-	MaxRate          = 1000 // samples per second and stage
+	maxSubscriptions = 8    // maximum number in a process
+	maxQueued        = 256  // maximum number of waiting samples of a subscription
+	maxPerOffer      = 3    // maximum number of samples of one batch at one stage
+	MaxRate          = 1000 // maximum number of samples per second at a stage
 	MaxText          = 8 << 10
 )
 
-// ErrBusy means that the process already has maxSubscriptions.
+// ErrBusy means that the process has the maximum number of subscriptions.
 var ErrBusy = errors.New("this process already has 8 tap clients; end one of them")
 
 // Stage is a point in a route at which records are sampled: the source, a processor or the sink.
 type Stage struct {
-	Index int    // 0 is the source, -1 the sink, others are processors
-	Name  string // of the component
+	Index int    // 0 is the source, -1 the sink; others are processors
+	Name  string // name of the component
 }
 
-// String names the stage: "source", "1:where" or "sink".
+// String returns the name of the stage, such as "source", "1:where" or "sink".
 func (s Stage) String() string {
 	switch {
 	case s.Index == 0:
@@ -45,8 +46,8 @@ func (s Stage) String() string {
 	return strconv.Itoa(s.Index) + ":" + s.Name
 }
 
-// Matches reports whether text selects s. An empty text selects every stage. Otherwise text is
-// "source", "sink", the number of a processor, its component, or both as in "1:where".
+// Matches reports whether text selects s. An empty text selects every stage. Other texts are
+// "source", "sink", the number of a processor, the name of its component, or both, as in "1:where".
 func (s Stage) Matches(text string) bool {
 	return text == "" || text == s.String() || s.Index > 0 && (text == strconv.Itoa(s.Index) || text == s.Name)
 }
@@ -56,26 +57,27 @@ type Sample struct {
 	At    time.Time `json:"at"`
 	Route string    `json:"route"`
 	Stage string    `json:"stage"`
-	ID    string    `json:"id"` // of the record; the same at all stages
-	// Outcome is read, kept, dropped, dead or delivered, or the text of an attempt's failure.
+	ID    string    `json:"id"` // id of the record; the same at all stages
+	// Outcome is read, kept, dropped, dead, delivered, or the text of a failure of an attempt.
 	Outcome string          `json:"outcome"`
-	Worker  string          `json:"worker,omitempty"`  // at the sink
-	Attempt int             `json:"attempt,omitempty"` // at the sink
+	Worker  string          `json:"worker,omitempty"`  // only at the sink
+	Attempt int             `json:"attempt,omitempty"` // only at the sink
 	Reason  string          `json:"reason,omitempty"`
 	Record  json.RawMessage `json:"record,omitempty"` // the record as JSON
-	// Truncated is the beginning of a record that is larger than 8 KiB. Record is then empty.
+	// Truncated is the beginning of a record that is larger than 8 KiB. Record is empty in this
+	// case.
 	Truncated string `json:"truncated,omitempty"`
-	Skipped   uint64 `json:"skipped,omitempty"` // samples that a slow reader has missed
+	Skipped   uint64 `json:"skipped,omitempty"` // samples dropped for a slow reader
 }
 
-// Registry holds the routes of a process, by "pipeline/route". The zero value is empty.
+// Registry has the routes of a process by name, "pipeline/route". The zero value is empty.
 type Registry struct {
 	mu     sync.Mutex // guards the fields below
 	routes map[string]*Route
-	count  int // of subscriptions
+	count  int // number of subscriptions
 }
 
-// Route returns the route with the given name. It always returns the same one.
+// Route returns the route with the given name. It creates it at the first call.
 func (g *Registry) Route(name string) *Route {
 	if g == nil {
 		return nil
@@ -93,8 +95,8 @@ func (g *Registry) Route(name string) *Route {
 	return r
 }
 
-// Subscribe begins a subscription to a route. stage is as in [Stage.Matches]. rate bounds the
-// samples per second at each stage.
+// Subscribe begins a subscription to a route. stage selects the stages (see [Stage.Matches]). rate
+// is the maximum number of samples per second at each stage.
 func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, error) {
 	r := g.Route(route)
 	g.mu.Lock()
@@ -111,13 +113,15 @@ func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, erro
 	return s, nil
 }
 
-// Route is a route that can be tapped. A nil Route is never active. It is safe for concurrent use.
+// Route is a route whose records can be sampled. A nil Route has no subscriptions. It is safe for
+// concurrent use.
 type Route struct {
 	name          string
-	subscriptions atomic.Pointer[[]*Subscription] // nil if there are none; replaced, never modified
+	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed
 }
 
-// change replaces the subscriptions. The caller holds the registry's mu.
+// change replaces the list of subscriptions by the result of by. The caller holds the mu of the
+// registry.
 func (r *Route) change(by func([]*Subscription) []*Subscription) {
 	var all []*Subscription
 	if p := r.subscriptions.Load(); p != nil {
@@ -133,7 +137,8 @@ func (r *Route) change(by func([]*Subscription) []*Subscription) {
 // Active reports whether the route has a subscription.
 func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
 
-// Offer offers n records at a stage. It calls sample for the indexes of a few of them.
+// Offer offers n records at a stage. For a few of them, it calls sample with the index of the
+// record.
 func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	all := r.subscriptions.Load()
 	if all == nil || n == 0 {
@@ -155,8 +160,8 @@ func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	}
 }
 
-// picks returns up to k of n indexes, which depend only on k and n. Stages with the same k and n
-// therefore sample the same records.
+// picks returns up to k indexes below n. They depend only on k and n. Two stages with the same
+// number of records therefore sample the same records.
 func picks(n, k int) []int {
 	switch min(n, k) {
 	case 0:
@@ -169,7 +174,7 @@ func picks(n, k int) []int {
 	return []int{0, n / 2, n - 1}
 }
 
-// Subscription receives samples. C is never closed.
+// Subscription receives samples on the channel C, which is never closed.
 type Subscription struct {
 	registry *Registry
 	route    *Route
@@ -179,10 +184,10 @@ type Subscription struct {
 	skipped  atomic.Uint64
 
 	mu   sync.Mutex            // guards the fields below
-	used map[string]*allowance // by stage
+	used map[string]*allowance // by name of the stage
 }
 
-// allowance counts the samples of a stage in one second.
+// allowance counts the samples of a stage in the current second.
 type allowance struct {
 	second int64
 	used   int
@@ -201,8 +206,7 @@ func (s *Subscription) Close() {
 	})
 }
 
-// allow returns the number of samples of a batch that the rate still permits, and counts them as
-// used.
+// allow returns how many samples of a batch the rate still permits. It counts them as used.
 func (s *Subscription) allow(stage string, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

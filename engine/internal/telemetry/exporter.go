@@ -1,10 +1,10 @@
 // Package telemetry pushes metrics and spans to an OpenTelemetry receiver, as JSON over HTTP
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp).
 //
-// An [Exporter] never delays the data. Spans wait in a bounded queue. Spans that do not fit, or
-// that the receiver refuses, are counted and dropped. Metrics are cumulative, so that a failed push
-// loses only one data point. A [Tracer] creates the spans of one route from the events of its flow
-// control.
+// An [Exporter] never delays deliveries. Spans wait in a queue of limited length. If spans do not
+// fit, or the receiver refuses them, they are counted and dropped. Metrics are cumulative, so a
+// failed push loses only one data point. A [Tracer] makes the spans of one route from the events of
+// its flow control.
 package telemetry
 
 import (
@@ -27,25 +27,26 @@ import (
 )
 
 const (
-	maxQueued   = 4096             // spans that wait for a push
-	maxSpans    = 512              // in one push
-	spanWait    = time.Second      // maximum wait for a push to fill
-	pushTimeout = 10 * time.Second // of one push
-	lastTimeout = 3 * time.Second  // of the last pushes, when the process ends
-	maxAnswer   = 16 << 10         // bytes of a response that are read
+	maxQueued   = 4096             // maximum number of spans that wait for a push
+	maxSpans    = 512              // maximum number of spans in a push
+	spanWait    = time.Second      // maximum time to wait for more spans before a push
+	pushTimeout = 10 * time.Second // timeout of a push
+	lastTimeout = 3 * time.Second  // timeout of the last pushes, when the process ends
+	maxAnswer   = 16 << 10         // maximum bytes of a response that are read
 )
 
 // Options of an Exporter.
 type Options struct {
-	URL      string // base, without /v1/metrics
+	URL      string // base URL, without /v1/metrics
 	Token    string // bearer token; empty for none
 	Interval time.Duration
-	Version  string // of the program
+	Version  string // version of the program
 	Gather   prometheus.Gatherer
 	Log      *slog.Logger
 }
 
-// Exporter pushes until its Run ends. It implements prometheus.Collector for its own counters.
+// Exporter pushes metrics and spans while Run is running. It implements prometheus.Collector for
+// its own counters.
 type Exporter struct {
 	o       Options
 	client  *http.Client
@@ -53,7 +54,7 @@ type Exporter struct {
 	queue   chan *span
 
 	sent, dropped, pushes, failed atomic.Int64
-	failing                       bool // the last push has failed; owned by Run
+	failing                       bool // the last push has failed; used by Run only
 }
 
 // New returns an exporter; Run starts it.
@@ -67,7 +68,7 @@ func New(o Options) *Exporter {
 		}}
 }
 
-// add queues a span, or drops it if the queue is full. It never waits.
+// add adds a span to the queue, or drops it if the queue is full. It never waits.
 func (e *Exporter) add(s *span) {
 	select {
 	case e.queue <- s:
@@ -76,8 +77,8 @@ func (e *Exporter) add(s *span) {
 	}
 }
 
-// Run pushes metrics at each interval, and spans soon after they end, until ctx is done. At the end
-// it pushes the queued spans and the current metrics once more.
+// Run pushes metrics at each interval, and spans soon after they end. When ctx is done, it pushes
+// the spans in the queue and the metrics a last time.
 func (e *Exporter) Run(ctx context.Context) error {
 	metrics := time.NewTicker(e.o.Interval)
 	defer metrics.Stop()
@@ -99,7 +100,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// pushSpans pushes the queued spans. After a failed push the remaining spans wait for the next
+// pushSpans pushes the spans in the queue. If a push fails, the remaining spans wait for the next
 // call.
 func (e *Exporter) pushSpans(ctx context.Context) {
 	for {
@@ -124,10 +125,10 @@ func (e *Exporter) pushMetrics(ctx context.Context) {
 		e.report(err)
 		return
 	}
-	_ = e.push(ctx, "/v1/metrics", e.metricRequest(families, time.Now())) // push has counted it
+	_ = e.push(ctx, "/v1/metrics", e.metricRequest(families, time.Now())) // push counts the error
 }
 
-// push sends one request. If it returns an error, it has counted and logged the error.
+// push sends one request. It counts and logs an error before it returns it.
 func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	e.pushes.Add(1)
 	err := e.post(ctx, path, request)
@@ -135,7 +136,7 @@ func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	return err
 }
 
-// report counts an error, and logs the first of consecutive errors.
+// report counts an error. It logs only the first of consecutive errors.
 func (e *Exporter) report(err error) {
 	if err != nil {
 		e.failed.Add(1)
@@ -191,7 +192,7 @@ func (e *Exporter) post(ctx context.Context, path string, request any) (err erro
 	return nil
 }
 
-// The counters of an Exporter.
+// Counters of an Exporter.
 var (
 	sentDesc = prometheus.NewDesc("penstock_telemetry_spans_total",
 		"Spans that the telemetry receiver has accepted.", nil, nil)
@@ -220,7 +221,7 @@ func (e *Exporter) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// resource describes this process.
+// resource returns the description of this process.
 func (e *Exporter) resource() resource {
 	host, err := os.Hostname()
 	if err != nil {

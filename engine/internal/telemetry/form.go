@@ -10,8 +10,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// These types are the OTLP messages in JSON: 64-bit integers are strings, ids are hexadecimal.
-// Names are those of https://github.com/open-telemetry/opentelemetry-proto.
+// The types below are OTLP messages in JSON, as defined in
+// https://github.com/open-telemetry/opentelemetry-proto. Integers of 64 bits are strings, and ids
+// are hexadecimal.
 
 type attribute struct {
 	Key   string `json:"key"`
@@ -63,7 +64,7 @@ type metric struct {
 	Summary     *points `json:"summary,omitempty"`
 }
 
-// cumulative is the AggregationTemporality of sums since the start.
+// cumulative is the AggregationTemporality of sums that count from the start.
 const cumulative = 2
 
 type points struct {
@@ -85,7 +86,8 @@ type point struct {
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// metricRequest converts gathered metrics. It omits values that JSON cannot represent, such as NaN.
+// metricRequest converts metrics to a request. It omits values that JSON cannot represent, such as
+// NaN.
 func (e *Exporter) metricRequest(families []*dto.MetricFamily, now time.Time) metricRequest {
 	list := make([]metric, 0, len(families))
 	for _, f := range families {
@@ -121,7 +123,7 @@ func (e *Exporter) metricRequest(families []*dto.MetricFamily, now time.Time) me
 		[]scopeMetrics{{scope{"penstock", e.o.Version}, list}}}}}
 }
 
-// take sets the value and reports whether there is one.
+// take sets the value of the point. It reports whether there is a value.
 func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	double := func(v float64) bool {
 		p.Double = &v
@@ -145,7 +147,7 @@ func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	return false
 }
 
-// histogram converts the cumulative counts of classic buckets to counts of single buckets.
+// histogram converts the cumulative counts of classic buckets to counts of each bucket.
 func (p *point) histogram(h *dto.Histogram) bool {
 	sum, before := h.GetSampleSum(), uint64(0)
 	p.Count, p.Sum = strconv.FormatUint(h.GetSampleCount(), 10), &sum
@@ -175,7 +177,7 @@ type scopeSpans struct {
 	Spans []*span `json:"spans"`
 }
 
-// span is one batch, or one attempt to deliver it.
+// span is the span of a batch, or of an attempt to deliver it.
 type span struct {
 	TraceID    string      `json:"traceId"`
 	SpanID     string      `json:"spanId"`
@@ -198,7 +200,7 @@ type state struct {
 	Code int `json:"code,omitempty"`
 }
 
-// Kinds and status codes of spans.
+// Kinds of spans and their status codes.
 const (
 	kindInternal = 1
 	kindClient   = 3

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Tracer creates spans from the events of one route's sender. Each batch has a span from its offer
-// to its settlement. Each attempt has a child span, to which the batch's span has a link. A Tracer
-// is used by the goroutine that runs the sender's event loop.
+// Tracer makes spans from the events of one route's sender. A batch has a span from its arrival in
+// the sender until it is settled. An attempt to deliver a batch has a child span. The span of the
+// batch has a link to it. Only the goroutine that runs the sender's event loop may use a Tracer.
 type Tracer struct {
 	to      *Exporter
 	route   string
-	started time.Time // origin of the events' times
+	started time.Time // time to which the times of events are relative
 	share   float64
 	random  *rand.Rand
 
@@ -24,15 +24,15 @@ type Tracer struct {
 	attempts map[uint64]*span      // by id
 	lanes    []string              // names
 
-	cut    *batchSpan // the last split batch; its pieces follow immediately
+	cut    *batchSpan // the batch that was split last; its parts follow immediately
 	cutSeq uint64
 }
 
-// Limits on one route's spans. Further spans are counted as dropped.
+// Limits of the spans of one route. Further spans are dropped and counted.
 const (
 	maxOpen     = 4096 // batches that are traced at the same time
 	maxAttempts = 4 * maxOpen
-	maxLinks    = 128 // of one batch
+	maxLinks    = 128 // maximum number of links of a batch
 )
 
 type batchSpan struct {
@@ -40,8 +40,8 @@ type batchSpan struct {
 	attempts int
 }
 
-// NewTracer returns the tracer of a route, which traces the given share of its batches. The seed
-// determines the ids.
+// NewTracer returns the tracer of a route. It traces the given share of the batches. Equal seeds
+// give equal ids.
 func (e *Exporter) NewTracer(route string, started time.Time, share float64, seed uint64) *Tracer {
 	return &Tracer{
 		to: e, route: route, started: started, share: share, random: rand.New(rand.NewPCG(seed, 0)),
@@ -49,8 +49,8 @@ func (e *Exporter) NewTracer(route string, started time.Time, share float64, see
 	}
 }
 
-// Event adds an event, and the commands do that it has caused, to the spans of their batches. If e
-// is a LaneUp event, name is the name of the lane, otherwise it is not used.
+// Event adds an event, and the commands that it has caused, to the spans of their batches. If e is
+// a LaneUp event, name is the name of the lane. Otherwise name is not used.
 func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 	now := nanos(t.started.Add(e.Now))
 	switch e.Kind {
@@ -76,7 +76,7 @@ func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 				code = statusError
 			}
 			t.end(c.Seq, now, code, "settled")
-		case control.Defer: // the batch returns as another item
+		case control.Defer: // the batch will return as a new item
 			t.end(c.Seq, now, 0, "deferred")
 		}
 	}
@@ -115,8 +115,8 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 	}}
 }
 
-// split starts the span of a piece as a child of its batch's span. The first piece ends the batch's
-// span.
+// split starts the span of a part of a split batch, as a child of the batch's span. The first part
+// ends the span of the batch.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent
@@ -173,7 +173,7 @@ func (t *Tracer) answer(e *control.Event, now string) {
 	t.to.add(s)
 }
 
-// end ends the span of a batch and queues it.
+// end ends the span of a batch and adds it to the queue.
 func (t *Tracer) end(seq uint64, now string, code int, how string) {
 	b := t.batches[seq]
 	if b == nil {

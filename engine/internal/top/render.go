@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/live"
 )
 
-// Terminal styles. They use the terminal's own colors.
+// Styles of text. They use the terminal's own colors.
 const (
 	bold    = "\x1b[1m"
 	faint   = "\x1b[2m"
@@ -25,12 +25,12 @@ const (
 	reset   = "\x1b[0m"
 )
 
-// The minimum width and height of the display.
+// Minimum width and height of the display.
 const (
 	leastWidth  = 40
 	leastHeight = 8
 	detailLines = 9
-	mostRoutes  = 6 // shown at once; the selected one is among them
+	mostRoutes  = 6 // maximum number of routes shown, including the selected one
 )
 
 // Render returns the display as at most Height lines of at most Width columns.
@@ -55,7 +55,7 @@ func (s *State) Render() string {
 	case s.detail && len(rows) > 0:
 		detail = s.details(rows[at])
 	}
-	room := s.Height - len(lines) - len(detail) - 2 // header and footer
+	room := s.Height - len(lines) - len(detail) - 2 // 2 lines for header and footer
 	if room < 1 {
 		detail, room = nil, max(1, s.Height-len(lines)-2)
 	}
@@ -84,8 +84,8 @@ func (s *State) head() []string {
 	return []string{first}
 }
 
-// columns aligns cells. The first one fills the line; the others have fixed widths and are
-// right-aligned.
+// columns returns a line of cells. The first cell fills the line. The others have fixed widths and
+// are aligned to the right.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
 	var b strings.Builder
@@ -106,7 +106,7 @@ func (s *State) columns(first string, cells []string, widths []int) string {
 
 var routeWidths = []int{9, 9, 9, 9, 10, 9, 7, 10}
 
-// parkedAt is the index of the column with parked records. The column is shown if a route has
+// parkedAt is the index of the column of parked records. This column is shown only if a route has
 // parked records.
 const (
 	parkedAt    = 4
@@ -262,7 +262,7 @@ func (s *State) foot(count int) string {
 	return s.line(faint, text+"   s order  / filter  enter details  ? keys  q quit")
 }
 
-// line truncates a text to the width and applies a style.
+// line cuts a text to the width of the display and applies a style.
 func (s *State) line(style, text string) string {
 	text = cut(text, s.Width)
 	if style == "" {
@@ -271,7 +271,7 @@ func (s *State) line(style, text string) string {
 	return style + text + reset
 }
 
-// clean replaces control characters, so that names cannot send control sequences to the terminal.
+// clean replaces control characters, so that a name cannot control the terminal.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -298,7 +298,7 @@ func padLeft(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text))) + text
 }
 
-// Figure formats a number in at most seven columns.
+// Figure formats a number with at most seven characters.
 func Figure(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e9:
@@ -331,7 +331,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
-// Seconds formats a short time; "-" for none.
+// Seconds formats a short time. It returns "-" for 0.
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:

@@ -1,7 +1,8 @@
 //penstock:pure
 
 // Package top implements the display of `penstock top`. A [State] processes keys and frames, and
-// renders itself as lines of text. The command owns the terminal and the connection.
+// renders the display as lines of text. The command itself reads and writes the terminal and has
+// the connection.
 package top
 
 import (
@@ -13,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/live"
 )
 
-// Order is the order of the workers.
+// Order is an order of the workers in the display.
 type Order uint8
 
-// The orders.
+// Values of Order.
 const (
 	ByAttention Order = iota // workers that need attention first
 	ByName
@@ -27,7 +28,7 @@ const (
 	orders
 )
 
-// String names the order.
+// String returns the name of the order.
 func (o Order) String() string {
 	return [...]string{"attention", "name", "rate", "round trip", "window", "failed"}[o]
 }
@@ -41,26 +42,26 @@ type State struct {
 	order    Order
 	reversed bool
 	filter   string
-	typing   bool // keys go to the filter
-	selected row  // Route and Name only
+	typing   bool // keys are characters of the filter
+	selected row  // only Route and Name are used
 	detail   bool
 	help     bool
 }
 
-// row is a worker with its route.
+// row is a worker together with its route.
 type row struct {
 	Route  string
 	Name   string
 	worker *live.Worker
 }
 
-// Frame sets the current frame.
+// Frame makes f the frame that is shown.
 func (s *State) Frame(f *live.Frame) { s.frame, s.trouble = f, "" }
 
-// Disconnected keeps the last frame on the screen and marks it as outdated, with the reason.
+// Disconnected marks the shown frame as outdated, for the given reason.
 func (s *State) Disconnected(reason string) { s.trouble = clean(reason) }
 
-// Key processes a key, such as "j" or "enter". It returns true if the key ends the program.
+// Key processes a key, such as "j" or "enter". quit reports whether the key ends the program.
 func (s *State) Key(key string) (quit bool) {
 	if key == "ctrl+c" {
 		return true
@@ -109,7 +110,7 @@ func (s *State) Key(key string) (quit bool) {
 	return false
 }
 
-// maxFilter bounds the filter, in bytes.
+// maxFilter is the maximum length of the filter in bytes.
 const maxFilter = 100
 
 func (s *State) typed(key string) {
@@ -141,14 +142,14 @@ func (s *State) move(n int) {
 	s.selected = row{Route: rows[to].Route, Name: rows[to].Name}
 }
 
-// at returns the index of the selected row, or 0 if that row does not exist any more.
+// at returns the index of the selected row. It returns 0 if that row no longer exists.
 func (s *State) at(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool {
 		return r.Route == s.selected.Route && r.Name == s.selected.Name
 	}))
 }
 
-// rows returns the workers that match the filter, in order.
+// rows returns the workers that match the filter, in the selected order.
 func (s *State) rows() (out []row) {
 	if s.frame == nil {
 		return nil
@@ -174,7 +175,8 @@ func (s *State) rows() (out []row) {
 	return out
 }
 
-// compare defines the order of rows: numbers descend and names ascend.
+// compare compares two rows in the selected order. Numbers are in descending order, and names in
+// ascending order.
 func (s *State) compare(a, b row) int {
 	switch s.order {
 	case ByAttention:
@@ -192,7 +194,7 @@ func (s *State) compare(a, b row) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// attention ranks a worker by its need for attention; higher means more urgent.
+// attention returns how urgently a worker needs attention.
 func attention(w *live.Worker) int {
 	return explain.Severity(w.State, w.Gate, w.InFlight, w.Misconfigured)
 }

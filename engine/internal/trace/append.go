@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends an event with the resulting commands, and a line end. The output equals that
-// of json.Marshal for the type line. appendLine needs no allocations, because the engine appends a
-// line after each decision. name is the lane's name on LaneUp, if known.
+// appendLine appends the line for an event and the commands that it caused. The result equals that
+// of json.Marshal for the type line. appendLine does not allocate, because the engine calls it for
+// each decision. name is the name of the lane if e is a LaneUp event, else it is not used.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -122,7 +122,8 @@ func appendHistory(b []byte, h *control.History) []byte {
 	return append(b, "}}"...)
 }
 
-// member appends name, which includes its comma and colon, and n. It appends nothing if n is 0.
+// member appends a member of a JSON object with the value n. name includes the comma before it and
+// the colon. If n is 0, member appends nothing.
 func member(b []byte, name string, n int64) []byte {
 	if n == 0 {
 		return b
@@ -145,11 +146,11 @@ func appendKind(b []byte, words []string, n int) []byte {
 	if n < len(words) {
 		return append(b, words[n]...)
 	}
-	return strconv.AppendInt(b, int64(n), 10) // a value that words does not have yet
+	return strconv.AppendInt(b, int64(n), 10) // words has no text for this value
 }
 
-// appendFloat appends the shortest text that reads back as v. JSON cannot represent NaN and the
-// infinities, which become 0. No cost has these values.
+// appendFloat appends the shortest text that reads back as v. JSON has no NaN and infinities, so
+// they become 0. No cost has these values.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')
@@ -157,7 +158,7 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendText appends text in quotes. It is called rarely: for names of lanes and places of files.
+// appendText appends text in quotes. It is used rarely: for names of lanes and resume tokens.
 func appendText(b []byte, text string) []byte {
 	plain := true
 	for i := range len(text) {
@@ -175,7 +176,7 @@ func appendText(b []byte, text string) []byte {
 	return append(b, quoted...)
 }
 
-// appendEnd appends the last line, with the reason for the end of the trace.
+// appendEnd appends the last line of a trace, with the reason for its end.
 func appendEnd(b []byte, now int64, why string) []byte {
 	b = strconv.AppendInt(append(b, `{"now":`...), now, 10)
 	b = appendText(append(b, `,"event":"end","why":`...), why)

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// header is the first line: everything on which the machine's behavior depends.
+// header is the first line. It has everything on which the decisions of flow control depend.
 type header struct {
 	Version int    `json:"penstock_trace"`
 	Route   string `json:"route,omitempty"`
@@ -25,12 +25,12 @@ type header struct {
 	Arch    string `json:"arch,omitempty"`
 	Seed    uint64 `json:"seed"`
 	Window  string `json:"window,omitempty"`
-	// Options holds the fields of the algorithm's Go struct.
+	// Options has the fields of the window algorithm's Go struct.
 	Options  json.RawMessage `json:"window_options,omitempty"`
 	Dispatch string          `json:"dispatch,omitempty"`
 	TieBand  float64         `json:"dispatch_tie_band,omitempty"`
 	Timeout  time.Duration   `json:"timeout,omitempty"`
-	Retry    string          `json:"retry,omitempty"` // in the syntax of package backoff
+	Retry    string          `json:"retry,omitempty"` // policy in the syntax of package backoff
 	Replay   int64           `json:"replay,omitempty"`
 	Ahead    int             `json:"ahead,omitempty"`
 	Failures int             `json:"breaker_failures,omitempty"`
@@ -46,46 +46,46 @@ type header struct {
 	Lane     *limit          `json:"lane_limit,omitempty"`
 }
 
-// budget is the budget of redeliveries.
+// budget is the retry budget.
 type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     float64 `json:"burst,omitempty"`
 }
 
-// waiting bounds the items that wait for another attempt.
+// waiting has the limits of the items that wait for another attempt.
 type waiting struct {
 	Cost  float64 `json:"cost,omitempty"`
 	Bytes int64   `json:"bytes,omitempty"`
 }
 
-// end is the limit after which an item is dead-lettered.
+// end has the limits after which an item is dead-lettered.
 type end struct {
 	Attempts int           `json:"attempts,omitempty"`
 	Elapsed  time.Duration `json:"elapsed,omitempty"`
 }
 
-// poison is the condition under which an item is to blame.
+// poison has the limits after which an item counts as the cause of failures.
 type poison struct {
 	Deaths   int  `json:"deaths,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 	Refuse   bool `json:"refuse,omitempty"`
 }
 
-// limit bounds the attempts of all lanes, or of each lane.
+// limit has the limits of the attempts of all lanes together, or of each lane.
 type limit struct {
 	Rate        float64 `json:"rate,omitempty"`
 	Bytes       float64 `json:"bytes,omitempty"`
 	Concurrency int     `json:"concurrency,omitempty"`
 }
 
-// hedge bounds the number of hedges.
+// hedge has the limit of hedges.
 type hedge struct {
 	Share float64 `json:"share,omitempty"`
 	Least int     `json:"least,omitempty"`
 }
 
-// readWindow parses the options of the algorithm with the given name.
+// readWindow returns the window algorithm with the given name and options.
 func readWindow(name string, options []byte) (window.Algorithm, error) {
 	e := window.Find(name)
 	if e == nil {
@@ -162,11 +162,11 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType reports whether a and b have the same type. Comparing the names of algorithms is not
-// enough, because an algorithm of another package may have the same name.
+// sameType reports whether a and b have the same type. It is not enough to compare the names of
+// algorithms. An algorithm in another package may have the same name.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// spec returns a policy in the text form that backoff can parse.
+// spec returns a policy in the syntax of package backoff.
 func spec(p backoff.Policy) (string, error) {
 	if p == nil {
 		return "", nil

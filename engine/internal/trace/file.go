@@ -17,51 +17,53 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Limits of a File in addition to its size.
+// Limits of a File besides its size.
 const (
-	MaxBehind  = 4 << 20     // bytes that may wait for the disk; beyond it the trace ends
+	MaxBehind  = 4 << 20     // bytes that may wait for the disk; with more the trace ends
 	flushBytes = 64 << 10    // bytes per write
 	flushEvery = time.Second // interval of writes
-	lineMost   = 1 << 20     // bytes of one line; beyond it the trace ends
+	lineMost   = 1 << 20     // bytes of a line; with more the trace ends
 	endMost    = 1 << 10     // bytes reserved for the last line
 )
 
-// Previous is the suffix of the previous run's trace.
+// Previous is appended to the name of a trace when the next run begins.
 const Previous = ".1"
 
 // Options of a File.
 type Options struct {
-	Max   int64 // in bytes; then the trace ends; 0 or less means no bound
+	Max   int64 // maximum size in bytes; 0 or less means no limit
 	About About
-	Log   *slog.Logger // logs once why the trace ended early; may be nil
+	Log   *slog.Logger // logs the reason if the trace ends early; may be nil
 }
 
-// File is the trace of a running machine. Event only appends to memory, and Run writes it to disk,
-// so that the flow never waits for the disk. If the disk is too slow, or the size limit is reached,
-// the trace ends with a line that gives the reason, and nothing else changes. A trace cannot
-// continue in a second file, because a replay needs all events since the start of the machine.
+// File is the trace of a running flow control (control.Machine). Event appends only to memory, and
+// Run writes to the disk. Flow control therefore never waits for the disk.
+//
+// If the disk is too slow, or the maximum size is reached, the trace ends with a line that has the
+// reason. Delivery continues. A trace cannot continue in a second file, because a replay needs all
+// events from the start.
 type File struct {
 	dir  vfs.Dir
 	file vfs.File
 	path string
 	o    Options
-	wake chan struct{} // buffer of 1: there is enough to write
+	wake chan struct{} // buffer of 1: there is enough data to write
 
 	mu     sync.Mutex // guards the fields below; never held during I/O
-	buf    []byte     // to be written
-	taken  int64      // total bytes put into buf
+	buf    []byte     // data to write
+	taken  int64      // total number of bytes added to buf
 	now    time.Duration
-	over   bool   // further events are ignored
+	over   bool   // the trace has ended; further events are ignored
 	early  string // why the trace ended before its route; "" after that was logged
 	closed bool
 
-	spare  []byte // used by Run and Close only, like the field below
+	spare  []byte // used by Run and Close only
 	broken bool   // a write has failed
 }
 
-// Create creates a trace at path, with mode 0600, for a machine with config c. Missing directories
-// are created with mode 0700. The trace of the previous run is renamed to path.1. If path exists
-// and is not a trace, Create returns an error and leaves it unchanged.
+// Create creates a trace at path with mode 0600, for a machine with config c. It creates missing
+// directories with mode 0700. It renames the trace of the previous run to path.1. If path exists
+// and is not a trace, Create returns an error and does not change it.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {
@@ -83,7 +85,7 @@ func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error
 	return t, nil
 }
 
-// rotate renames the trace of the previous run.
+// rotate renames the trace of the previous run, if there is one.
 func (t *File) rotate(name string) error {
 	for _, n := range []string{name, name + Previous} {
 		if err := t.ours(n); err != nil {
@@ -97,13 +99,13 @@ func (t *File) rotate(name string) error {
 	return err
 }
 
-// magic is the prefix of every trace.
+// magic is the beginning of every trace.
 var magic = []byte(`{"penstock_trace":`)
 
 // Begins reports whether text is the beginning of a trace.
 func Begins(text []byte) bool { return bytes.HasPrefix(text, magic) }
 
-// ours returns an error if name exists and is not a trace. An empty file counts as a trace.
+// ours returns an error if the file name exists and is not a trace.
 func (t *File) ours(name string) error {
 	f, err := t.dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,8 +117,8 @@ func (t *File) ours(name string) error {
 	begin := make([]byte, len(magic))
 	n, err := io.ReadFull(f, begin)
 	closeErr := f.Close()
-	// An empty file counts as a trace: a process was killed after creating it and before its first
-	// write.
+	// An empty file counts as a trace. A process may have been killed after it had created the file
+	// and before it wrote to it.
 	if n == 0 && errors.Is(err, io.EOF) {
 		return closeErr
 	}
@@ -126,8 +128,8 @@ func (t *File) ours(name string) error {
 	return closeErr
 }
 
-// Event records an event and the commands returned by Machine.Step; name is the lane's name on
-// LaneUp. It never blocks.
+// Event records an event, and the commands that Machine.Step has returned for it. name is the name
+// of the lane if e is a LaneUp event. Event never waits.
 func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +161,7 @@ func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	}
 }
 
-// end stops recording. The caller holds mu.
+// end ends the recording with the reason why. The caller holds mu.
 func (t *File) end(why string) {
 	t.over = true
 	t.buf = appendEnd(t.buf, int64(t.now), why)
@@ -174,7 +176,7 @@ func (t *File) signal() {
 }
 
 // Run writes recorded events until ctx is done. It always returns nil, because a failed trace must
-// not stop anything.
+// not stop the route.
 func (t *File) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -189,7 +191,7 @@ func (t *File) Run(ctx context.Context) error {
 	}
 }
 
-// write writes the buffered events. If the trace has ended early, it logs the reason once.
+// write writes the buffered events. If the trace has ended early, it also logs the reason, once.
 func (t *File) write() {
 	t.mu.Lock()
 	t.buf, t.spare = t.spare[:0], t.buf
@@ -212,8 +214,8 @@ func (t *File) write() {
 	}
 }
 
-// Close ends the trace, writes the buffered events and closes the file. It must be called after Run
-// has returned, and may be called twice.
+// Close writes the end of the trace and closes the file. It must be called after Run has returned.
+// It may be called twice.
 func (t *File) Close() error {
 	t.mu.Lock()
 	again := t.closed

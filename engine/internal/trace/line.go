@@ -1,12 +1,12 @@
 //penstock:pure
 
-// Package trace records the events and commands of a flow machine, and replays them bit for bit.
+// Package trace records the decisions of flow control (control.Machine) and replays them exactly. A
+// trace is a file of JSON lines. The first line has the configuration of the machine. Each further
+// line has an event and the commands that the machine returned for it. See docs/formats/trace.md.
 //
-// A trace consists of JSON lines: a header with the machine's config, then one line per event with
-// the resulting commands (docs/formats/trace.md). The simulator writes it with a [Writer], the
-// engine (`flow: {trace: FILE}`) with a [File], which never delays the flow. `penstock sim flow
-// --replay` and `penstock explain` read it with a [Player]. The package makes no decisions about
-// flow.
+// The simulator writes a trace with a [Writer]. The engine writes one with a [File] (`flow: {trace:
+// FILE}`), which never delays delivery. `penstock sim flow --replay` and `penstock explain` read a
+// trace with a [Player].
 package trace
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Version is the version of the format that is written.
+// Version is the version of the format that this package writes.
 const Version = 1
 
-// endKind is the event of the last line of a trace that has ended.
+// endKind is the kind of the last line, which marks the end of a trace.
 const endKind = "end"
 
-// line is an event with the resulting commands. Zero values are omitted.
+// line is an event with the commands that it caused. Members with zero values are omitted.
 type line struct {
 	Now     time.Duration `json:"now"` // ns since the start of the sender
 	Kind    string        `json:"event"`
-	Name    string        `json:"name,omitempty"` // lane_up: of the lane
-	Why     string        `json:"why,omitempty"`  // end: the reason
+	Name    string        `json:"name,omitempty"` // name of the lane, for lane_up
+	Why     string        `json:"why,omitempty"`  // reason, for end
 	Outcome string        `json:"outcome,omitempty"`
 	Lane    int32         `json:"lane,omitempty"`
 	Seq     uint64        `json:"seq,omitempty"`
@@ -67,7 +67,7 @@ type limits struct {
 	Standby  int  `json:"standby,omitempty"`
 }
 
-// history is the past of a deferred item.
+// history is the history of an item that waits for a retry.
 type history struct {
 	Attempts uint32        `json:"attempts,omitempty"`
 	Failures uint32        `json:"failures,omitempty"`
@@ -109,7 +109,7 @@ type command struct {
 	History history `json:"history,omitzero"`
 }
 
-// The words of the format, indexed by the machine's numbers. Index 0 is not used.
+// Words of the format for the numeric values of package control. Index 0 is not used.
 var (
 	kinds = []string{
 		"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried",
@@ -135,7 +135,7 @@ func number(words []string, w, what string) (uint8, error) {
 	return 0, fmt.Errorf("%q is no %s", w, what)
 }
 
-// commandsOf converts commands to the form in a line, reusing to.
+// commandsOf converts commands to their form in a line. It reuses the slice to.
 func commandsOf(to []command, do []control.Command) []command {
 	to = to[:0]
 	for i := range do {

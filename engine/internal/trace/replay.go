@@ -12,33 +12,34 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// maxLine bounds a line of a trace.
+// maxLine is the maximum length of a line of a trace.
 const maxLine = 16 << 20
 
-// Player replays a trace, event by event, on a machine of its own, and compares every command. It
-// is not safe for concurrent use.
+// Player replays a trace on a new control.Machine. It compares each command of the machine with the
+// trace. It is not safe for concurrent use.
 type Player struct {
 	About   About
 	Config  control.Config
 	Machine *control.Machine // its state after Event
-	// Names of the lanes, as far as the trace has given them. A removed lane keeps its name.
+	// Names are the names of lanes that the trace contains so far. A lane that was removed keeps
+	// its name.
 	Names    map[int32]string
-	Event    control.Event     // the last event played
-	Commands []control.Command // the resulting commands
-	Events   int               // number of events played
-	// Torn means that the last line is incomplete: the writer was killed or is still writing.
+	Event    control.Event     // the last event that was replayed
+	Commands []control.Command // commands that it caused
+	Events   int               // number of replayed events
+	// Torn means that the last line is incomplete. The writer was killed or is still writing.
 	Torn  bool
 	Ended string // why the trace has ended; "" if it does not say
 
 	in    *bufio.Scanner
 	line  int
-	ahead *line // the event of the next line
+	ahead *line // event in the next line
 	got   []command
 	atEnd bool
-	wrong error // error in the next line, returned repeatedly by look
+	wrong error // error in the next line; look returns it again
 }
 
-// NewPlayer reads the header and returns an error if it is invalid.
+// NewPlayer reads the first line. It returns an error if this line is invalid.
 func NewPlayer(r io.Reader) (*Player, error) {
 	p := &Player{in: bufio.NewScanner(r), Names: make(map[int32]string), line: 1}
 	p.in.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -62,7 +63,7 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	return p, nil
 }
 
-// Peek returns the event that Next would play. It returns false if the trace has ended or its next
+// Peek returns the event that Next will replay. It returns false if the trace has ended or the next
 // line is invalid.
 func (p *Player) Peek() (control.Event, bool) {
 	if err := p.look(); err != nil || p.ahead == nil {
@@ -72,8 +73,8 @@ func (p *Player) Peek() (control.Event, bool) {
 	return e, err == nil
 }
 
-// Next plays one event. It returns false at the end of the trace. An error is a *DiffersError, or
-// it names the invalid line.
+// Next replays one event. It returns false at the end of the trace. If the commands differ from the
+// trace, the error is a *DiffersError. Other errors contain the number of the invalid line.
 func (p *Player) Next() (bool, error) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return false, err
@@ -98,7 +99,7 @@ func (p *Player) Next() (bool, error) {
 	return true, nil
 }
 
-// look reads the next line, unless it was read already.
+// look reads the next line, unless it has already read it.
 func (p *Player) look() error {
 	if p.ahead != nil || p.atEnd {
 		return p.wrong
@@ -133,10 +134,11 @@ func (p *Player) read() error {
 	return nil
 }
 
-// DiffersError describes the first event at which the machine's commands differ from the trace.
+// DiffersError is the error for the first event for which the machine's commands differ from the
+// trace.
 type DiffersError struct {
 	Line      int
-	Got, Want string // the commands, in the form of the trace
+	Got, Want string // commands of the machine and of the trace, in the form of the trace
 	About     About
 }
 
@@ -145,7 +147,7 @@ func (e *DiffersError) Error() string {
 	return fmt.Sprintf("line %d: flow control did %s, but the trace has %s", e.Line, e.Got, e.Want)
 }
 
-// Replayed is the result of a replay.
+// Replayed is the result of Replay.
 type Replayed struct {
 	Events, Commands int
 	Torn             bool   // see Player
@@ -191,9 +193,9 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram returns a text to append to err, a *[DiffersError], if another program or platform
-// may be the cause: the trace was written by another version than program, or on another
-// architecture than arch. Otherwise it returns "".
+// OtherProgram returns a text to append to err if the cause of err may be a trace of another
+// version or architecture. err is then a *[DiffersError], and the trace was not written by this
+// version (program) and architecture (arch). Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

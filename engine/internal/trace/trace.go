@@ -10,24 +10,24 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// About describes the origin of a trace; all fields are optional.
+// About describes the origin of a trace. All fields are optional.
 type About struct {
 	Route   string    // "pipeline/route"
-	Started time.Time // the time of Event.Now 0
+	Started time.Time // time to which Event.Now is relative
 	Program string    // version of the program
-	Arch    string    // its GOARCH: a replay is exact on the same architecture
+	Arch    string    // GOARCH of the program; a replay is exact only on the same architecture
 }
 
-// Writer writes a trace. It is not safe for concurrent use: the machine's owner calls it. After the
-// first error nothing more is written, and Close returns the error.
+// Writer writes a trace. After the first error it writes nothing, and Close returns the error. It
+// is not safe for concurrent use.
 type Writer struct {
 	w    *bufio.Writer
 	line []byte
 	err  error
 }
 
-// NewWriter starts a trace of a machine with config c. It returns an error for a config that a
-// reader could not restore.
+// NewWriter writes the beginning of a trace of a machine with config c. It returns an error if a
+// reader could not restore c.
 func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	head, err := head(&c, &a)
 	if err != nil {
@@ -53,8 +53,8 @@ func head(c *control.Config, a *About) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Event writes an event and the commands returned by Machine.Step. It must be called before either
-// is modified.
+// Event writes an event, and the commands that Machine.Step has returned for it. Call it before the
+// event or the commands are modified.
 func (t *Writer) Event(e *control.Event, do []control.Command) {
 	if t.err != nil {
 		return
@@ -65,7 +65,7 @@ func (t *Writer) Event(e *control.Event, do []control.Command) {
 	}
 }
 
-// Close writes buffered data and returns the first error. It does not close the file.
+// Close writes the buffered data and returns the first error. It does not close w.
 func (t *Writer) Close() error {
 	if err := t.w.Flush(); t.err == nil && err != nil {
 		t.err = fmt.Errorf("trace: write the end: %w", err)

@@ -19,8 +19,8 @@ type Result struct {
 	Steps       []Step
 }
 
-// Test runs a test of the config on c, the chain of its route. It returns an error if a processor
-// itself fails. A record that fails is part of the result.
+// Test runs a test of the config on c, which has the processors of the test's route. If a record
+// fails, that is part of the result. If a processor itself fails, Test returns an error.
 func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) {
 	lines := make([][]byte, len(t.Input))
 	for i, in := range t.Input {
@@ -37,7 +37,7 @@ func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) 
 	return r, nil
 }
 
-// differences compares the records of the last step with a test.
+// differences compares the records of the last step with those that the test expects.
 func differences(t *config.Test, records []Record) (out []string) {
 	var delivered, dead []Record
 	for _, r := range records {
@@ -81,7 +81,7 @@ func differences(t *config.Test, records []Record) (out []string) {
 	return out
 }
 
-// expected returns the JSON form of an expected record. A text stands for an unparsed record.
+// expected returns the JSON form of an expected record. A text is an unparsed record.
 func expected(v config.Value) string {
 	if text, ok := v.Text(); ok {
 		v = config.ValueOf(map[string]string{"message": text})
@@ -89,8 +89,8 @@ func expected(v config.Value) string {
 	return v.JSON()
 }
 
-// compare returns the differences of two records, one line for each field, or "" if they are equal.
-// Numbers are compared by value: 1.0 equals 1.
+// compare returns the differences between two records, one line for each field. It returns "" if
+// the records are equal. Numbers are compared by value: 1.0 equals 1.
 func compare(want, got string) string {
 	w, wantIsObject := object(want)
 	g, gotIsObject := object(got)
@@ -138,8 +138,8 @@ func encode(v any) string {
 	return string(text)
 }
 
-// normal replaces each number by a normal form, which is the same for equal values. Whole numbers
-// keep all digits.
+// normal replaces each number in v by a form that is the same for equal numbers. Integers keep all
+// their digits.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:

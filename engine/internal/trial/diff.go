@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Change is a change of one field of a record. Before is empty for an added field, and After for a
-// removed one.
+// Change is a change of one field of a record. Before is empty if the field was added. After is
+// empty if it was removed.
 type Change struct {
 	Name          string
-	Before, After string // JSON
+	Before, After string // values as JSON
 }
 
-// Diff returns the changes between two records. Removed fields come first, then the others in the
-// order of the later record. It returns no changes if a record is not a JSON object.
+// Diff returns the changes from one record to another. Removed fields come first. The others follow
+// in the order of the later record. If a record is not a JSON object, there are no changes.
 func Diff(before, after string) []Change {
 	old, now := members(before), members(after)
 	values := make(map[string]string, len(old))
@@ -42,7 +42,7 @@ func Diff(before, after string) []Change {
 
 type member struct{ name, value string }
 
-// members returns the members of a JSON object in order, or nil if text is not an object.
+// members returns the members of a JSON object in order. It returns nil if text is not an object.
 func members(text string) (all []member) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

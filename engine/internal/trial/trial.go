@@ -1,8 +1,9 @@
-// Package trial runs the processors of a route on given lines, without an engine, for `penstock
-// try` and `penstock test`.
+// Package trial runs the processors of a route on given lines, without an engine. The commands
+// `penstock try` and `penstock test` use it.
 //
-// A [Chain] works like a route: its processors change a batch one after another, and may drop, add
-// or dead-letter records. It has no source, sink, checkpoint or dead-letter files.
+// A [Chain] has the processors of one route. As in an engine, they change a batch one after
+// another, and may drop, add or dead-letter records. There is no source, sink, checkpoint or
+// dead-letter file.
 package trial
 
 import (
@@ -21,32 +22,32 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Fate is the result of processing a record.
+// Fate is the outcome of a record.
 type Fate string
 
-// The fates of a record.
+// Values of Fate.
 const (
-	Delivered Fate = "delivered" // it would go to the sink
+	Delivered Fate = "delivered" // it would be delivered to the sink
 	Dropped   Fate = "dropped"   // a processor dropped it
 	Dead      Fate = "dead"      // it would be dead-lettered
 )
 
-// Record is one record after a processor.
+// Record is a record in the state after a processor.
 type Record struct {
-	Line   int    `json:"line"` // number of its input line, from 1
+	Line   int    `json:"line"` // number of the line that it comes from; the first is 1
 	Fate   Fate   `json:"fate"`
-	JSON   string `json:"-"` // its fields as a JSON object
+	JSON   string `json:"-"` // fields as a JSON object
 	Reason string `json:"reason,omitempty"`
 }
 
 // Step is the result of one processor.
 type Step struct {
-	Processor string // its component
+	Processor string // name of its component
 	Records   []Record
-	Changed   int // records that it changed, dropped, added or dead-lettered
+	Changed   int // number of records that it changed, dropped, added or dead-lettered
 }
 
-// Chain is the processors of one route. Its methods must not be called concurrently.
+// Chain has the processors of one route. Its methods must not be called concurrently.
 type Chain struct {
 	processors []stream.Processor
 	names      []string
@@ -71,9 +72,9 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	return c, nil
 }
 
-// Run calls body, during which Process may be called. When Run returns, the goroutines and child
-// processes of the processors have ended. It returns the error of body and the problems that
-// processors reported.
+// Run calls body. During this call, Process may be called. When Run returns, the goroutines and
+// child processes of the processors have ended. Run returns the error of body and the faults that
+// processors have reported.
 func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
 	group := supervise.NewGroup(ctx)
 	c.host.group = group
@@ -82,8 +83,8 @@ func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error
 	return errors.Join(append(c.host.takeFaults(), err, group.Wait())...)
 }
 
-// Process sends lines, each without a line end, through the processors as one batch. The first step
-// is the input. The records of the last step have their final fates.
+// Process passes lines, without their line ends, through the processors as one batch. The first
+// step is the input. The last step has the final outcome of each record.
 func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err error) {
 	b := batch(lines)
 	b.Split()
@@ -101,7 +102,7 @@ func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err 
 	return steps, nil
 }
 
-// Apply sends b, whose records are filled, through the processors.
+// Apply passes b through the processors. The records of b must be filled.
 func (c *Chain) Apply(ctx context.Context, b *stream.Batch) error {
 	for i, p := range c.processors {
 		if err := p.Process(ctx, b); err != nil {
@@ -128,9 +129,9 @@ func batch(lines [][]byte) *stream.Batch {
 	return b
 }
 
-// snapshot returns the current records of b.
+// snapshot returns the present records of b.
 func snapshot(b *stream.Batch, lines [][]byte) []Record {
-	number := map[int64]int{} // by the position behind a line
+	number := map[int64]int{} // key: position after the line
 	end := int64(0)
 	for i, l := range lines {
 		end += int64(len(l)) + 1
@@ -154,7 +155,8 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	return records
 }
 
-// changes counts the records of now that differ from before, and those that are missing in now.
+// changes counts the records of now that differ from those before, and the records of before that
+// are missing.
 func changes(before, now []Record) int {
 	rest := make(map[Record]int, len(before))
 	for _, r := range before {
@@ -170,7 +172,7 @@ func changes(before, now []Record) int {
 	return max(len(before), len(now)) - same
 }
 
-// Lines splits text into lines without their ends.
+// Lines splits text into lines without line ends.
 func Lines(text []byte) [][]byte {
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	if len(text) == 0 {
@@ -179,14 +181,14 @@ func Lines(text []byte) [][]byte {
 	return bytes.Split(text, []byte("\n"))
 }
 
-// host is the stream.Host of the processors. group is the group of the current run.
+// host is the stream.Host of the processors. group has the goroutines of the current run.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
 	group *supervise.Group
 
 	mu     sync.Mutex
-	faults []error // the first maxFaults
+	faults []error // at most maxFaults
 }
 
 const maxFaults = 8
@@ -197,7 +199,7 @@ func (h *host) Log() *slog.Logger { return h.log }
 // FS implements stream.Host.
 func (h *host) FS() vfs.FS { return h.fs }
 
-// Count implements stream.Host. Counters have no reader here.
+// Count implements stream.Host. It does nothing, because no counters are shown.
 func (h *host) Count(string, int64) {}
 
 // Go implements stream.Host.
@@ -212,7 +214,7 @@ func (h *host) Fault(err error) {
 	}
 }
 
-// takeFaults returns the faults since the last call.
+// takeFaults returns the faults that were reported since the last call.
 func (h *host) takeFaults() []error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

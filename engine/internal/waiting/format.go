@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// docs/formats/waiting.md describes the format. Fixed-width numbers are little-endian.
+// See docs/formats/waiting.md for the format. Numbers of fixed width are little-endian.
 const (
 	magic      = "PSTKWAIT"
 	version    = 1
@@ -25,18 +25,18 @@ const (
 
 // Kinds of a record.
 const (
-	kindPart = 1 // a partition, which gets the next number
-	kindBoot = 2 // the boot that the due times of the following waits refer to
-	kindWait = 3 // a range waits; it replaces every earlier record of the same range
+	kindPart = 1 // a partition; it gets the next number
+	kindBoot = 2 // the boot that the due times in the following records refer to
+	kindWait = 3 // a range waits; replaces all earlier records of the range
 	kindDone = 4 // a range no longer waits
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// due is the due time of an attempt, by two clocks.
+// due is the due time of an attempt, measured by two clocks.
 type due struct {
 	wall int64 // nanoseconds since 1970
-	boot int64 // nanoseconds since the boot; 0: not known
+	boot int64 // nanoseconds since the boot; 0 if unknown
 }
 
 // record is one record of a segment.
@@ -47,7 +47,7 @@ type record struct {
 	n     uint32           // kindWait, kindDone: number of the partition
 	r     stream.Range     // kindWait, kindDone
 	due   due
-	entry entry // kindWait: all other values
+	entry entry // kindWait
 }
 
 func appendHeader(dst []byte, segment uint64) []byte {
@@ -82,7 +82,8 @@ func parseHeader(b []byte, segment uint64) error {
 	return nil
 }
 
-// checksum returns the checksum of a frame, which covers the segment number and the offset.
+// checksum returns the checksum of a frame. It also covers the number of the segment and the offset
+// in it.
 func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	var where [20]byte
 	binary.LittleEndian.PutUint64(where[0:], segment)
@@ -91,7 +92,7 @@ func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame b.
+// seal fills in the head of frame b.
 func seal(b []byte, segment uint64, offset int64) {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
 	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))
@@ -135,7 +136,7 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 	return dst
 }
 
-// reader reads the records of a payload.
+// reader reads the records in a payload.
 type reader struct{ wire.Reader }
 
 func (c *reader) uint32() uint32 {
@@ -150,7 +151,7 @@ func (c *reader) text() string {
 	return text
 }
 
-// next reads one record. parts is the number of partitions that the segment has named.
+// next reads one record. parts is the number of partitions that the segment has defined so far.
 func (c *reader) next(parts int) (r record, err error) {
 	r.kind = byte(c.Uvarint())
 	switch r.kind {

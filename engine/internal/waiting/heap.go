@@ -4,8 +4,9 @@ package waiting
 
 import "time"
 
-// numClasses is the number of heaps. Class 0 holds ranges that are not suspected of being poison.
-// The other classes hold suspects, by the amount of evidence against them.
+// numClasses is the number of heaps. Class 0 has the ranges that are not suspected of being poison
+// (killing workers). The other classes have the suspected ranges, ordered by the evidence against
+// them.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -15,9 +16,9 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap orders entries by due time, then by batch and number, so that the ranges of one batch are
-// adjacent. To remove an entry other than the first, the heap searches for it. This is rare,
-// because nearly all entries leave when they are due.
+// heap orders entries by due time, then by batch and number. The ranges of one batch are therefore
+// adjacent. To remove an entry that is not the first one, the heap searches for it. This is rare:
+// nearly all entries are removed when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {
@@ -89,10 +90,10 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class of the entry to take next. It returns false if no entry is due. It prefers
-// the entry with the earliest due time or, if fewest is set, the suspect with the least evidence.
-// The caller sets fewest for every second suspect, so that good data that was suspected by mistake
-// is delivered soon.
+// pick returns the class of the entry to take next. It returns false if no entry is due. Of several
+// due classes, it returns the one with the earliest due time or, if fewest is set, the one with the
+// least evidence. The caller sets fewest for every second suspect. Good data that was suspected by
+// mistake is then delivered soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -111,8 +112,8 @@ func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok boo
 	return class, ok
 }
 
-// nextDue returns the earliest due time among the suspects, or among the other entries. It returns
-// false if there is no such entry.
+// nextDue returns the earliest due time of suspected entries or, if suspect is false, of the other
+// entries. It returns false if there is no such entry.
 func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -126,8 +127,8 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue takes the next due entry and further entries of the same batch and partition, within the
-// limits of one batch.
+// takeDue takes the next due entry. It also takes further entries of the same batch and partition,
+// up to the given numbers of records and bytes.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {

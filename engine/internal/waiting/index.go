@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// phase is the state of a range. It distinguishes ranges that the sender has from those that only
-// the store has.
+// phase is the state of a waiting range. It tells whether the sender has the data in memory, or
+// only the store has the range.
 type phase uint8
 
 const (
@@ -22,23 +22,23 @@ const (
 	isOut         // Next has returned the range to the sender
 )
 
-// entry is one waiting range of one partition. Its size is only 84 bytes, because there may be a
-// million entries.
+// entry is one waiting range of a partition. It has only 84 bytes, because there may be a million
+// entries.
 type entry struct {
-	keys     string // both keys of the range
+	keys     string // keys of both ends of the range
 	from, to int64
-	due      int64 // nanoseconds of the store's clock
+	due      int64 // due time in nanoseconds of the store's clock
 	part     uint32
 	batch    uint32 // the same for all ranges of a batch
 	records  uint32
 	bytes    uint32
 	attempts uint32
-	n, step  uint32 // of backoff.State, like prev and slept
-	prev     uint32 // milliseconds, like slept and elapsed
+	n, step  uint32 // fields of backoff.State, like prev and slept
+	prev     uint32 // in milliseconds, like slept and elapsed
 	slept    uint32
 	elapsed  uint32
 	failures uint16
-	keyAt    uint16 // start of the second key
+	keyAt    uint16 // start of the second key in keys
 	phase    phase
 	flags    flags
 }
@@ -48,8 +48,8 @@ type flags uint8
 
 const (
 	isSuspect flags = 1 << iota
-	isSaved         // the journal has its current state
-	isHanded        // durable in the journal: the checkpoint may count it as settled
+	isSaved         // the journal has the current state of the entry
+	isHanded        // durable in the journal, so the checkpoint may count it as settled
 	inHeap
 )
 
@@ -91,33 +91,33 @@ func (e *entry) setHistory(h flow.History) {
 	e.set(isSuspect, h.Suspect)
 }
 
-// short converts a duration to milliseconds, at most 49 days.
+// short converts a duration to milliseconds. The maximum is 49 days.
 func short(d time.Duration) uint32 {
 	return uint32(min(max(d, 0)/time.Millisecond, math.MaxUint32))
 }
 
 func long(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// partition holds the ranges of one partition.
+// partition has the waiting ranges of one partition.
 type partition struct {
 	part  stream.Partition
 	order order
 }
 
-// slabSize is the number of entries that are allocated at once.
+// slabSize is the number of entries that are allocated together.
 const slabSize = 1024
 
-// index holds the entries, by position and by due time.
+// index finds entries by their position in the source and by their due time.
 type index struct {
 	slabs  []*[slabSize]entry
-	used   uint32 // numbers assigned so far
+	used   uint32 // number of entry numbers that were assigned
 	free   []uint32
 	parts  []*partition
 	byID   map[string]uint32
 	due    [numClasses]heap
 	held   totals
 	all    totals
-	dirty  []uint32 // entries with a state that is not in the journal yet
+	dirty  []uint32 // entries whose state is not in the journal yet
 	settle []done   // ranges that were removed since the last save
 }
 
@@ -126,7 +126,7 @@ type done struct {
 	r    stream.Range
 }
 
-// totals are sums over entries.
+// totals are sums over the entries.
 type totals struct{ entries, records, bytes int64 }
 
 func (t *totals) add(e *entry, sign int64) {
@@ -165,7 +165,7 @@ func (x *index) partition(part stream.Partition) uint32 {
 	return n
 }
 
-// put adds a waiting range, which replaces overlapping ranges, and returns its number.
+// put adds a waiting range and returns its number. The range replaces all ranges that overlap it.
 func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
 	h flow.History, ph phase) uint32 {
 	p := x.parts[n]
@@ -212,7 +212,7 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave removes an entry from its heap. If only the store had the entry (phase isHeld), its phase
+// leave removes an entry from its heap. If its phase is isHeld (only the store has it), the phase
 // becomes isOut.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
@@ -226,13 +226,13 @@ func (x *index) leave(i uint32) {
 	}
 }
 
-// exact finds the entry with exactly this range.
+// exact returns the entry with exactly this range.
 func (x *index) exact(p *partition, r stream.Range) (uint32, bool) {
 	i, ok := p.order.get(p.order.seek(x, r.From))
 	return i, ok && x.at(i).rangeOf() == r
 }
 
-// kill removes an entry.
+// kill deletes an entry.
 func (x *index) kill(i uint32) {
 	e := x.at(i)
 	x.leave(i)
@@ -242,9 +242,9 @@ func (x *index) kill(i uint32) {
 	x.free = append(x.free, i)
 }
 
-// cutOut removes r from the entries that overlap it, and reports whether any of them has the flag
-// isHanded. If only a part of an entry is removed, the rest keeps the entry's state. settled means
-// that the removal is written to the journal.
+// cutOut removes the range r from all entries that overlap it. handed reports whether any of these
+// entries has the flag isHanded. If only a part of an entry is removed, the rest keeps the state of
+// the entry. If settled is set, the removal is written to the journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {
@@ -291,12 +291,13 @@ func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
 		} else {
 			x.at(i).phase = old.phase
 		}
-		records = int64(old.records) // the second rest gets only the minimum of 1
+		records = int64(old.records) // only the first rest counts the records; the second has 1
 	}
 	return handed
 }
 
-// first returns the start of the first range of a partition. It returns false if there is none.
+// first returns the start of the first waiting range of a partition. It returns false if there is
+// none.
 func (x *index) first(id string) (at stream.Position, ok bool) {
 	n, known := x.byID[id]
 	if !known {
@@ -309,7 +310,7 @@ func (x *index) first(id string) (at stream.Position, ok bool) {
 	return at, ok
 }
 
-// ranges returns the ranges of a partition, ascending.
+// ranges returns the waiting ranges of a partition in ascending order.
 func (x *index) ranges(id string) []stream.Range {
 	n, known := x.byID[id]
 	if !known || x.parts[n].order.n == 0 {

@@ -16,32 +16,33 @@ import (
 
 const (
 	fileMode    = 0o600
-	segmentSize = 4 << 20 // size at which the next segment begins
+	segmentSize = 4 << 20 // size in bytes at which the next segment begins
 )
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal consists of numbered segment files. Only the last one is written. Each segment names its
-// own partitions. Before the oldest segment is removed, its live entries are appended again. The
-// size of the files therefore stays proportional to the number of waiting ranges, and a save writes
-// only the changes and a part of one segment.
+// journal is a sequence of numbered segment files. Changes are written to the last one. Each
+// segment has its own numbers of partitions. If an old segment still has live entries, they are
+// appended to the last one before the old one is removed. The total size of the files is therefore
+// proportional to the number of waiting ranges. A save writes only the changes and a part of one
+// old segment.
 type journal struct {
 	dir      vfs.Dir
-	segments []uint64 // ascending; the last is written, if f is open
+	segments []uint64 // ascending; the last one is open for writing, if f is set
 	sizes    []int64
 	f        vfs.File
 	size     int64
-	numbers  map[uint32]uint32 // partition numbers of the index -> of the segment
-	boot     string            // the last boot that the segment names
+	numbers  map[uint32]uint32 // partition number in the index -> number in the segment
+	boot     string            // last boot id written to the segment
 	unsynced bool
-	failed   error // poisons the journal, because the contents of the disk are unknown
+	failed   error // error after which the contents of the disk are unknown
 
-	waits, waitBytes int64 // records of waits and their sizes, for an average
+	waits, waitBytes int64 // number and size of the records of waits, for an average
 }
 
 func (j *journal) path(n uint64) string { return filepath.Join(j.dir.Path(), segmentName(n)) }
 
-// begin starts the next segment.
+// begin starts a new segment.
 func (j *journal) begin() error {
 	if err := j.sync(); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (j *journal) begin() error {
 	return nil
 }
 
-// ready makes sure that the last segment can be written.
+// ready makes sure that the last segment is open for writing.
 func (j *journal) ready() error {
 	switch {
 	case j.failed != nil:
@@ -99,9 +100,9 @@ func (j *journal) write(frame []byte) error {
 	if cut := j.f.Truncate(j.size); cut != nil {
 		j.failed = fmt.Errorf("%w; and its partial entry could not be removed: %w", err, cut)
 	}
-	j.numbers, j.boot = nil, "" // the failed frame may have contained names
+	j.numbers, j.boot = nil, "" // the failed frame may have defined partitions or a boot
 	if j.failed == nil {
-		j.size = segmentSize // the next write begins another segment
+		j.size = segmentSize // so that the next write begins a new segment
 		j.sizes[len(j.sizes)-1] = segmentSize
 	}
 	return fmt.Errorf("write %s: %w", j.path(n), err)
@@ -134,7 +135,7 @@ func (j *journal) total() (bytes int64) {
 	return bytes
 }
 
-// wasteful reports whether the files are much larger than the waiting entries.
+// wasteful reports whether the files are much larger than needed for the waiting entries.
 func (j *journal) wasteful(entries int64) bool {
 	each := int64(64)
 	if j.waits > 0 {
@@ -162,7 +163,7 @@ func (j *journal) close() error {
 	return err
 }
 
-// list finds the segments in the directory.
+// list finds the numbers of the segments in the directory.
 func (j *journal) list() error {
 	entries, err := j.dir.Entries(".")
 	if err != nil {
@@ -180,9 +181,9 @@ func (j *journal) list() error {
 	return nil
 }
 
-// read passes each record of segment number i to apply, with the partitions that the segment has
-// named before it. An unfinished frame at the end of the last segment, which a crash may leave, is
-// truncated.
+// read calls apply for each record of the segment with index i. parts are the partitions that the
+// segment has defined before the record. A crash may leave an unfinished frame at the end of the
+// last segment. read truncates such a frame.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -202,7 +203,7 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	if follows, err := followed(f, n, good); err != nil || follows {
 		return errors.Join(fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn), err)
 	}
-	if good < headerSize { // a crash occurred between its creation and its header
+	if good < headerSize { // a crash occurred before the header was complete
 		j.segments, j.sizes = j.segments[:i], j.sizes[:i]
 		return j.dir.Remove(segmentName(n))
 	}
@@ -215,12 +216,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork bounds the bytes whose checksums followed computes. If it needs more, the file is
-// treated as damaged.
+// scanWork is the maximum number of bytes whose checksums followed computes. If it would need more,
+// the file is treated as damaged.
 const scanWork = 64 << 20
 
-// followed reports whether a good frame follows the bad one at offset at. If so, the bad frame is
-// damage and not just an unfinished write at the end.
+// followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is
+// damaged. Otherwise it may be an unfinished write at the end.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -247,7 +248,7 @@ func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	return false, nil
 }
 
-// A tornError means that a segment ends in a way that a crash can cause.
+// A tornError means that the end of a segment is incomplete, as after a crash.
 type tornError struct{ why string }
 
 func (e *tornError) Error() string { return e.why }

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// blockSize is the maximum number of entries in a block of an order, and thus of entries that an
-// insertion moves.
+// blockSize is the maximum number of entries in a block of an order. An insertion therefore moves
+// at most so many entries.
 const blockSize = 512
 
-// order holds the entries of one partition, ordered by the start of their ranges, which do not
-// overlap. No block is empty.
+// order has the entries of one partition in blocks, sorted by the start of their ranges. The ranges
+// do not overlap. No block is empty.
 type order struct {
 	blocks [][]uint32
 	n      int
@@ -35,8 +35,8 @@ func (o *order) seek(x *index, pos stream.Position) cursor {
 	return c
 }
 
-// last returns the position of the last entry that begins at or before pos. If there is no such
-// entry, the block of the returned position is -1.
+// last returns the position of the last entry that begins at or before pos. If there is none, the
+// field block of the result is -1.
 func (o *order) last(x *index, pos stream.Position) cursor {
 	behind := func(i uint32) bool { return x.at(i).rangeOf().From.Compare(pos) > 0 }
 	b := sort.Search(len(o.blocks), func(b int) bool { return behind(o.blocks[b][0]) }) - 1
@@ -47,7 +47,7 @@ func (o *order) last(x *index, pos stream.Position) cursor {
 	return cursor{b, sort.Search(len(s), func(k int) bool { return behind(s[k]) }) - 1}
 }
 
-// get returns the entry at c. It returns false past the end.
+// get returns the entry at c. It returns false if c is behind the last entry.
 func (o *order) get(c cursor) (uint32, bool) {
 	if c.block >= len(o.blocks) {
 		return 0, false
@@ -78,7 +78,7 @@ func (o *order) insert(x *index, i uint32) {
 	}
 	cut := len(s) / 2
 	if c.block == len(o.blocks)-1 && c.at+2 == len(s) {
-		cut = len(s) - 1 // ranges mostly arrive in order, so that blocks stay full
+		cut = len(s) - 1 // ranges mostly arrive in order, so leave the full block full
 	}
 	o.blocks = slices.Insert(o.blocks, c.block+1, slices.Clone(s[cut:]))
 	o.blocks[c.block] = slices.Clip(s[:cut])

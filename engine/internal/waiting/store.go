@@ -1,13 +1,13 @@
-// Package waiting stores ranges of a route that must wait a long time for their next attempt. It
-// keeps their positions, due times and histories, in at most 100 bytes of memory each. It does not
-// keep their data, which the source reads again.
+// Package waiting stores the ranges of a route that wait a long time for their next attempt. It
+// stores positions, due times and histories of ranges, in at most 100 bytes of memory each. It does
+// not store their data. The source reads the data again.
 //
-// A [Store] has an index in memory and a journal of changes, which consists of segment files in a
-// directory of the route (docs/formats/waiting.md). Once a range is durable in the journal, the
-// checkpoint's ledger counts it as settled, so that a million waiting batches leave no gaps in the
-// ledger. The journal is therefore as important as the checkpoint, and Open refuses a damaged one.
+// A [Store] has an index in memory, and a journal of changes in segment files. See
+// docs/formats/waiting.md. When a range is durable in the journal, the checkpoint counts it as
+// settled, so that a million waiting batches leave no gaps in the checkpoint. The journal is
+// therefore as important as the checkpoint, and Open returns an error if it is damaged.
 //
-// Package flow/control decides which items wait, and for how long. The store reads no data.
+// Package flow/control decides which batches wait, and for how long.
 package waiting
 
 import (
@@ -27,14 +27,15 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the boot id of the operating system. SinceBoot is the time since that boot, including
-	// the time for which the system was suspended. After a restart within the same boot, due times
-	// are measured by SinceBoot, otherwise by the wall clock. Boot is "" if neither is known.
+	// Boot is the boot id of the operating system, or "" if unknown. SinceBoot returns the time
+	// since that boot, including the time when the system was suspended. After a restart of the
+	// process in the same boot, due times are measured by SinceBoot. Otherwise they are measured by
+	// the wall clock.
 	Boot      string
 	SinceBoot func() time.Duration
 }
 
-// Range is a waiting range.
+// Range is a range of a partition that waits for a retry.
 type Range struct {
 	Part    stream.Partition
 	Range   stream.Range
@@ -42,7 +43,7 @@ type Range struct {
 	Bytes   int64
 }
 
-// Store keeps the ranges of one route. It is safe for concurrent use.
+// Store keeps the waiting ranges of one route. It is safe for concurrent use.
 type Store struct {
 	o     Options
 	start time.Time
@@ -52,11 +53,11 @@ type Store struct {
 
 	mu       sync.Mutex // guards the fields below
 	x        *index
-	unsynced []uint32      // entries written since the last sync
+	unsynced []uint32      // entries written to the journal since the last sync
 	batch    uint32        // number of the last batch
-	fewest   bool          // the next suspect is chosen by least evidence
+	fewest   bool          // the next suspect is the one with the least evidence
 	closed   bool          // Next returns io.EOF
-	changed  chan struct{} // closed when a range is added that may be due earlier
+	changed  chan struct{} // closed when a range is added that may be due before the others
 }
 
 // Exists reports whether dir contains files of a store.
@@ -80,9 +81,9 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir. The caller remains responsible for closing dir. All ranges in the
-// journal wait again. Open refuses a journal that is damaged or was written by a newer program, and
-// leaves it unchanged.
+// Open opens the store in dir. All ranges in the journal wait again. Open returns an error, and
+// changes nothing, if the journal is damaged or a newer program wrote it. The Store does not close
+// dir.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
@@ -114,7 +115,7 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 	return s, nil
 }
 
-// replay applies one record.
+// replay applies one record of the journal.
 func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	switch r.kind {
 	case kindBoot:
@@ -132,8 +133,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf converts a due time to the store's clock. If the wall clock was set back, the wait does not
-// become longer than the original one.
+// dueOf converts a due time to the clock of the store. Even if the wall clock was set back, the
+// range does not wait for longer than the original wait.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -144,10 +145,10 @@ func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Note records ranges that wait in memory: the sender keeps their data.
+// Note records ranges that wait while the sender keeps their data in memory.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records ranges that wait without data. Next returns them when they are due.
+// Hold records ranges that wait without their data. Next returns them when they are due.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 
 func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
@@ -169,7 +170,7 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 
 func clip(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
-// Settled records that no part of a range waits any more.
+// Settled records that a range, or a part of one, no longer waits.
 func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +179,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next waits until ranges are due. It returns ranges of one batch with their history, up to the
-// given numbers of records and bytes. The ranges stay in the store; see flow.WaitStore. After Stop
-// it returns io.EOF.
+// Next waits until ranges are due. It returns ranges of one batch and their history, up to the
+// given numbers of records and bytes. The store keeps the ranges until Settled (see
+// flow.WaitStore). After Stop, Next returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -213,7 +214,7 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue takes the ranges of the next due batch. The caller holds mu.
+// takeDue takes the due ranges of the next batch. The caller holds mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
@@ -247,7 +248,7 @@ func (s *Store) describe(out []uint32) (ranges []Range, h flow.History, err erro
 	return ranges, h, nil
 }
 
-// Stop makes Next return io.EOF from now on.
+// Stop makes the present and all later calls of Next return io.EOF.
 func (s *Store) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +259,8 @@ func (s *Store) Stop() {
 	}
 }
 
-// Save writes the changes so that they survive a kill of the process. After an error nothing was
-// written, and Save may be called again.
+// Save writes the changes to the journal. They survive a kill of the process. After an error
+// nothing was written, and Save may be called again.
 func (s *Store) Save() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -298,8 +299,8 @@ func (s *Store) save() error {
 	return nil
 }
 
-// encode encodes the changes as a frame. Removed ranges come first, because a part of one may wait
-// again. The caller holds mu.
+// encode encodes the changes as a frame. Removed ranges come first, because a part of a removed
+// range may wait again. The caller holds mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {
@@ -333,7 +334,7 @@ func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	return frame
 }
 
-// name appends a record that assigns a number to a partition, unless the segment has one already.
+// name appends a record that defines a partition, unless the segment has already defined it.
 func (s *Store) name(frame []byte, n uint32) []byte {
 	if _, ok := s.j.numbers[n]; !ok {
 		s.j.numbers[n] = uint32(len(s.j.numbers))
@@ -342,8 +343,8 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 	return frame
 }
 
-// Sync writes the changes and makes them durable. It returns the ranges that were not durable
-// before. The checkpoint may now count them as settled. An I/O error poisons the store.
+// Sync writes the changes and makes them durable. It returns the ranges that have become durable.
+// The checkpoint may now count them as settled. After an I/O error, all later calls fail.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -383,7 +384,7 @@ func (s *Store) entries() int64 {
 	return s.x.all.entries
 }
 
-// moveOldest rewrites the waiting entries of the oldest segment.
+// moveOldest appends the live entries of the oldest segment to the last one.
 func (s *Store) moveOldest() error {
 	err := s.j.read(0, func(r *record, parts []stream.Partition) error {
 		if r.kind != kindWait {
@@ -407,8 +408,8 @@ func (s *Store) moveOldest() error {
 	return s.save()
 }
 
-// Drop removes all ranges of the given partitions, or of all partitions if no ids are given. It
-// returns the number of records in the removed ranges.
+// Drop removes all ranges of the given partitions. Without arguments, it removes the ranges of all
+// partitions. It returns the number of records in the removed ranges.
 func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -425,36 +426,36 @@ func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	return before - s.x.all.records
 }
 
-// Failed returns the error that poisoned the store, or nil.
+// Failed returns the error after which nothing can be saved, or nil.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.j.failed
 }
 
-// Held returns the sums of the ranges that only the store holds.
+// Held returns the numbers of ranges, records and bytes that only the store has.
 func (s *Store) Held() (ranges, records, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.x.held.entries, s.x.held.records, s.x.held.bytes
 }
 
-// First returns the start of the first range of a partition. It returns false if the partition has
-// no ranges.
+// First returns the start of the first waiting range of a partition. It returns false if there is
+// none.
 func (s *Store) First(partitionID string) (at stream.Position, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.x.first(partitionID)
 }
 
-// Ranges returns the ranges of a partition, ascending.
+// Ranges returns the waiting ranges of a partition in ascending order.
 func (s *Store) Ranges(partitionID string) []stream.Range {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.x.ranges(partitionID)
 }
 
-// Close closes the files. It does not save.
+// Close closes the files. It does not save the changes.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -1,8 +1,9 @@
-// Package command contains the lab's commands: penstock sim runs the simulators, and penstock
-// backoff prints the waits of a policy. Only the project's own binary has these commands.
+// Package command has the commands of the simulators: `penstock sim` runs a simulation, and
+// `penstock backoff` prints the waits of a backoff policy. Programs that embed the engine do not
+// have these commands.
 //
-// The package reads files and prints results; the simulators compute the figures. Delivery never
-// depends on it.
+// The package reads files and prints results. The packages contention, csma and flowsim compute the
+// figures.
 package command
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/plot"
 )
 
-// Commands returns the lab's commands, for [cli.Program].
+// Commands returns the commands for [cli.Program].
 func Commands() []*cobra.Command {
 	sim := &cobra.Command{
 		Use:   "sim",
@@ -57,7 +58,7 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// writePlot draws f into the file at path as SVG or PNG, by the path's extension.
+// writePlot draws f into the file at path. The extension of path selects SVG or PNG.
 func writePlot(path string, f plot.Figure) (err error) {
 	write := f.WriteSVG
 	switch strings.ToLower(filepath.Ext(path)) {

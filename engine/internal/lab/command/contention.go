@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// The largest settings of a simulation.
+// Maximum values of the settings of a simulation.
 const (
 	maxClients = 10_000
 	maxTrials  = 100_000
@@ -32,29 +32,30 @@ type contentionFlags struct {
 	plot     string
 }
 
-// contentionResult is a line of `sim backoff --json`. The names of its fields are stable. The
-// deviations are those of a single trial. Divide them by the square root of the number of trials
-// for the deviation of the mean.
+// contentionResult is a line of the output of `sim backoff --json`. The names of its fields are
+// stable. The standard deviations are those of single trials. For the standard deviation of the
+// mean, divide them by the square root of the number of trials.
 type contentionResult struct {
-	Policy   string  `json:"policy"` // as it was given
+	Policy   string  `json:"policy"` // as given on the command line
 	Clients  int     `json:"clients"`
 	TimeMs   float64 `json:"time_ms"`
 	TimeSDMs float64 `json:"time_sd_ms"`
 	Calls    float64 `json:"calls"`
 	CallsSD  float64 `json:"calls_sd"`
-	// clients per trial that gave up before they were done
+	// mean number of clients per trial that gave up before they were done
 	GaveUp float64 `json:"gave_up,omitempty"`
 }
 
-// outageResult is a line of `sim backoff --outage --json`: means of the trials.
+// outageResult is a line of the output of `sim backoff --outage --json`. Its numbers are means over
+// the trials.
 type outageResult struct {
 	Policy       string  `json:"policy"`
 	OutageMs     float64 `json:"outage_ms"`
 	Clients      int     `json:"clients"`
-	Wasted       float64 `json:"wasted"`         // attempts that failed, per client
-	DelayMs      float64 `json:"delay_ms"`       // from the recovery to a client's success, mean
+	Wasted       float64 `json:"wasted"`         // failed attempts per client
+	DelayMs      float64 `json:"delay_ms"`       // recovery to a client's success, mean
 	DelayWorstMs float64 `json:"delay_worst_ms"` // of the last client
-	Burst        float64 `json:"burst"`          // most attempts within 50 ms after the recovery
+	Burst        float64 `json:"burst"`          // most attempts within 50 ms after it
 	GaveUp       float64 `json:"gave_up,omitempty"`
 }
 
@@ -92,7 +93,7 @@ begin at 10 ms and end at 2 s:
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
 	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil,
 		"outages of the service, such as `50ms,5s,10m`")
-	cmd.Flags().Lookup("outage").DefValue = "" // pflag would show []
+	cmd.Flags().Lookup("outage").DefValue = "" // otherwise the help would show []
 	cmd.Flags().BoolVar(&f.asJSON, "json", false,
 		"print a line of JSON for each policy and number of clients")
 	cmd.Flags().StringVar(&f.plot, "plot", "",
@@ -100,7 +101,7 @@ begin at 10 ms and end at 2 s:
 	return cmd
 }
 
-// policyNames lists the names with their descriptions.
+// policyNames returns the names of the policies with their descriptions.
 func policyNames() string {
 	rows := make([][]string, 0, len(contention.Names))
 	for _, n := range contention.Names {
@@ -204,8 +205,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table, unless JSON was printed, and draws the figure if requested. It omits
-// columns with only zeros.
+// finish prints the table, except with --json, and draws the figure if requested. It omits columns
+// that contain only zeros.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {
@@ -227,7 +228,7 @@ func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() pl
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// digits returns a mean, with one decimal if that is significant.
+// digits formats a mean. It has one decimal if that is significant.
 func digits(x float64) string {
 	if x >= 100 || x == float64(int64(x)) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -235,7 +236,7 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', 1, 64)
 }
 
-// contentionFigure draws time and calls over the number of clients.
+// contentionFigure draws time and number of calls against the number of clients.
 func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure {
 	panel := func(title, label string, format func(float64) string,
 		value func(contentionResult) float64) plot.Panel {
@@ -263,7 +264,7 @@ func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure
 	}
 }
 
-// outageFigure draws three panels a row: one row for each outage and number of clients.
+// outageFigure draws a row of three panels for each combination of outage and number of clients.
 func outageFigure(f contentionFlags, results []outageResult) plot.Figure {
 	fig := plot.Figure{
 		Title:    "A service that was away, and the clients that come back",

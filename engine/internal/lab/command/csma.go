@@ -23,16 +23,16 @@ type csmaFlags struct {
 	plot                string
 }
 
-// csmaResult is a line of `sim csma --json`; its names are stable.
+// csmaResult is a line of the output of `sim csma --json`. The names of its fields are stable.
 type csmaResult struct {
 	Stations  int     `json:"stations"`
 	FrameBits int     `json:"frame_bits"`
 	Formula   float64 `json:"formula"` // Metcalfe and Boggs
-	// the same model, simulated: each station sends with the chance 1/Q
+	// result of a simulation of the same model, in which each station sends with probability 1/Q
 	Ideal     float64 `json:"ideal"`
 	BEB       float64 `json:"beb"`        // utilisation with the real backoff
-	LostShare float64 `json:"lost_share"` // frames given up after that many attempts
-	// frames sent by the sender of the previous frame: the capture effect
+	LostShare float64 `json:"lost_share"` // share of frames that were given up
+	// share of frames sent by the sender of the previous frame (capture effect)
 	WinsInARow float64 `json:"wins_in_a_row"`
 	Longest    int     `json:"longest_in_row"` // most frames in a row by one station
 }
@@ -85,7 +85,7 @@ prints the share of the time in which the medium carries frames:
 	return cmd
 }
 
-// maxFrames bounds a run.
+// maxFrames is the maximum number of frames of a run.
 const maxFrames = 10_000_000
 
 func (f csmaFlags) run(out io.Writer) error {
@@ -144,7 +144,7 @@ func (f csmaFlags) run(out io.Writer) error {
 
 func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
 
-// figure draws utilisation and capture over the number of stations.
+// figure draws utilisation and capture effect against the number of stations.
 func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	stations := plot.Axis{Label: "stations", Log: true}
 	use := plot.Panel{Title: "Share of the time that carries frames", X: stations,

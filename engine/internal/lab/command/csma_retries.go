@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// retryChance is a line of `sim csma --by-retry --json`; its names are stable.
+// retryChance is a line of the output of `sim csma --by-retry --json`. The names of its fields are
+// stable.
 type retryChance struct {
 	Stations  int     `json:"stations"`
 	Retry     int     `json:"retry"`

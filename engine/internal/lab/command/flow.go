@@ -28,8 +28,8 @@ type flowFlags struct {
 	into       string
 }
 
-// flowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures
-// follow in the same object.
+// flowRun is a line of the output of `sim flow --json`. There is one line for each run. The members
+// of its figures follow in the same JSON object. All names are stable.
 type flowRun struct {
 	Scenario  string `json:"scenario"`
 	Algorithm string `json:"algorithm"`
@@ -37,7 +37,7 @@ type flowRun struct {
 	Seed      uint64 `json:"seed"`
 }
 
-// flowSummary is the line after the runs of a scenario and algorithm.
+// flowSummary is the line that follows the runs of a scenario with an algorithm.
 type flowSummary struct {
 	Scenario  string           `json:"scenario"`
 	Algorithm string           `json:"algorithm"`
@@ -54,10 +54,10 @@ type flowBound struct {
 	Bound string  `json:"bound"`
 	Value float64 `json:"value"`
 	OK    bool    `json:"ok"`
-	Of    string  `json:"of"` // the seeds' median or worst
+	Of    string  `json:"of"` // median or worst: over the seeds
 }
 
-// inLines joins names, with a few per line.
+// inLines joins names with commas, six on a line.
 func inLines(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -115,7 +115,7 @@ Dispatches: ` + inLines(flowsim.DispatchNames()) + ".",
 	return cmd
 }
 
-// maxSeeds bounds the number of seeds of a command.
+// maxSeeds is the maximum number of seeds of a command.
 const maxSeeds = 100_000
 
 func (f *flowFlags) run(cmd *cobra.Command, files []string) error {
@@ -233,7 +233,7 @@ func (r *flowJSON) summary(s *flowsim.Summary) error {
 	return err
 }
 
-// flowTable prints a line for each scenario and algorithm, followed by the bounds.
+// flowTable prints a line for each scenario and algorithm, and then the bounds with their results.
 type flowTable struct{ w *tabwriter.Writer }
 
 func (r *flowTable) end() error { return r.w.Flush() }

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// ablationCase is a line of `sim flow --ablate --json`; its names are stable.
+// ablationCase is a line of the output of `sim flow --ablate --json`. The names of its fields are
+// stable.
 type ablationCase struct {
 	Experiment string    `json:"experiment"`
 	Case       string    `json:"case"`
@@ -27,7 +28,7 @@ type ablationCase struct {
 	Values     []float64 `json:"values"`
 }
 
-// ablateSeeds is the number of runs for --ablate without --seeds.
+// ablateSeeds is the number of runs with --ablate if --seeds is not set.
 const ablateSeeds = 5
 
 func (f *flowFlags) runAblate(cmd *cobra.Command) error {
@@ -62,7 +63,8 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 	return nil
 }
 
-// ablateMarkdown writes an experiment as Markdown for a page, with its plot if it has one.
+// ablateMarkdown writes an experiment as Markdown for the page at path page. It includes the plot,
+// if there is one.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {
@@ -128,7 +130,7 @@ func ablateTable(w io.Writer, x *flowsim.Experiment) error {
 	return err
 }
 
-// rounded rounds a figure to the digits that a table shows.
+// rounded rounds v to the precision of the table.
 func rounded(v float64) float64 {
 	if short, err := strconv.ParseFloat(table.Number(v), 64); err == nil {
 		return short
@@ -136,7 +138,7 @@ func rounded(v float64) float64 {
 	return v
 }
 
-// ablatePlot draws a panel of bars for each column.
+// ablatePlot draws a panel with bars for each column.
 func ablatePlot(dir string, x *flowsim.Experiment) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

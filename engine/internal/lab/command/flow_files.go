@@ -37,7 +37,7 @@ func (f *flowFlags) files(plans []flowsim.Plan) error {
 	return nil
 }
 
-// one repeats the run with the first seed to write its plot and trace.
+// one repeats the run with the first seed, to write its plot and trace.
 func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 	o := flowsim.Options{Seed: f.seed}
 	if f.plot != "" {
@@ -69,7 +69,7 @@ func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 		file.Close())
 }
 
-// plotName returns a file name for a scenario and an algorithm. It cannot refer to another
+// plotName returns a file name for a scenario and an algorithm. The result cannot refer to another
 // directory.
 func plotName(scenario, algorithm string) string {
 	safe := strings.Map(func(r rune) rune {
@@ -82,7 +82,7 @@ func plotName(scenario, algorithm string) string {
 	return safe + ".svg"
 }
 
-// runReplay replays a trace and prints whether the machine's commands were the same.
+// runReplay replays a trace and prints whether flow control made the same decisions again.
 func (f *flowFlags) runReplay(out io.Writer) error {
 	file, err := os.Open(f.replay)
 	if err != nil {

@@ -16,16 +16,17 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// tableAlgorithms are the columns of --table: the product's, then the peers'.
+// tableAlgorithms are the columns of --table: first the algorithms of this program, then those of
+// others.
 var tableAlgorithms = []string{
 	"linear", "linear+round_robin", "aimd", "queue", "credit", "rate", "fixed:4",
 	"vector_arc", "netflix_vegas", "netflix_gradient2", "reno", "queue+peak_ewma",
 }
 
-// tableSeeds is the number of runs for --table without --seeds.
+// tableSeeds is the number of runs with --table if --seeds is not set.
 const tableSeeds = 5
 
-// tableKind is a kind of scenario with the figures that a cell shows.
+// tableKind is a kind of scenario, with the figures that a cell of the table shows.
 type tableKind struct {
 	title, cell string
 	is          func(s *scenario.Scenario) bool
@@ -39,7 +40,7 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// A row may have an additional figure, depending on the events of its scenario.
+	// A row may have an additional figure. It depends on the events of the scenario.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool
@@ -82,12 +83,12 @@ func has(s *scenario.Scenario, kind scenario.EventKind) bool {
 	return slices.ContainsFunc(s.Events, func(e scenario.Event) bool { return e.Kind == kind })
 }
 
-// tableResult holds the medians of each scenario by algorithm.
+// tableResult has the medians of each scenario for each algorithm.
 type tableResult struct {
 	scenarios []*scenario.Scenario
 	medians   map[*scenario.Scenario]map[string]scenario.Figures
 	seeds     int
-	first     uint64 // first seed
+	first     uint64 // number of the first seed
 	held      int
 	missed    []string
 }
@@ -108,7 +109,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 			return usagef("sim flow: %v", err)
 		}
 		algorithms := slices.Clone(f.algorithms)
-		// algorithms with bounds in the file are checked, even if the table has no column for them
+		// Algorithms with bounds in the scenario file are checked, even if they are not in the
+		// table.
 		for _, e := range s.Expect {
 			if !slices.Contains(algorithms, e.Algorithm) {
 				algorithms = append(algorithms, e.Algorithm)
@@ -135,8 +137,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// seedsLine describes the number of runs behind the figures of the page, and the command that
-// reproduces them.
+// seedsLine returns a sentence with the number of runs behind the figures of the page, and the
+// command that reproduces the figures.
 func seedsLine(seeds int, first uint64, what string) string {
 	const text = "Medians of %d seeds, from seed %d on: " +
 		"`penstock sim flow --seeds %d --seed %d %s`.\n"
@@ -237,7 +239,7 @@ func brief(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// writeBetween replaces the text between the two markers of a generated part of a page.
+// writeBetween replaces the generated part of a page, which is between two markers, by text.
 func writeBetween(path, what string, text []byte) error {
 	page, err := os.ReadFile(path)
 	if err != nil {

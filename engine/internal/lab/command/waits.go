@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// maxSteps bounds the number of printed waits of a policy.
+// maxSteps is the maximum number of waits of a policy that are printed.
 const maxSteps = 10_000
 
 type backoffFlags struct {
@@ -27,14 +27,14 @@ type backoffFlags struct {
 	plot   string
 }
 
-// backoffResult is the line of `backoff --json`; docs/which-backoff.md documents it, and its names
-// are stable.
+// backoffResult is the line of output of `backoff --json`. See docs/which-backoff.md. The names of
+// its fields are stable.
 type backoffResult struct {
-	Spec  string        `json:"spec"` // as it was given
+	Spec  string        `json:"spec"` // as given on the command line
 	Steps []backoffStep `json:"steps"`
 }
 
-// backoffStep is the wait after n+1 failures, and the sum of the waits so far.
+// backoffStep has the wait after n+1 failures, and the sum of all waits up to it.
 type backoffStep struct {
 	N            int           `json:"n"`
 	Lowest       time.Duration `json:"lowest_ns"`
@@ -128,7 +128,7 @@ func (f backoffFlags) run(out io.Writer, spec string) error {
 	return err
 }
 
-// steps returns at most the first n waits of p.
+// steps returns the first waits of p, at most n.
 func steps(p backoff.Policy, n int, src rand.Source) []backoffStep {
 	list := []backoffStep{}
 	var s backoffStep
@@ -171,7 +171,7 @@ func (r backoffResult) text(asked int) string {
 	return text
 }
 
-// short formats a duration with five digits.
+// short formats a duration with at most five digits.
 func short(d time.Duration) string {
 	unit := time.Duration(1)
 	for limit := d / 100000; unit <= limit; {
@@ -180,7 +180,7 @@ func short(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// figure draws the waits of each step, and their sums.
+// figure draws the wait of each step, and the sum of the waits so far.
 func (r backoffResult) figure(seed uint64) plot.Figure {
 	var n, low, mean, high, drawn, sumLow, sumMean, sumHigh, sumDrawn []float64
 	for _, s := range r.Steps {
@@ -213,7 +213,7 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 	}
 }
 
-// secondsText formats seconds for a plot's axis in a suitable unit.
+// secondsText formats seconds for the axis of a plot, in a suitable unit.
 func secondsText(s float64) string {
 	number := func(x float64, unit string) string {
 		return strconv.FormatFloat(x, 'g', 3, 64) + " " + unit

@@ -1,13 +1,15 @@
 //penstock:pure
 
-// Package contention measures backoff policies in two situations: many clients that compete for one
-// resource, and a service that was down.
+// Package contention measures backoff policies in two situations: many clients compete for one
+// resource, and a service fails for some time.
 //
 // [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker
-// 2015; code: aws-arch-backoff-simulator). Clients read a row and write it back with the version
-// that they have read. The write fails if another client has written the row in between. [Outage]
-// is a service that does not respond for a while. Both are pure: they use the production policies,
-// random numbers from a seed, and virtual time. The package prints nothing.
+// 2015; code: aws-arch-backoff-simulator). Clients read a row and write it back together with the
+// version that they have read. The write fails if another client has written the row in between.
+// [Outage] simulates a service that does not respond for some time.
+//
+// Both use the production policies, random numbers from a seed, and virtual time. The package does
+// no I/O.
 package contention
 
 import (
@@ -19,28 +21,28 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// The setup of the AWS simulator. A hop from client to server or back takes the absolute value of a
-// normal variable with mean HopMean and deviation HopDeviation.
+// The settings of the AWS simulator. A message from client to server or back (a hop) takes the
+// absolute value of a normal random variable with mean HopMean and standard deviation HopDeviation.
 const (
 	HopMean      = 10 * time.Millisecond
 	HopDeviation = 2 * time.Millisecond
-	// Latency is the duration of an attempt: two hops for the read, and two for the write.
+	// Latency is the mean duration of an attempt: two hops for the read and two for the write.
 	Latency = 4 * HopMean
 )
 
-// MaxCalls ends a trial in which the clients do not finish, for example a million clients without
-// waits.
+// MaxCalls is the number of writes at which a trial ends. Otherwise a million clients that do not
+// wait, for example, would not finish.
 const MaxCalls = 10_000_000
 
-// Trial is the cost of one contention.
+// Trial is the result of one simulated contention.
 type Trial struct {
-	Time   time.Duration // until the last client knew that it was done, or gave up
-	Calls  int           // writes, successful or not
-	GaveUp int           // clients that gave up first
+	Time   time.Duration // time at which the last client was done or gave up
+	Calls  int           // number of writes, successful or not
+	GaveUp int           // number of clients that gave up
 }
 
-// Run simulates the given number of clients, which all start at time 0 and update one row. It
-// returns the cost. Equal seeds and trial numbers give equal results.
+// Run simulates the given number of clients. All start at time 0 and update the same row. Equal
+// seeds and trial numbers give equal results.
 func Run(p backoff.Policy, clients int, seed, trial uint64) Trial {
 	w := simulation{policy: p, rng: kernel.Rand(seed, trial), clients: make([]client, clients)}
 	for i := range w.clients {
@@ -60,8 +62,8 @@ type kind uint8
 
 const (
 	atServerRead  kind = iota // a read arrives at the server
-	atClientRead              // its response arrives at the client
-	atServerWrite             // a write arrives
+	atClientRead              // the response to the read arrives at the client
+	atServerWrite             // a write arrives at the server
 	atClientDone              // the response to a successful write arrives
 	atClientLost              // the response to a failed write arrives
 )
@@ -73,7 +75,7 @@ type event struct {
 
 type client struct {
 	state   backoff.State
-	version int // the version it has read
+	version int // version of the row that it has read
 }
 
 type simulation struct {
@@ -121,15 +123,16 @@ func (w *simulation) step(e event) {
 	w.events.At(at, next)
 }
 
-// Figures are means and standard deviations over trials.
+// Figures are means and standard deviations over several trials.
 type Figures struct {
 	Time, TimeDeviation time.Duration
 	Calls, CallsSD      float64
 	GaveUp              float64 // clients per trial
 }
 
-// Measure runs trials and summarizes them. The deviations describe a single trial. Divide them by
-// the square root of the number of trials for the deviation of the mean.
+// Measure runs trials and summarizes their results. The standard deviations are those of single
+// trials. For the standard deviation of the mean, divide them by the square root of the number of
+// trials.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {
@@ -144,7 +147,7 @@ func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	}
 }
 
-// sum is Welford's running mean and variance.
+// sum computes a running mean and variance (Welford's method).
 type sum struct {
 	n, mean, m2 float64
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy with the settings of the comparison in docs/which-backoff.md. Unless About says
-// otherwise, the first wait is at most 10 ms and the cap is 2 s. (The AWS simulator has a base of 5
-// ms, which it doubles before the first wait.)
+// Named is a policy in the comparison of docs/which-backoff.md. Unless About says otherwise, the
+// first wait is at most 10 ms, and no wait is longer than 2 s. (The AWS simulator has a base of 5
+// ms, and doubles it before the first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
@@ -25,7 +25,7 @@ type Named struct {
 const (
 	base     = 10 * time.Millisecond
 	ceiling  = 2 * time.Second
-	unending = 1 << 30 // attempts: no policy gives up in the comparison
+	unending = 1 << 30 // number of attempts of policies that never give up
 )
 
 // Names are the policies of the comparison.
@@ -60,8 +60,8 @@ var Names = []Named{
 		"full jitter over a square of the latency: backoff.Recommended"},
 }
 
-// Resolve returns the policy of a name in the comparison, or of a spec in the syntax of
-// compat.Parse.
+// Resolve returns a policy of the comparison by its name. Any other text must be a policy in the
+// syntax of compat.Parse.
 func Resolve(text string) (backoff.Policy, error) {
 	if i := slices.IndexFunc(Names, func(n Named) bool { return n.Name == text }); i >= 0 {
 		return Names[i].Policy, nil
@@ -79,9 +79,9 @@ func Resolve(text string) (backoff.Policy, error) {
 	return p, err
 }
 
-// decorrelated is the AWS blog's min(cap, U(base, 3 * last)) with base 5 ms. The cap limits the
-// drawn wait. In backoff.Decorrelated, it limits the range of the draw. Therefore, a fifth of the
-// waits in a long sequence of decorrelated equal the cap.
+// decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. U(a, b)
+// is a random number from a to b. The cap limits the drawn wait, so in a long sequence a fifth of
+// the waits equal the cap. In backoff.Decorrelated, the cap limits b.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

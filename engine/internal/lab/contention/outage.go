@@ -10,19 +10,20 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// Window is the time over which a burst is counted.
+// Window is the length of the interval in which the attempts of a burst are counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts bounds the attempts of a client in an outage, for policies that never wait.
+// maxAttempts is the maximum number of attempts of a client in an outage. It is for policies that
+// never wait.
 const maxAttempts = 1_000_000
 
-// Loss is the cost of an outage with one policy. For several trials, it has the means.
+// Loss is the cost of an outage with a policy. For several trials, it has the means.
 type Loss struct {
-	Wasted     float64       // attempts that failed because of the outage, per client
-	Delay      time.Duration // from the recovery to a client's success, mean over the clients
-	DelayWorst time.Duration // of the last client
-	Burst      float64       // most attempts in any Window after the recovery
-	GaveUp     float64       // clients that gave up before the end of the outage
+	Wasted     float64       // failed attempts per client
+	Delay      time.Duration // mean time from the recovery to the success of a client
+	DelayWorst time.Duration // time from the recovery to the success of the last client
+	Burst      float64       // most attempts within Window after the recovery
+	GaveUp     float64       // number of clients that gave up before the end of the outage
 }
 
 // MeasureOutage runs trials and returns the means.
@@ -44,17 +45,20 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage runs clients against a service that is down from time 0 to length, plus a random part of
-// up to a tenth. With a constant length, the delay of a policy without jitter would depend on the
-// wait that happens to contain the recovery. All clients call within the first Latency, fail at
-// once, and retry according to p until they succeed. A failed attempt takes two HopMeans. The
-// recovered service serves all clients at once, so the result shows only the timing of the clients.
+// Outage simulates clients of a service that fails from time 0 to length. A random time of up to
+// length/10 is added to length. Without it, the delay of a policy without jitter would depend on
+// the moment within a wait at which the service recovers.
+//
+// Each client makes its first call within the first Latency. It fails, and the client retries
+// according to p until it succeeds. A failed attempt takes twice HopMean. After the recovery, the
+// service can serve all clients at once. The result therefore depends only on the waits of the
+// clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))
 	var loss Loss
 	var total time.Duration
-	var back []time.Duration // times of the clients' successes, since the recovery
+	var back []time.Duration // times from the recovery to the success of each client
 	wasted := 0
 	for range clients {
 		at := time.Duration(rng.Int64N(int64(Latency)))
@@ -85,7 +89,7 @@ func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uin
 	return loss
 }
 
-// burst returns the maximum number of instants in a window.
+// burst returns the maximum number of attempts within an interval of length Window.
 func burst(at []time.Duration) (most int) {
 	slices.Sort(at)
 	first := 0

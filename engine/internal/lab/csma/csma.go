@@ -1,12 +1,14 @@
 //penstock:pure
 
-// Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and
-// the truncated binary exponential backoff of IEEE 802.3, implemented by backoff.Slotted.
+// Package csma simulates stations that share an Ethernet cable, with carrier sense, collision
+// detection, and the truncated binary exponential backoff of IEEE 802.3 (backoff.Slotted).
 //
-// [Formula] is the efficiency computed by Metcalfe and Boggs. [Ideal] is a simulation of their
-// model. [Run] is the actual protocol: stations always have a frame to send. They start as soon as
-// the medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
-// package is pure: it uses virtual time, and random numbers from a seed.
+// [Formula] is the efficiency that Metcalfe and Boggs computed with a simple model. [Ideal]
+// simulates this model. [Run] simulates the protocol itself, with stations that always have a frame
+// to send. A station starts to send as soon as the cable has been idle for the interframe gap
+// (1-persistent). After a collision it sends a jam signal and backs off.
+//
+// The package uses virtual time and random numbers from a seed. It does no I/O.
 package csma
 
 import (
@@ -20,30 +22,31 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// Network is the medium and its rules.
+// Network has the properties of the cable, the stations and the protocol.
 type Network struct {
 	Stations  int
 	FrameBits int
 	BitRate   float64       // bits per second
-	Slot      time.Duration // 0 means 512 bit times: after it all stations know of a collision
-	Attempts  int           // transmissions of a frame before it is lost; 0 means 16
+	Slot      time.Duration // time until all stations know of a collision; 0 means 512 bit times
+	Attempts  int           // number of attempts to send a frame before it is lost; 0 means 16
 }
 
-// The constants of 802.3, in bit times.
+// Constants of IEEE 802.3, in bit times.
 const (
 	SlotBits     = 512
-	PreambleBits = 64 // before each frame, not counted as its bits
+	PreambleBits = 64 // sent before each frame, not counted in FrameBits
 	JamBits      = 32
 	GapBits      = 96
 )
 
-// maxStations bounds the stations, which are simulated one by one. It exceeds any real Ethernet.
+// maxStations is the maximum number of stations, which are simulated one by one. No real Ethernet
+// has as many.
 const maxStations = 100_000
 
-// MaxExponent is the collision count after which the backoff stops growing.
+// MaxExponent is the number of collisions after which the backoff no longer grows.
 const MaxExponent = 10
 
-// Check returns the network with its defaults, or an error if it is invalid.
+// Check returns n with defaults for zero fields, or an error if n is invalid.
 func (n Network) Check() (Network, error) {
 	if n.Slot == 0 && n.BitRate > 0 {
 		n.Slot = n.bits(SlotBits)
@@ -66,7 +69,7 @@ func (n Network) Check() (Network, error) {
 	return n, nil
 }
 
-// bits returns the transmission time of count bits.
+// bits returns the time to send the given number of bits.
 func (n Network) bits(count float64) time.Duration {
 	return time.Duration(math.Round(count / n.BitRate * float64(time.Second)))
 }
@@ -82,8 +85,9 @@ func Formula(n Network) float64 {
 	return frame / (frame + (1-a)/a*n.Slot.Seconds())
 }
 
-// CollisionProbability returns the probability that a station's nth retry collides, retry >= 1. All
-// stations have collided equally often, and each draws one of 2^min(retry, MaxExponent) slots:
+// CollisionProbability returns the probability that the nth retry of a station collides (retry >=
+// 1). It assumes that all stations have collided equally often, and that each chooses one of
+// 2^min(retry, MaxExponent) slots:
 //
 //	1 - (1 - 2^-min(retry, MaxExponent))^(stations - 1)
 func CollisionProbability(stations, retry int) float64 {
@@ -91,8 +95,7 @@ func CollisionProbability(stations, retry int) float64 {
 	return 1 - math.Pow(free, float64(stations-1))
 }
 
-// Ideal simulates the model of Formula, station by station, until the given number of frames has
-// been sent.
+// Ideal simulates the model of Formula until the given number of frames has been sent.
 func Ideal(n Network, frames int, seed uint64) float64 {
 	rng := kernel.Rand(seed, uint64(n.Stations))
 	lost := 0
@@ -105,7 +108,7 @@ func Ideal(n Network, frames int, seed uint64) float64 {
 	return sent / (sent + float64(lost)*n.Slot.Seconds())
 }
 
-// acquired plays one slot and reports whether exactly one station sends.
+// acquired simulates one slot and reports whether exactly one station sends in it.
 func acquired(rng *rand.Rand, stations int) bool {
 	senders := 0
 	for range stations {
@@ -118,15 +121,15 @@ func acquired(rng *rand.Rand, stations int) bool {
 	return senders == 1
 }
 
-// Result is the result of a run of the protocol.
+// Result is the result of a simulation of the protocol.
 type Result struct {
-	Utilisation float64 // share of the time in which bits of frames that arrived were sent
+	Utilisation float64 // share of the time in which bits of successful frames were sent
 	Delivered   int
 	Lost        int     // frames given up after Attempts collisions
-	Collisions  int     // transmissions of several stations at once
+	Collisions  int     // number of times that several stations sent at once
 	InARow      int     // frames sent by the sender of the previous frame
-	Longest     int     // most frames in a row by one station
-	MeanWait    float64 // mean slots of backoff per collision and sender
+	Longest     int     // maximum number of frames that one station sent in a row
+	MeanWait    float64 // mean number of slots that a station waits after a collision
 }
 
 // LostShare returns the share of lost frames.
@@ -137,8 +140,8 @@ func (r Result) LostShare() float64 {
 	return float64(r.Lost) / float64(r.Delivered+r.Lost)
 }
 
-// WinsInARow returns the share of frames sent by the sender of the previous frame: the capture
-// effect.
+// WinsInARow returns the share of frames that were sent by the sender of the previous frame. It
+// measures the capture effect.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
 		return 0
@@ -146,13 +149,13 @@ func (r Result) WinsInARow() float64 {
 	return float64(r.InARow) / float64(r.Delivered-1)
 }
 
-// Run runs the protocol until the given number of frames was delivered or lost. At the start, all
-// stations are ready to send.
+// Run simulates the protocol until the given number of frames was delivered or lost. At the start,
+// all stations are ready to send.
 //
-// A station notices a transmission half a slot after its beginning, which is the delay of the
-// longest cable between any two stations. If the backoff of other stations ends in this half slot,
-// they also send, and collide. A collision takes a slot and the jam. The backoff begins at the end
-// of the collision, and also runs while others send.
+// A station notices a transmission half a slot after it has begun. This is the delay of the longest
+// cable between two stations. If the backoff of another station ends in this half slot, that
+// station also sends, and the frames collide. A collision takes a slot and the jam signal. Then the
+// backoff begins. It also runs while others send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
@@ -182,18 +185,18 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	// stations at the end of their backoff; each always has a frame to send
+	// Stations, ordered by the end of their backoff. Each always has a frame to send.
 	ready      kernel.Kernel[int]
-	collisions []backoff.State // of the frame of each station
+	collisions []backoff.State // by station: collisions of its present frame
 	senders    []int
-	idle       time.Duration // the medium is idle from here on, including the gap
-	last, row  int           // the last sender, and its frames in a row
-	waited     float64       // slots
+	idle       time.Duration // the cable is idle from this time on, after the interframe gap
+	last, row  int           // the last sender, and the number of its frames in a row
+	waited     float64       // slots of backoff in total
 	backoffs   int
 	result     Result
 }
 
-// transmit lets the next station, or stations, send.
+// transmit simulates the next transmission, of one station or of several that collide.
 func (e *ether) transmit() {
 	first, _ := e.ready.Due()
 	begin := max(first, e.idle)
@@ -224,7 +227,7 @@ func (e *ether) transmit() {
 	e.result.Longest = max(e.result.Longest, e.row)
 }
 
-// collide sends the senders into their backoff.
+// collide starts the backoff of the stations that have collided.
 func (e *ether) collide(begin time.Duration) {
 	end := begin + e.Slot + e.jam
 	e.idle = end + e.gap

@@ -8,32 +8,34 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment is a table that tests one argument of the article on which the flow control is based.
-// Its rows are variants. Its columns are figures of one or two scenarios.
+// Experiment tests one argument of the article on which flow control is based. Its result is a
+// table. The rows are variants of flow control, and the columns are figures of one or two
+// scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
 	Rows           []Row
-	Note           string // related measurements
+	Note           string // related measurements, as text
 }
 
-// Column is a figure, the median over seeds.
+// Column is a figure. Its values are medians over the seeds.
 type Column struct {
 	Title    string
 	scenario int // index into the rows' scenarios
 	figure   scenario.Figure
-	scale    float64 // 0 means 1
+	scale    float64 // factor of the values; 0 means 1
 }
 
-// Row is one variant.
+// Row is one variant of flow control.
 type Row struct {
 	Name      string
 	Values    []float64 // by column
 	spec      string
-	scenarios []string // scenarios as text, in the order of Column.scenario; nil: the experiment's
+	scenarios []string // as text, by Column.scenario; nil means those of the experiment
 }
 
-// article is the twelve unequal workers of the article, 655 batches per second in total.
+// article is a scenario with the twelve unequal workers of the article, which deliver 655 batches
+// per second in total.
 const article = `warmup: 5s
 workers:
   - { count: 4, rate: 100 }
@@ -65,7 +67,7 @@ const (
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
 // Ablate runs the experiments, one for each argument of the article. An experiment compares runs
-// with and without the feature for which the article argues.
+// with and without the feature that the argument is about.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {
@@ -84,7 +86,7 @@ func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) 
 	return append(all, storm, crash), nil
 }
 
-// Experiments returns the experiments of Ablate, in order, without values.
+// Experiments returns the experiments of Ablate in order, without their results.
 func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
 
 func experiments() []Experiment {
@@ -178,8 +180,8 @@ func windowSizes() (rows []Row) {
 	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
 }
 
-// slowStarts returns a row for each of linear, reno (TCP's own slow start), and queue, which
-// doubles its window at the start.
+// slowStarts returns a row for each algorithm that is compared at the start: linear, reno with
+// TCP's slow start, and queue, which doubles its window at the start.
 func slowStarts() (rows []Row) {
 	for _, name := range AlgorithmNames() {
 		if name == "linear" || name == "reno" || name == "queue" {
@@ -202,8 +204,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run computes the values. A scenario that begins with the name of an algorithm and a line end is
-// run with that algorithm.
+// run computes the values of the table. If a scenario begins with a line that has the name of an
+// algorithm, that algorithm is used for it.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

@@ -10,12 +10,12 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// stormRow is a measurement of Storm 2.8.3 itself: one process, one acker, and 12 bolts with the
-// article's rates and exponential service times. There is no network delay. The first 20 of 60 s
-// are omitted.
+// stormRow is a measurement of the real Storm 2.8.3, with one process, one acker, and 12 bolts. The
+// bolts have the rates of the article and exponential service times. There is no network delay. A
+// run takes 60 s, of which the first 20 s are omitted.
 type stormRow struct {
 	name                          string
-	limit                         int     // max.spout.pending; 0 means a window for each bolt
+	limit                         int     // max.spout.pending; 0 means one window for each bolt
 	goodput, inFlight, roundTrips float64 // % of 655/s; tuples; ms
 }
 
@@ -27,10 +27,10 @@ var stormMeasured = []stormRow{
 	{"a window for each", 0, 99.5, 34, 54},
 }
 
-// The duration and the warm-up of the measurements of Storm.
+// stormRun is the duration of a measurement of Storm, and stormWarmup its omitted first part.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
-// oneLimit returns the experiment of that name, without values.
+// oneLimit returns the experiment "one limit" without its results.
 func oneLimit() Experiment {
 	x := Experiment{
 		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow " +
@@ -54,7 +54,7 @@ func oneLimit() Experiment {
 }
 
 // runOneLimit compares two bounds on in-flight batches: one limit that all workers share, as in
-// Storm, and a window for each worker.
+// Storm, and one window for each worker.
 func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
 	x := oneLimit()
 	s, err := scenario.Parse(x.Name, []byte(endless))
@@ -89,12 +89,12 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout returns the goodput of a spout that keeps limit tuples in flight over all workers of s. It
-// sends to the workers in turn, regardless of their queues. The model is a closed network of queues
-// without network delay.
+// spout returns the goodput of a sender that always has limit batches in flight over all workers of
+// s. It sends to the workers in turn, regardless of their queues. The model is a closed network of
+// queues without network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
-	var served kernel.Kernel[int] // by worker
+	var served kernel.Kernel[int] // key: worker
 	queued := make([]int, len(s.Workers))
 	turn, done, nominal := 0, 0, 0.0
 	for _, w := range s.Workers {

@@ -15,17 +15,18 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Spec is an algorithm with its dispatch.
+// Spec is a window algorithm with a dispatch policy.
 type Spec struct {
 	Name     string // as requested: "linear", "fixed:10", "queue+round_robin"
 	Dispatch string
 	Window   window.Algorithm
 	Policy   dispatch.Policy
-	Reports  bool    // the workers report their load and capacity, for algorithms that use it
-	Hedge    float64 // bounds the hedges, as a share of the attempts; 0 means none
+	Reports  bool    // the workers report their load and capacity, if the algorithm uses that
+	Hedge    float64 // maximum share of hedges among the attempts; 0 means no hedges
 }
 
-// algorithm is an entry of the registry. option is the text after a colon, or "".
+// algorithm makes the Spec of an algorithm name. option is the text after a colon in the name, or
+// "".
 type algorithm struct {
 	name    string
 	option  string // description of the text allowed after a colon, for messages; "" for none
@@ -37,7 +38,7 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 	return func(string) (window.Algorithm, error) { return a, nil }
 }
 
-// algorithms are the algorithms of the registry and of package peers.
+// algorithms are the window algorithms of package window and of package peers.
 var algorithms = append(registered(),
 	algorithm{name: "vector_arc", make: plain(peers.VectorARC{})},
 	algorithm{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
@@ -45,7 +46,7 @@ var algorithms = append(registered(),
 	algorithm{name: "reno", make: plain(peers.Reno{})},
 )
 
-// registered returns the algorithms of the registry.
+// registered returns the algorithms of package window.
 func registered() (all []algorithm) {
 	for _, e := range window.Registry() {
 		a := algorithm{name: e.Name(), reports: e.Adverts, make: plain(e.Algorithm)}
@@ -60,7 +61,7 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are the policies of the registry, those of package peers, and hashOnce.
+// policies are the dispatch policies of package dispatch and of package peers, and hashOnce.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
@@ -70,15 +71,16 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch that does not bind an item to its lane. If the lane is not free, for
-// example after a failure, the item goes to the free lane with the next highest hash. A comparison
-// with hash dispatch shows whether a batch should return to the same worker after a timeout.
+// hashOnce is hash dispatch without a binding of batches to lanes. If the lane of a batch is not
+// free, for example after a failure, the batch goes to the free lane with the next highest hash.
+// The comparison with dispatch.Hash shows whether a batch should return to the same worker after a
+// timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
 func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
 
-// free shows only the free lanes to a chooser.
+// free is a view of lanes that contains only the free ones.
 type free struct {
 	by   dispatch.Chooser
 	only []dispatch.Candidate
@@ -98,10 +100,10 @@ func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.
 	return -1
 }
 
-// DefaultDispatch is the dispatch of an algorithm whose name contains none.
+// DefaultDispatch is the dispatch policy of algorithms whose name does not contain one.
 const DefaultDispatch = "least_completion"
 
-// AlgorithmNames lists the algorithms accepted by Find.
+// AlgorithmNames returns the names of the algorithms that Find accepts.
 func AlgorithmNames() []string {
 	var names []string
 	for _, a := range algorithms {
@@ -110,7 +112,7 @@ func AlgorithmNames() []string {
 	return names
 }
 
-// DispatchNames lists the dispatch policies.
+// DispatchNames returns the names of the dispatch policies.
 func DispatchNames() []string {
 	var names []string
 	for _, p := range policies {
@@ -119,8 +121,9 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". If the
-// name contains no dispatch, policy is used. If policy is "", too, the default is used.
+// Find returns the algorithm with a name such as "linear", "fixed:10" or "queue+round_robin". If
+// the name contains no dispatch policy, policy is used. If policy is empty as well, DefaultDispatch
+// is used.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
 	base, carried, carries := strings.Cut(name, "+")
@@ -185,10 +188,10 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// carries reports whether the name contains the dispatch.
+// carries reports whether the name contains a dispatch policy.
 func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
 
-// Title returns the name with the dispatch, for display.
+// Title returns the name with the dispatch policy, for display.
 func (s *Spec) Title() string {
 	if s.carries() || s.Dispatch == DefaultDispatch {
 		return s.Name
@@ -196,8 +199,9 @@ func (s *Spec) Title() string {
 	return s.Name + "+" + s.Dispatch
 }
 
-// gradient2 returns Netflix' Gradient2. The default has a minimum of 20 batches, which is more than
-// most workers can take. With the option min1, it starts at 4 and can go down to 1.
+// gradient2 returns Netflix' algorithm Gradient2. By default, its minimum is 20 batches, which is
+// more than most workers can process at once. With the option min1, it starts at 4 batches, and its
+// minimum is 1.
 func gradient2(option string) (window.Algorithm, error) {
 	switch option {
 	case "":

@@ -11,24 +11,24 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector records events and computes the figures.
+// collector records the events of a run and computes its figures.
 type collector struct {
 	s      *scenario.Scenario
 	warm   time.Duration
 	series *Series
 
-	inFlight   float64 // cost
+	inFlight   float64 // cost of the in-flight batches
 	area, peak float64
-	roundTrips []time.Duration // of attempts that delivered
+	roundTrips []time.Duration // of successful attempts
 	latencies  []time.Duration
-	lags       []time.Duration // age of the oldest batch, every watchEvery
+	lags       []time.Duration // age of the oldest unsettled batch, at intervals of watchEvery
 
 	attempts, firsts, rejected, duplicates int
-	// attempts while any worker fails; attempts at failing workers
+	// hits counts attempts while any worker fails, and badHits those of them at a failing worker.
 	hits, badHits int
 	settled       int
 	cost          float64
-	settledCost   float64 // warm-up included
+	settledCost   float64 // including the warm-up
 
 	work, done, planned bins
 }
@@ -45,7 +45,7 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance accounts for the time between two events.
+// advance adds the time between two events to the sums of in-flight batches.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()
@@ -121,7 +121,7 @@ func (c *collector) watch(x *sim) {
 	c.lags = append(c.lags, oldest)
 }
 
-// figures returns the figures of the run, which ends now.
+// figures returns the figures of the run, at its end.
 func (c *collector) figures(x *sim) (f scenario.Figures) {
 	end := x.events.Now()
 	for i := range x.senders { // unsettled batches have waited at least until now
@@ -174,7 +174,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// jain returns Jain's index (sum x)^2 / (n sum x^2) of the senders' deliveries.
+// jain returns Jain's fairness index (sum x)^2 / (n sum x^2), where x are the deliveries of each
+// sender.
 func jain(d []sender) float64 {
 	sum, squares := 0.0, 0.0
 	for i := range d {
@@ -192,8 +193,8 @@ func mean(d []time.Duration) float64 {
 	return ratio(sum, float64(len(d)))
 }
 
-// quantile returns quantile q of a sorted slice, in milliseconds: the smallest value v such that at
-// least the share q of the values is at most v.
+// quantile returns the q-quantile of a sorted slice, in milliseconds. This is the smallest value v
+// such that at least the share q of the values is at most v.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

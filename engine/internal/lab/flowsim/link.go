@@ -10,12 +10,12 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// link is a receiver whose delay depends on its load, as in Vector's published adaptive-concurrency
-// fixtures.
+// link is a receiver whose delay depends on its load. It works like the receivers in the tests that
+// Vector has published for its adaptive concurrency.
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand
-	inFlight  int // batches that will get a response
+	inFlight  int // number of batches that will get a response
 	begun     fifo[time.Duration]
 	successes int
 	failed    int
@@ -58,7 +58,8 @@ func (x *sim) reachLink(a *attempt) {
 	x.reply(a, d, control.Delivered, 0)
 }
 
-// refuse refuses an attempt: with an error after the delay, or, if drop is set, without a response.
+// refuse refuses an attempt. The sender gets an error after the delay or, if drop is set, no
+// response.
 func (x *sim) refuse(a *attempt, drop bool) {
 	if drop {
 		x.link.inFlight--

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// report returns the report that a worker sends with a response, computed by the product's own
-// pool. It is empty if the algorithm does not use reports.
+// report returns the report that a worker sends with its response. The pool that computes it is
+// production code. The report is empty if the algorithm does not use reports.
 func (x *sim) report(v *server, j *job) control.Report {
 	if !x.spec.Reports {
 		return control.Report{}

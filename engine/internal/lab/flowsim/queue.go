@@ -2,12 +2,12 @@
 
 package flowsim
 
-// occurrence is an event of the kernel. Machines' ticks are last among occurrences at the same
-// time, because flow.Sender also processes available outcomes before it ticks a machine.
+// occurrence is an event of the simulation. At the same time, timer events of senders come last.
+// This is the order of flow.Sender, which processes available responses before timers.
 type occurrence struct {
 	kind occurs
 	gen  uint32
-	num  int32 // worker or sender
+	num  int32 // number of a worker or sender
 	a    *attempt
 	job  *job
 }
@@ -15,17 +15,17 @@ type occurrence struct {
 type occurs uint8
 
 const (
-	arrives  occurs = iota // batches, by the load
-	reaches                // an attempt at its worker
-	served                 // a job is done
+	arrives  occurs = iota // a batch of the load arrives
+	reaches                // an attempt arrives at its worker
+	served                 // a worker has finished a job
 	answers                // a response arrives at the sender
-	gaveUp                 // the time of the oldest attempt has expired
-	changes                // an event or pause begins or ends
-	joins                  // a sender begins
-	bursts                 // the load's burst
-	watches                // the watermark's age is recorded
-	observed               // the plot's figures are recorded
-	wakes                  // a machine has requested a tick
+	gaveUp                 // the oldest attempt has reached its timeout
+	changes                // an event or a pause of the scenario begins or ends
+	joins                  // a sender starts
+	bursts                 // the burst of the load arrives
+	watches                // the age of the watermark is recorded
+	observed               // the values for the plot are recorded
+	wakes                  // a timer of a sender
 )
 
 // fifo is a queue that reuses its memory.

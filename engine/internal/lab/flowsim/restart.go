@@ -9,15 +9,15 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// crashScenario is a minute at 60 % load. One worker hangs shortly before the crash at the end, so
-// that the watermark does not advance.
+// crashScenario is a minute at 60 % load that ends with a crash. A worker hangs from 1 s before the
+// crash, so that the watermark does not advance.
 const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: " +
 	"1s, workers: [0], hang: true } ]\n" + article
 
-// checkpointEvery is the interval of durable checkpoints.
+// checkpointEvery is the interval at which the checkpoint is made durable.
 const checkpointEvery = time.Second
 
-// restarted returns the experiment restart, without values.
+// restarted returns the experiment "restart" without its results.
 func restarted() Experiment {
 	return Experiment{
 		Name: "restart", Question: "Batches delivered before a crash and sent again after it: " +
@@ -30,9 +30,9 @@ func restarted() Experiment {
 	}
 }
 
-// restarts counts the delivered batches that are sent again after a crash by three systems. The
-// first has neither acks nor a checkpoint, the second has a cumulative ack, and the third also has
-// the ranges above the ack.
+// restarts counts the batches that are sent again after a crash although they were delivered. It
+// compares three systems. One has no acks and no checkpoint. One has a checkpoint with a cumulative
+// ack (a watermark). One also has the delivered ranges above the watermark in its checkpoint.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures
@@ -53,8 +53,8 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 	return x, nil
 }
 
-// crash runs to the crash, and returns the number of settled batches and the number that each
-// system sends again.
+// crash runs the scenario until the crash. It returns the number of settled batches, and how many
+// of them each of the three systems sends again.
 func crash(seed uint64) (settled int, again [3]int, err error) {
 	s, err := scenario.Parse("restart", []byte(crashScenario))
 	if err != nil {

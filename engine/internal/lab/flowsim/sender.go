@@ -8,16 +8,16 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// item is a batch that was assigned to a sender.
+// item is a batch that is assigned to a sender.
 type item struct {
 	planned time.Duration
 	cost    float64
 	started bool
-	served  bool // by any worker
+	served  bool // a worker has processed it
 	settled bool
 }
 
-// attempt is a delivery in progress.
+// attempt is an attempt to deliver a batch.
 type attempt struct {
 	id      uint64
 	sender  int32
@@ -25,42 +25,44 @@ type attempt struct {
 	seq     uint64
 	cost    float64
 	sent    time.Duration
-	over    bool // the machine has received its outcome
-	lost    bool // it will never get a response
+	over    bool // the sender knows the outcome
+	lost    bool // there will never be a response
 	outcome control.Outcome
 	hint    time.Duration
 	report  control.Report
 }
 
-// sender is one machine with its state in the simulation.
+// sender is a control.Machine, which decides what to send, and its state in the simulation.
 type sender struct {
 	num     int32
 	m       *control.Machine
 	joined  bool
-	items   []item // by sequence number, from 1
+	items   []item // index: sequence number - 1
 	offered int
-	omitted int       // number of offered batches that were omitted; see Options.Omit
+	omitted int       // number of omitted batches; see Options.Omit
 	key     [1]uint32 // key of the offered batch
-	oldest  int       // items before this one have settled
+	oldest  int       // all earlier items have settled
 	settled int
 	wakeAt  time.Duration
 	awake   bool
 	flying  map[uint64]*attempt
-	got     float64         // distinct cost after all senders have joined
+	got     float64         // cost delivered since all senders have joined, without repetitions
 	windows []Sent          // by lane, for algorithms that are notified of attempts
-	atLane  []int           // in flight per lane, for windows
-	refused []control.Event // pending responses to Bisect and DeadLetter
+	atLane  []int           // number of in-flight attempts by lane, for windows
+	refused []control.Event // responses to Bisect and DeadLetter, not yet passed on
 }
 
-// plan adds a batch that can be sent from now on.
+// plan adds a batch to those that d can send from now on.
 func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted bounds the batches that a sender omits, like Config.Waiting bounds waiting batches.
+// maxOmitted is the maximum number of batches that a sender may omit. In the product,
+// Config.Waiting limits waiting batches in the same way.
 const maxOmitted = 1e6
 
-// feed offers batches while the machine of d has room, and schedules its next wake-up.
+// feed offers batches to the machine of d while it accepts them, and schedules the next timer of
+// the machine.
 func (x *sim) feed(d *sender) {
 	if !d.joined {
 		return
@@ -86,7 +88,7 @@ func (x *sim) feed(d *sender) {
 	}
 }
 
-// offer returns the event that offers the next batch of d.
+// offer returns the event that offers the next batch of d to its machine.
 func (x *sim) offer(d *sender) control.Event {
 	e := control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost}
 	if n := x.s.Bad.Keys; n > 0 {
@@ -96,7 +98,7 @@ func (x *sim) offer(d *sender) control.Event {
 	return e
 }
 
-// wake ticks the machine of d, if this is its pending wake-up.
+// wake runs the timers of the machine of d, if this is the time for which they are scheduled.
 func (x *sim) wake(d *sender) {
 	if !d.awake || d.wakeAt != x.events.Now() {
 		return
@@ -121,7 +123,7 @@ func (x *sim) step(d *sender, e control.Event) {
 		case control.Cancel:
 			x.cancel(d, c.ID)
 		case control.Bisect:
-			// items here cannot be cut
+			// Batches cannot be split in the simulation.
 			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq})
 		case control.DeadLetter:
 			d.refused = append(d.refused, control.Event{Kind: control.DeadLettered, Seq: c.Seq})
@@ -154,7 +156,7 @@ func (x *sim) start(d *sender, c *control.Command) {
 	}
 }
 
-// giveUp abandons the attempts whose time has expired.
+// giveUp abandons the attempts whose timeout has passed.
 func (x *sim) giveUp() {
 	x.patient = false
 	for x.patience.len() > 0 {
@@ -173,14 +175,14 @@ func (x *sim) giveUp() {
 	}
 }
 
-// cancel ends an attempt whose item has settled; its worker is not notified.
+// cancel ends an attempt whose batch has settled. The worker is not notified.
 func (x *sim) cancel(d *sender, id uint64) {
 	if a := d.flying[id]; a != nil {
 		x.canceled = append(x.canceled, a)
 	}
 }
 
-// end reports the end of a to the machine of its sender.
+// end passes the outcome of attempt a to the machine of its sender.
 func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	if a.over {
 		return

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Series is a run over time, for a plot: one point every Step.
+// Series has the values of a run over time for a plot, with one point every Step.
 type Series struct {
 	Step      time.Duration
-	Names     []string    // of the lanes in Windows, which belong to the first sender
-	Windows   [][]float64 // by lane, then point: the limit of its window
-	InFlight  []float64   // cost, all senders
-	RoundTrip []float64   // mean of the responses since the previous point, ms; -1: none
+	Names     []string    // names of the lanes in Windows
+	Windows   [][]float64 // by lane and point: window of the first sender
+	InFlight  []float64   // cost of the in-flight batches of all senders
+	RoundTrip []float64   // mean of the responses since the previous point in ms; -1 if none
 	Goodput   []float64   // cost per second since the previous point
 	Optimum   []float64   // cost per second
 

@@ -15,21 +15,21 @@ import (
 type server struct {
 	num   int32
 	cfg   scenario.Worker
-	rnd   *rand.Rand // of its service times
-	fate  *rand.Rand // of its errors
-	speed float64    // of its nominal rate; 0: pauses
+	rnd   *rand.Rand // for service times
+	fate  *rand.Rand // for errors
+	speed float64    // multiple of the nominal rate; 0 means a pause
 	queue fifo[waiting]
 	busy  []*job
-	waits float64 // cost in queue
+	waits float64 // cost of the batches in queue
 
 	pausedBy int                 // number of active pauses
-	rate     *scenario.Event     // the active event
+	rate     *scenario.Event     // the active event; the fields below likewise
 	hung     *scenario.Event     //
 	fail     *scenario.Event     //
 	throttle *scenario.Event     //
 	credit   *scenario.Event     //
 	epoch    uint32              //
-	accepted fifo[time.Duration] // times of batches accepted by the throttle in the last second
+	accepted fifo[time.Duration] // times of the batches accepted by the throttle in the last second
 	pool     pool
 }
 
@@ -38,20 +38,20 @@ type waiting struct {
 	at time.Duration
 }
 
-// job is a batch in service.
+// job is a batch that a worker is processing.
 type job struct {
 	a       *attempt
-	slot    int // in server.busy
+	slot    int // index in server.busy
 	gen     uint32
 	left    time.Duration // remaining service time at full speed
 	since   time.Duration // when left was updated
 	began   time.Duration
 	waited  time.Duration
 	service time.Duration
-	done    float64 // work credited so far
+	done    float64 // work done so far, in cost
 }
 
-// draw returns a random service time relative to its mean.
+// draw returns a random service time as a multiple of the mean.
 func draw(s scenario.Service, r *rand.Rand) float64 {
 	switch s {
 	case scenario.Deterministic:
@@ -93,7 +93,7 @@ func (x *sim) reach(v *server, a *attempt) {
 		x.reply(a, 0, control.Throttled, v.throttle.Hint)
 		return
 	}
-	if x.shared != nil { // this worker only forwards
+	if x.shared != nil { // the worker only forwards to the shared server
 		v = x.shared
 	}
 	v.queue.add(waiting{a, x.events.Now()})
@@ -101,8 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle accepts another batch, which means that it has accepted fewer
-// than its rate in the last second.
+// admits reports whether the throttle accepts another batch. It does so if it has accepted fewer
+// batches in the last second than its rate.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()
@@ -114,7 +114,7 @@ func (v *server) admits(now time.Duration) bool {
 	return true
 }
 
-// serve starts batches while slots are free.
+// serve starts to process waiting batches while the worker has free slots.
 func (x *sim) serve(v *server) {
 	for v.speed > 0 && len(v.busy) < v.cfg.Slots && v.queue.len() > 0 {
 		w := v.queue.take()
@@ -131,7 +131,7 @@ func (x *sim) serve(v *server) {
 	}
 }
 
-// await schedules the end of a job at the server's speed.
+// await schedules the end of a job at the present speed of its worker.
 func (x *sim) await(v *server, j *job) {
 	j.gen++
 	if v.speed == 0 {
@@ -144,7 +144,7 @@ func (x *sim) await(v *server, j *job) {
 	x.events.After(d, occurrence{kind: served, num: v.num, gen: j.gen, job: j})
 }
 
-// account adds the work done since the last update of a job.
+// account adds the work done since the last call for this job.
 func (x *sim) account(v *server, j *job) {
 	if dt := x.events.Now() - j.since; dt > 0 && v.speed > 0 {
 		work := dt.Seconds() * v.speed * v.cfg.Rate / float64(v.cfg.Slots)
@@ -162,7 +162,7 @@ func (x *sim) accountAll(v *server) {
 	}
 }
 
-// setSpeed changes the speed of a server; batches in service continue at the new speed.
+// setSpeed changes the speed of a worker. Running jobs continue at the new speed.
 func (x *sim) setSpeed(v *server, speed float64) {
 	if speed == v.speed {
 		return
@@ -175,12 +175,12 @@ func (x *sim) setSpeed(v *server, speed float64) {
 	x.serve(v)
 }
 
-// served ends a job.
+// served ends a job and sends its response.
 func (x *sim) served(v *server, j *job) {
 	x.account(v, j)
 	v.leave(j)
 	it := &x.senders[j.a.sender].items[j.a.seq-1]
-	if it.served { // the item was delivered before: a repetition does not count
+	if it.served { // the batch was delivered before, so this repetition does not count
 		x.fig.work.spread(j.began, x.events.Now(), -j.done)
 		x.fig.duplicate(x.events.Now())
 	}
@@ -198,7 +198,7 @@ func (v *server) leave(j *job) {
 	v.busy = v.busy[:len(v.busy)-1]
 }
 
-// lose discards the batches of a server. They never get a response.
+// lose discards all batches at a worker. They never get a response.
 func (x *sim) lose(v *server) {
 	for _, j := range v.busy {
 		x.account(v, j)
@@ -215,7 +215,7 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart begins a new epoch of a worker if e is a restart.
+// restart begins a new epoch of a worker if e is an event of kind Restart.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++
@@ -223,7 +223,7 @@ func (x *sim) restart(v *server, e *scenario.Event) {
 	}
 }
 
-// change applies the active events and pauses to a worker.
+// change applies the active events and pauses of the scenario to a worker.
 func (x *sim) change(v *server) {
 	if v.fails() {
 		x.failing--
@@ -268,13 +268,13 @@ func (x *sim) change(v *server) {
 	x.setSpeed(v, speed)
 }
 
-// reply sends the response back over the network.
+// reply sends the response to an attempt back over the network.
 func (x *sim) reply(a *attempt, after time.Duration, out control.Outcome, hint time.Duration) {
 	a.outcome, a.hint = out, hint
 	x.events.After(after+x.oneWay(), occurrence{kind: answers, a: a})
 }
 
-// oneWay draws the network delay in one direction.
+// oneWay returns a random network delay for one direction.
 func (x *sim) oneWay() time.Duration {
 	d := x.s.RTT / 2
 	if x.s.Jitter > 0 {
@@ -283,5 +283,5 @@ func (x *sim) oneWay() time.Duration {
 	return d
 }
 
-// fails reports whether a worker delivers nothing or errors.
+// fails reports whether a worker responds with errors or not at all.
 func (v *server) fails() bool { return v.fail != nil || v.hung != nil }

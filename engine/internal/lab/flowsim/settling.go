@@ -4,7 +4,7 @@ package flowsim
 
 import "time"
 
-// bins hold an amount for each interval of binWidth.
+// bins has an amount for each interval of length binWidth.
 type bins []float64
 
 const binWidth = 100 * time.Millisecond
@@ -15,7 +15,7 @@ func (b bins) add(at time.Duration, v float64) {
 	}
 }
 
-// spread distributes an amount evenly over an interval of time.
+// spread adds an amount, spread evenly over an interval of time.
 func (b bins) spread(from, to time.Duration, v float64) {
 	if to <= from {
 		b.add(from, v)
@@ -32,20 +32,21 @@ func (b bins) spread(from, to time.Duration, v float64) {
 }
 
 const (
-	near       = 0.95 // of the optimum
+	near       = 0.95 // required share of the optimum
 	leastSpan  = time.Second
 	spanRounds = 10
 )
 
-// settling returns two times in seconds: converge from the start, and recovery from the end of the
-// last event. Each is the time until all later windows reach 0.95 of the optimum, or until the end
-// if that never happens. A window is an interval of 1 s, or of 10 round trips without a queue if
-// that is longer. The measurement of converge ends at the first event.
+// settling returns two times in seconds: the time until the deliveries converge after the start,
+// and the time until they recover after the last event. Deliveries have converged or recovered when
+// they are at least 0.95 of the optimum in each later interval. An interval has 1 s, or 10 round
+// trips without a queue if that is longer. If the deliveries never reach that level, the result is
+// the time until the end. The time to converge is measured up to the first event only.
 //
-// Under a backlog, it measures the work that led to a delivery: the time that slots were busy,
-// times the rate of a slot. On average, this work equals the delivered cost. But the delivered cost
-// varies with the service times, which alone would put one window in ten below 0.95. Under an open
-// load, settling measures the delivered cost relative to the actual arrivals.
+// With a backlog, the busy time of slots is counted instead of deliveries, weighted with the rate
+// of a slot. Its mean equals the delivered cost. The delivered cost itself varies with the random
+// service times. This alone would put one interval in ten below 0.95. With an open load, deliveries
+// are counted and compared with the actual arrivals.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)
@@ -59,7 +60,7 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 		backlog = float64(l.Batches) * c.s.Size.Mean()
 	}
 	for i := range best {
-		// the full capacity, regardless of the load
+		// the full capacity, even if the load is less
 		able := c.s.Capacity(time.Duration(i)*binWidth+binWidth/2) * binWidth.Seconds()
 		if open {
 			backlog += c.planned[i]
@@ -90,8 +91,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time in seconds from bin `from` until all later windows have the required
-// share of the optimum. A window has span bins, and ends before bin `to`.
+// settled returns the time in seconds from bin `from` until got is at least 0.95 of best in each
+// later interval of span bins. It uses the bins before `to`.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

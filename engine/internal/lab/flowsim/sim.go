@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package flowsim runs flow-control scenarios in virtual time against the production machine of
-// package control.
+// Package flowsim runs flow-control scenarios in virtual time. It simulates workers and network.
+// The flow control itself is the production code of package control: each sender has a
+// control.Machine, a state machine that decides what to send.
 //
-// A run is deterministic: it has one thread and one event kernel, and on one GOARCH the figures
-// depend only on scenario, algorithm and seed, bit for bit. Workers and network are simulated; the
-// machine is the production code. docs/flow-control.md has the figures.
+// A run has one thread and one queue of events. On one GOARCH, its figures depend only on scenario,
+// algorithm and seed, bit for bit. See docs/flow-control.md for the figures.
 package flowsim
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// sim is the state of a run.
+// sim is the state of a simulation.
 type sim struct {
 	s    *scenario.Scenario
 	spec *Spec
@@ -30,23 +30,23 @@ type sim struct {
 	events  kernel.Kernel[occurrence]
 	servers []server
 	shared  *server
-	failing int // workers that hang or return errors
+	failing int // number of workers that hang or return errors
 	link    *link
 	senders []sender
 
 	arrivals, costs, net *rand.Rand
 	lambda               float64 // arrivals per second
-	turn                 int     // sender of the next batch
-	coming               int     // remaining batches of a finite load
+	turn                 int     // sender that gets the next batch
+	coming               int     // number of batches to come in a finite load
 
-	patience  fifo[*attempt] // attempts by the time at which they are abandoned
-	patient   bool           // an event is scheduled for the first attempt
+	patience  fifo[*attempt] // attempts, ordered by the time at which they are abandoned
+	patient   bool           // an event is scheduled for the first attempt in patience
 	abandon   time.Duration
 	canceled  []*attempt
-	block     []attempt // attempts not yet used
+	block     []attempt // allocated attempts that are not used yet
 	cmds      []control.Command
 	allJoined time.Duration
-	last      time.Duration // settle
+	last      time.Duration // time of the last settlement
 	fig       collector
 	observers []Observer // by sender
 	joining   int32      // sender whose lanes are being created
@@ -56,26 +56,28 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser that is notified of responses, like the dispatch of some peers.
+// Observer is a dispatch.Chooser that must be notified of responses.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
 }
 
-// Options of a run in addition to its scenario.
+// Options of a run, in addition to its scenario.
 type Options struct {
 	Seed uint64
-	// called for the first sender; its arguments are only valid during the call
+	// Trace, if not nil, is called for the first sender. Its arguments are valid only during the
+	// call.
 	Trace  func(*control.Event, []control.Command)
-	Series *Series               // filled with the run's series, if not nil
-	Adjust func(*control.Config) // changes the machines' configuration, if not nil
-	// Omit reports whether the sender omits a batch, for example because it knows the bad data. Nil
-	// means that it omits none. After maxOmitted omitted batches, the sender reads nothing more.
+	Series *Series               // if not nil, filled with the values for a plot
+	Adjust func(*control.Config) // if not nil, changes the configuration of the senders
+	// Omit reports whether the sender omits a batch, for example because it knows that the data is
+	// bad. Nil means that no batch is omitted. After maxOmitted omitted batches, a sender reads
+	// nothing more.
 	Omit func(seq uint64, key uint32) bool
 }
 
-// The random streams of a run. Each part of the simulation has its own stream, so that all
-// algorithms get the same arrivals, sizes, service times and pauses.
+// Numbers of the random streams of a run. Each part of the simulation has its own stream. All
+// algorithms therefore get the same arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -87,10 +89,11 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit is the unit of Vector's retry waits: 1, 2, 3, 5 s ..., up to an hour.
+// redeliverUnit and redeliverMost are the unit and the maximum of Vector's retry waits: 1, 2, 3, 5
+// s and so on, up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
-// Config returns the machine's configuration for a sender of a scenario.
+// Config returns the configuration of the machine of a sender in scenario of.
 func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	c := control.Config{Seed: seed, Window: s.Window, Dispatch: s.Policy, Timeout: of.Timeout}
 	c.Hedge.Share, c.Shared = s.Hedge, of.Shared != nil
@@ -100,12 +103,12 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the scenario
-// has a longer timeout, that is used. With a link, even a shorter timeout is used, because there is
-// no other worker.
+// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. A longer timeout
+// of the scenario takes precedence. With a link, a shorter timeout takes precedence as well,
+// because there is no other worker.
 const abandonAfter = time.Minute
 
-// Run executes one run.
+// Run runs a scenario once and returns its figures.
 func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) {
 	x := &sim{
 		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed, omit: o.Omit,
@@ -147,7 +150,7 @@ func newServer(num int32, w scenario.Worker, seed, service, fate uint64) server 
 	}
 }
 
-// newSender creates the machine of sender i, with its own seed.
+// newSender creates sender i and its machine, which has its own seed.
 func (x *sim) newSender(i int32, seed uint64) error {
 	c := x.spec.Config(x.s, seed+uint64(i)*0x9e3779b97f4a7c15)
 	if x.adjust != nil {
@@ -173,13 +176,13 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a policy that notifies its choosers of responses.
+// observing is a dispatch policy whose choosers must be notified of responses.
 type observing interface {
 	dispatch.Policy
 	Observes()
 }
 
-// keeper records the choosers of a policy, to notify them of responses.
+// keeper is a dispatch policy that records its choosers, so that they can be notified of responses.
 type keeper struct {
 	dispatch.Policy
 	x *sim
@@ -193,21 +196,21 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 	return c
 }
 
-// sending is an algorithm whose windows are notified of every attempt.
+// sending is an algorithm whose windows must be notified of every attempt.
 type sending interface {
 	window.Algorithm
 	Sends()
 }
 
-// Sent is a window that is notified of every attempt. inFlight is the number of attempts that are
-// now in flight at its worker.
+// Sent is a window that must be notified of every attempt. The argument inFlight includes that
+// attempt.
 type Sent interface {
 	window.Window
 	Sent(inFlight int)
 }
 
-// sendingKeeper records the windows of an algorithm, which the machine of each sender creates in
-// the order of its lanes.
+// sendingKeeper is an algorithm that records its windows. A machine creates them in the order of
+// its lanes.
 type sendingKeeper struct {
 	window.Algorithm
 	x *sim
@@ -223,7 +226,7 @@ func (k sendingKeeper) New() window.Window {
 	return w
 }
 
-// schedule schedules the scenario's events.
+// schedule schedules the events and pauses of the scenario.
 func (x *sim) schedule(seed uint64) {
 	for i := range x.s.Events {
 		e := &x.s.Events[i]
@@ -261,7 +264,7 @@ func (x *sim) nextArrival() time.Duration {
 	return x.events.Now() + time.Duration(x.arrivals.ExpFloat64()/x.lambda*float64(time.Second))
 }
 
-// drawCost returns the cost of the next batch.
+// drawCost returns the random cost of the next batch.
 func (x *sim) drawCost() float64 {
 	switch z := x.s.Size; z.Kind {
 	case scenario.Lognormal:
@@ -274,7 +277,7 @@ func (x *sim) drawCost() float64 {
 	return 1
 }
 
-// run processes events until the end.
+// run processes events until the end and returns the figures.
 func (x *sim) run() scenario.Figures {
 	finite := x.s.Load.Finite()
 	end := x.s.Duration
@@ -302,7 +305,7 @@ func (x *sim) run() scenario.Figures {
 	return x.fig.figures(x)
 }
 
-// finished reports whether all batches of a finite load are settled.
+// finished reports whether all batches of a finite load have settled.
 func (x *sim) finished() bool {
 	n := 0
 	for i := range x.senders {
@@ -355,7 +358,7 @@ func (x *sim) happen(o *occurrence) {
 	}
 }
 
-// deal assigns a batch to the next sender in turn, and returns its cost.
+// deal gives a new batch to the next sender in turn. It returns the cost of the batch.
 func (x *sim) deal() float64 {
 	d := &x.senders[x.turn]
 	x.turn = (x.turn + 1) % len(x.senders)
@@ -370,7 +373,7 @@ func (x *sim) arrive() {
 	switch {
 	case l.Poisson > 0:
 		x.events.At(x.nextArrival(), occurrence{kind: arrives})
-	case x.coming != 1: // 0: without end
+	case x.coming != 1: // 0 means that the load has no end
 		x.coming--
 		x.events.After(l.Every, occurrence{kind: arrives})
 	}
@@ -383,7 +386,7 @@ func (x *sim) feedAll() {
 	}
 }
 
-// changes starts or ends events, or a periodic pause of one worker.
+// changes begins or ends events of the scenario, or a pause of one worker.
 func (x *sim) changes(o *occurrence) {
 	if o.num < 0 {
 		for i := range x.servers {
@@ -407,7 +410,7 @@ func (x *sim) changes(o *occurrence) {
 	x.change(v)
 }
 
-// join starts a sender.
+// join starts a sender at its time.
 func (x *sim) join(d *sender) {
 	d.joined, x.joining = true, d.num
 	for i := range x.servers {
@@ -425,7 +428,7 @@ func (x *sim) join(d *sender) {
 	x.feed(d)
 }
 
-// attemptBlock is the number of attempts allocated at once.
+// attemptBlock is the number of attempts that are allocated together.
 const attemptBlock = 256
 
 func (x *sim) newAttempt() *attempt {

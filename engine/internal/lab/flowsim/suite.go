@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Plan is a scenario and the algorithms to run it with.
+// Plan is a scenario with the algorithms to run.
 type Plan struct {
 	Scenario *scenario.Scenario
 	Specs    []*Spec
 }
 
-// NewPlan selects the algorithms for a scenario. If none are requested, these are the algorithms
-// with bounds in the scenario, or queue if there are none. dispatch applies to algorithms without
-// one in their name; "" means the default.
+// NewPlan returns the plan for a scenario. If algorithms is empty, the plan has the algorithms with
+// bounds in the scenario or, if there are none, queue. dispatch is the policy of algorithms whose
+// name contains none. "" means the default policy.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {
@@ -43,18 +43,18 @@ func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, 
 	return p, nil
 }
 
-// Verdict is a bound with the measured value.
+// Verdict is a bound of a scenario with the measured value.
 type Verdict struct {
 	scenario.Bound
 	Got float64
 	OK  bool
 }
 
-// Summary is a scenario under one algorithm, over all seeds.
+// Summary has the results of a scenario with one algorithm, for all seeds.
 type Summary struct {
 	Scenario *scenario.Scenario
 	Spec     *Spec
-	First    uint64             // seed
+	First    uint64             // first seed
 	Runs     []scenario.Figures // by seed
 	Median   scenario.Figures
 	Worst    scenario.Figures
@@ -62,8 +62,9 @@ type Summary struct {
 	OK       bool
 }
 
-// RunAll runs every plan with seeds first, first+1, ... on GOMAXPROCS goroutines, and calls done
-// with each summary in the order of the plans. An error of done ends RunAll.
+// RunAll runs every plan with the seeds first, first+1, and so on. It uses GOMAXPROCS goroutines.
+// It calls done with each summary, in the order of the plans. If done returns an error, RunAll ends
+// and returns it.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {
@@ -84,7 +85,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 			}
 		}
 	}
-	// guards next, left and reported; done is called while it is held, which keeps the order
+	// mu guards next, left and reported. It is held while done is called, so that the order is
+	// kept.
 	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {
@@ -129,7 +131,7 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	return nil
 }
 
-// judge compares the figures with the scenario's bounds.
+// judge compares the figures with the bounds in the scenario.
 func (s *Summary) judge() {
 	s.Median, s.Worst, s.OK = scenario.Median(s.Runs), scenario.Worst(s.Runs), true
 	for _, e := range s.Scenario.Expect {
@@ -148,8 +150,8 @@ func (s *Summary) judge() {
 	}
 }
 
-// is reports whether bounds under this name apply to s. They do if they have the same algorithm and
-// dispatch.
+// is reports whether bounds for the given name apply to s. They do if algorithm and dispatch policy
+// are the same.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
 		return s.carries() || s.Dispatch == DefaultDispatch

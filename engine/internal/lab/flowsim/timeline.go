@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// timeline draws a run over time as SVG: stacked panels with a common time axis, with events
-// shaded.
+// timeline draws a run over time as SVG. Its panels are stacked and have a common time axis. Events
+// are shaded.
 type timeline struct {
 	w        *bufio.Writer
 	s        *scenario.Scenario
-	duration float64 // seconds shown
+	duration float64 // shown time in seconds
 }
 
 // panel is one diagram of a timeline.
@@ -29,7 +29,7 @@ type panel struct {
 type curve struct {
 	name   string
 	color  string
-	values []float64 // one per step; negative: a gap
+	values []float64 // one for each step; a negative value is a gap
 	dashed bool
 	faint  bool
 }
@@ -43,12 +43,12 @@ const (
 	headHeight  = 74.0
 )
 
-// The palette of Okabe and Ito, which is also suitable for colour-blind readers.
+// The palette of Okabe and Ito, which color-blind readers can distinguish.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 	"#555555"}
 
-// WriteTimeline draws one run: the windows of the first sender, the cost in flight, the round trip
-// and the goodput.
+// WriteTimeline draws a run with four panels: the windows of the first sender, the in-flight cost,
+// the round trip and the goodput.
 func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, r *Series,
 	f *scenario.Figures) error {
 	t := timeline{w: bufio.NewWriter(to), s: s,
@@ -81,8 +81,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows returns a curve for each lane. Lanes with the same rate share a colour; the first one's
-// label is the rate.
+// windows returns a curve for each lane. Lanes with the same rate have the same color. The rate is
+// the label of the first of them.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64
@@ -156,7 +156,7 @@ func (t *timeline) panel(p panel, top, step float64) {
 	}
 }
 
-// events shades the scenario's events, and labels each once.
+// events shades the time of the scenario's events and labels each once.
 func (t *timeline) events(top float64) {
 	for i := range t.s.Events {
 		e := &t.s.Events[i]
@@ -188,7 +188,7 @@ func (t *timeline) events(top float64) {
 	}
 }
 
-// title describes an event.
+// title returns a description of an event.
 func title(e *scenario.Event) string {
 	what := [...]string{
 		scenario.Rate: "other rate", scenario.Hang: "hang", scenario.Pause: "pause",
@@ -233,7 +233,7 @@ func (t *timeline) curve(c curve, step float64, y func(float64) float64) {
 		c.color, extra)
 }
 
-// roundStep returns the smallest 1, 2 or 5 times a power of ten that is at least v.
+// roundStep returns the smallest number that is at least v and 1, 2 or 5 times a power of ten.
 func roundStep(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -247,5 +247,5 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-// seriesStepMin keeps a plot of a short run readable.
+// seriesStepMin is the minimum step of a series. It keeps the plot of a short run readable.
 const seriesStepMin = time.Millisecond

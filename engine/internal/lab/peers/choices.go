@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// LeastInFlight gives an item to the free lane with the fewest attempts in flight. If several lanes
-// have the fewest, it chooses one of them at random. It ignores the speed of lanes.
+// LeastInFlight chooses the free lane with the fewest in-flight attempts. Among several such lanes,
+// it chooses at random. It ignores the speed of lanes.
 type LeastInFlight struct{}
 
 // Name returns "least_in_flight".
@@ -37,9 +37,9 @@ func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []dispatc
 	return best
 }
 
-// TwoChoices draws two free lanes at random and takes the one with fewer attempts in flight
-// (Mitzenmacher 2001). If the workers are unequal, the queue of one may grow without bound under a
-// load that all together could handle (arXiv 2004.00538).
+// TwoChoices chooses two free lanes at random, and of these the one with fewer in-flight attempts
+// (Mitzenmacher 2001). If workers are unequal, the queue of a slow one may grow without bound,
+// although all workers together could handle the load (arXiv 2004.00538).
 type TwoChoices struct{}
 
 // Name returns "two_choices".
@@ -52,7 +52,7 @@ type twoChoices struct{ rnd *rand.Rand }
 
 func (t *twoChoices) Choose(_ time.Duration, _ float64, _ uint64, c []dispatch.Candidate) int {
 	first, second, n := -1, -1, 0
-	for i := range c { // draw two by reservoir sampling
+	for i := range c { // choose two by reservoir sampling
 		if !c[i].Free {
 			continue
 		}

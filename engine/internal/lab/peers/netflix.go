@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a limit of Netflix' library. Its wrapper windowed updates it once per second. An
-// update has the mean round trip of at least ten samples, the maximum in flight, and whether an
-// attempt failed or timed out (dropped).
+// limiter is a limit of Netflix' library. The type windowed updates it once per second. The
+// arguments of an update are the mean round trip of at least ten attempts, the maximum number of
+// in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -26,8 +26,8 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit around a limiter. It collects samples for a second. If there
-// are fewer than leastSamples, it discards them.
+// windowed is Netflix' WindowedLimit, which wraps a limiter. It collects measurements for a second.
+// If there are fewer than leastSamples, it discards them.
 type windowed struct {
 	simple
 	inner   limiter
@@ -69,7 +69,7 @@ func (w *windowed) end(now time.Duration) {
 	w.next = now + sampleWindow
 }
 
-// NetflixVegas is the Vegas limit of Netflix' concurrency-limits with its defaults.
+// NetflixVegas is the limit Vegas of Netflix' concurrency-limits, with its default settings.
 type NetflixVegas struct{}
 
 // Name returns "netflix_vegas".
@@ -78,11 +78,11 @@ func (NetflixVegas) Name() string { return "netflix_vegas" }
 // Validate returns nil, because there are no options.
 func (NetflixVegas) Validate() error { return nil }
 
-// New returns a window for one worker.
+// New returns a window for a worker.
 func (NetflixVegas) New() window.Window { return &windowed{inner: newVegas(20, 1000)} }
 
-// vegas changes the limit L so that its estimated queue stays between 3 lg L and 6 lg L. lg is the
-// integer part of the decimal logarithm, and at least 1.
+// vegas changes its limit L so that the estimated queue stays between 3 lg L and 6 lg L. lg is the
+// decimal logarithm, rounded down, and at least 1.
 type vegas struct {
 	limit, max float64
 	smoothing  float64
@@ -95,8 +95,8 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// A sample becomes the new base after vegasProbe * limit updates, times a random factor from
-	// 0.5 to 1.
+	// After about vegasProbe * limit updates, the next round trip becomes the new base. The number
+	// is multiplied by a random factor from 0.5 to 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )
@@ -146,10 +146,10 @@ func (v *vegas) update(rtt time.Duration, inFlight float64, dropped bool) {
 	v.limit += v.smoothing * (next - v.limit)
 }
 
-// NetflixGradient2 is the Gradient2 limit of Netflix' concurrency-limits. Zero fields mean its
-// defaults.
+// NetflixGradient2 is the limit Gradient2 of Netflix' concurrency-limits. Zero fields mean its
+// default settings.
 type NetflixGradient2 struct {
-	Initial, Min, Max float64 // 0 means 20, 20, 200
+	Initial, Min, Max float64 // 0 means 20, 20 and 200
 }
 
 // Name returns "netflix_gradient2".
@@ -164,7 +164,7 @@ func (g NetflixGradient2) Validate() error {
 	return nil
 }
 
-// New returns a window for one worker.
+// New returns a window for a worker.
 func (g NetflixGradient2) New() window.Window {
 	or := func(v, def float64) float64 {
 		if v == 0 {
@@ -184,7 +184,7 @@ const (
 	longWarmup        = 10
 )
 
-// gradient2 compares a short round trip with a long moving mean.
+// gradient2 compares the present round trip with a long moving mean.
 type gradient2 struct {
 	limit, min, max float64
 	long, sum       float64 // seconds

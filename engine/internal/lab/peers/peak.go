@@ -11,31 +11,31 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and
-// decays over ten seconds, times the pending requests plus one. As in Finagle, every response
-// counts, including errors. All lanes are compared instead of two random ones, so that only the
-// metric is tested.
+// PeakEWMA is the load metric of Finagle: a moving mean of round trips, times the number of pending
+// requests plus one. The mean jumps to each higher round trip and decays over ten seconds. As in
+// Finagle, every response counts, even an error. Finagle compares two random lanes. PeakEWMA
+// compares all lanes, so that only the metric is tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks choosers that are notified of every response.
+// Observes marks policies whose choosers must be notified of every response.
 func (PeakEWMA) Observes() {}
 
-// New returns a chooser; src breaks ties.
+// New returns a chooser that breaks ties with src.
 func (PeakEWMA) New(src rand.Source) dispatch.Chooser {
 	return &peak{rnd: rand.New(src), cost: map[int32]*decaying{}}
 }
 
 const (
 	peakTau     = 10 * time.Second
-	peakPenalty = math.MaxFloat64 / 4 // for a lane with pending batches and no response yet
+	peakPenalty = math.MaxFloat64 / 4 // of a lane with pending batches and no response yet
 )
 
 type peak struct {
 	rnd  *rand.Rand
-	cost map[int32]*decaying // by lane; only looked up
+	cost map[int32]*decaying // by lane; never iterated
 }
 
 type decaying struct {

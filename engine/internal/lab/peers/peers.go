@@ -4,10 +4,10 @@
 // comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
-// Each implements window.Algorithm or dispatch.Policy, and runs in the production machine. The
-// machine adds the features that surround the algorithm in its own program: timeouts, redelivery,
-// the breaker. The constants are the defaults of those programs. The product does not import this
-// package.
+// Each implements window.Algorithm or dispatch.Policy, and is used with the production code of
+// package control. That code adds the features that surround the algorithm in its original program,
+// such as timeouts, redelivery and the breaker. Constants are the defaults of the original
+// programs. Only the simulator imports this package.
 package peers
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// simple is the common part of all windows of this package. They count batches, ignore the epochs
-// of workers, and do not undo the effect of a timeout.
+// simple is the common part of all windows of this package. Such a window counts batches, ignores
+// restarts of workers, and does not undo the effect of a timeout.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }
@@ -25,7 +25,7 @@ func (simple) Epoch() uint32          { return 0 }
 func (simple) OnUndo(time.Duration)   {}
 func (s *simple) State() window.State { return s.state }
 
-// inFlight returns a sample's cost in flight, in batches of its own size.
+// inFlight returns the in-flight cost of a sample, in batches of the sample's size.
 func inFlight(s *window.Sample) float64 {
 	if s.Cost <= 0 {
 		return 1

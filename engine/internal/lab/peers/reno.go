@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Reno is TCP's congestion window (RFC 5681), counted in batches. In slow start it grows by one per
-// ack up to ssthresh, then by one per window. A nack, which shows that the receiver is alive,
-// halves it as in fast retransmit. A timeout reduces it to one.
+// Reno is TCP's congestion window (RFC 5681), counted in batches. In slow start, it grows by one
+// for each ack until it reaches ssthresh. Then it grows by one for each window of acks. A nack
+// shows that the receiver is alive and halves the window, as in fast retransmit. A timeout reduces
+// it to one.
 type Reno struct{}
 
 // Name returns "reno".
@@ -21,12 +22,12 @@ func (Reno) Name() string { return "reno" }
 // Validate returns nil, because there are no options.
 func (Reno) Validate() error { return nil }
 
-// New returns a window for one worker.
+// New returns a window for a worker.
 func (Reno) New() window.Window { return &reno{window: renoInitial, threshold: math.Inf(1)} }
 
 const (
-	renoInitial = 3 // RFC 5681: segments between 1095 and 2190 bytes
-	renoLeast   = 2 // of ssthresh
+	renoInitial = 3 // RFC 5681 for segments between 1095 and 2190 bytes
+	renoLeast   = 2 // minimum of ssthresh
 	renoMost    = 100_000
 )
 
@@ -34,7 +35,7 @@ type reno struct {
 	simple
 	window, threshold float64
 	roundTrip         time.Duration
-	deaf              time.Duration // losses before this time belong to the previous cut
+	deaf              time.Duration // losses before this time belong to the previous reduction
 }
 
 func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }
@@ -65,8 +66,8 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut handles a loss event and reports whether it has reduced the window. Further losses within a
-// round trip belong to the same event, and do not reduce it again.
+// cut handles a loss and reports whether it has reduced the window. Further losses within a round
+// trip belong to the same event and do not reduce the window again.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {
@@ -77,7 +78,7 @@ func (r *reno) cut(now time.Duration) bool {
 	return true
 }
 
-// Reset sets the restart window of RFC 5681 after an idle time.
+// Reset sets the restart window that RFC 5681 prescribes after an idle time.
 func (r *reno) Reset(time.Duration) { r.window = min(renoInitial, r.window) }
 
 func (r *reno) Reason() string {

@@ -11,13 +11,15 @@ import (
 )
 
 // VectorARC is Vector's adaptive request concurrency. It updates its limit at intervals of the
-// moving mean round trip. The limit grows by one if it was reached, there was no back pressure, and
-// the interval's mean is not above the moving mean. It shrinks to nine tenths, rounded down, after
-// back pressure, or if the interval's mean is at least 2.5 standard deviations above the moving
-// mean. Zero fields are Vector's defaults.
+// moving mean of round trips. Zero fields mean Vector's defaults.
+//
+// The limit grows by one if three conditions hold: it was reached, no response signaled back
+// pressure, and the mean of the interval is not above the moving mean. The limit shrinks to nine
+// tenths, rounded down, after back pressure, or if the mean of the interval is at least 2.5
+// standard deviations above the moving mean.
 type VectorARC struct {
-	Initial, Max int     // batches; 0 means 1 and 200
-	Decrease     float64 // ratio; 0 means 0.9
+	Initial, Max int     // in batches; 0 means 1 and 200
+	Decrease     float64 // factor; 0 means 0.9
 }
 
 // Name returns "vector_arc".
@@ -33,10 +35,10 @@ func (v VectorARC) Validate() error {
 	return nil
 }
 
-// Sends marks an algorithm whose windows are notified of every attempt.
+// Sends marks algorithms whose windows must be notified of every attempt.
 func (VectorARC) Sends() {}
 
-// New returns a window for one worker.
+// New returns a window for a worker.
 func (v VectorARC) New() window.Window {
 	if v.Initial == 0 {
 		v.Initial = 1
@@ -51,7 +53,7 @@ func (v VectorARC) New() window.Window {
 }
 
 const (
-	arcAlpha     = 0.4 // of the newest interval in the moving mean and variance
+	arcAlpha     = 0.4 // weight of the newest interval in the moving mean and variance
 	arcDeviation = 2.5
 )
 
@@ -60,7 +62,7 @@ type vectorARC struct {
 	cfg            VectorARC
 	limit          int
 	n              int
-	sum            float64 // seconds, of the interval's successes
+	sum            float64 // sum of the interval's successful round trips in seconds
 	known          bool
 	mean, variance float64
 	next           time.Duration
@@ -70,7 +72,7 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent records whether the limit was reached. A limit that was not reached does not grow.
+// Sent records whether the limit was reached. Otherwise the limit does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
 func (v *vectorARC) OnSample(s window.Sample) {

@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package plot draws figures of one or more panels: lines, bands, points and bars over linear or
-// logarithmic axes, as SVG or PNG. It is used by `penstock backoff --plot` and for the plots in
-// docs/. It reads no data. The panels' format functions determine the units.
+// Package plot draws figures as SVG or PNG. A figure has one or more panels with lines, bands,
+// points or bars over linear or logarithmic axes. `penstock backoff --plot` and the plots in docs/
+// use it. Values have no units. The format functions of the axes add them.
 package plot
 
 import (
@@ -11,27 +11,27 @@ import (
 	"strconv"
 )
 
-// Figure is a page of panels, side by side in rows.
+// Figure is a page of panels, which are arranged in rows.
 type Figure struct {
 	Title    string
 	Subtitle string
 	Panels   []Panel
-	Columns  int // panels beside each other; 0 means all
+	Columns  int // panels in a row; 0 means all
 }
 
-// Panel is one diagram. It holds either series or bars.
+// Panel is one diagram. It has either series or bars.
 type Panel struct {
 	Title  string
 	X, Y   Axis
 	Series []Series
-	Bars   []Bar // horizontal, from top to bottom, along X
+	Bars   []Bar // horizontal bars, from top to bottom
 }
 
 // Axis is one axis of a panel.
 type Axis struct {
 	Label  string
-	Log    bool                 // values at or below 0 are drawn at the lower end
-	Format func(float64) string // of a tick; nil means the shortest decimal
+	Log    bool                 // logarithmic; values at or below 0 are drawn at the lower end
+	Format func(float64) string // formats the label of a tick; nil means the shortest decimal
 	Whole  bool                 // ticks at whole numbers only
 	Time   bool                 // values are seconds
 }
@@ -39,20 +39,20 @@ type Axis struct {
 // Shape is the way in which a series is drawn.
 type Shape uint8
 
-// The shapes of a series.
+// Values of Shape.
 const (
-	Line Shape = iota // a line through Y with a dot at each point
+	Line Shape = iota // a line through Y, with a dot at each point
 	Band              // the area from Low to Y
-	Dots              // points at Y, unconnected
+	Dots              // points at Y that are not connected
 )
 
-// Series is one set of points; NaN leaves a gap.
+// Series is one set of points. NaN leaves a gap.
 type Series struct {
 	Name   string
 	Shape  Shape
-	Color  int // number in the palette
+	Color  int // index in the palette
 	X, Y   []float64
-	Low    []float64 // of a Band
+	Low    []float64 // lower edge of a Band
 	Dashed bool
 }
 
@@ -63,8 +63,8 @@ type Bar struct {
 	Color int
 }
 
-// palette is the palette of Okabe and Ito, which is also suitable for colour-blind readers. Its
-// yellow is left out, because it is too light for lines on white.
+// palette is the palette of Okabe and Ito, which color-blind readers can distinguish. It omits
+// yellow, which is too light for lines on white.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
 	{0xcc, 0x79, 0xa7, 0xff},
@@ -86,7 +86,7 @@ var (
 
 type point struct{ x, y float64 }
 
-// canvas is a drawing surface. Lengths are in pixels, y grows downwards.
+// canvas is a drawing surface. Lengths are in pixels, and y grows downwards.
 type canvas interface {
 	line(points []point, c color.RGBA, width float64, dashed bool)
 	area(points []point, c color.RGBA, opacity float64)
@@ -102,7 +102,7 @@ type style struct {
 	vertical bool
 }
 
-// The layout, in pixels.
+// Lengths of the layout, in pixels.
 const (
 	panelWidth, panelHeight  = 470.0, 330.0
 	margin                   = 18.0
@@ -115,7 +115,7 @@ const (
 	maxNameBeside            = 14         // letters
 )
 
-// size returns the page's width and height.
+// size returns the width and height of the page.
 func (f Figure) size() (width, height float64) {
 	columns := f.columns()
 	height = headHeight + margin
@@ -132,7 +132,7 @@ func (f Figure) columns() int {
 	return max(len(f.Panels), 1)
 }
 
-// rowHeight is the height of the row that begins with the given panel.
+// rowHeight returns the height of the row whose first panel has the given index.
 func (f Figure) rowHeight(from int) (height float64) {
 	for _, p := range f.Panels[from:min(from+f.columns(), len(f.Panels))] {
 		height = max(height, p.height())
@@ -151,7 +151,7 @@ func (p Panel) height() float64 {
 	return barTop + bottom + step*float64(len(p.Bars))
 }
 
-// namesAbove reports whether the bars' names are too long to be beside the bars.
+// namesAbove reports whether the names of bars are too long to stand beside the bars.
 func (p Panel) namesAbove() bool {
 	for _, b := range p.Bars {
 		if len(b.Name) > maxNameBeside {
@@ -202,7 +202,7 @@ func (p Panel) draw(c canvas, x, y float64) {
 // area is a rectangle.
 type area struct{ x, y, w, h float64 }
 
-// scales fits the axes to the data.
+// scales returns axes that fit the data.
 func (p Panel) scales() (xs, ys scale) {
 	var allX, allY []float64
 	for _, s := range p.Series {
@@ -230,7 +230,7 @@ func (p Panel) axes(c canvas, box area, xs, ys scale) {
 		style{size: 12.5, color: ink, align: .5, vertical: true})
 }
 
-// legendRows divides the named series into rows that fit the panel. There is at least one row.
+// legendRows divides the named series into rows that fit into the panel. There is at least one row.
 func (p Panel) legendRows() [][]Series {
 	rows, width := [][]Series{nil}, 0.0
 	for _, s := range p.Series {
@@ -303,7 +303,7 @@ func (s Series) draw(c canvas, at func(x, y float64) point) {
 	}
 }
 
-// drawBars draws the bars with their values on the right, and their names beside or above them.
+// drawBars draws the bars with their values on the right. The names stand beside or above the bars.
 func (p Panel) drawBars(c canvas, x, y float64) {
 	var values []float64
 	for _, b := range p.Bars {
@@ -345,5 +345,6 @@ func (a Axis) format(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// textWidth estimates the width of a text in pixels, for placing texts side by side.
+// textWidth returns an estimate of the width of a text in pixels. It is used to place texts side by
+// side.
 func textWidth(s string, size float64) float64 { return float64(len([]rune(s))) * size * .52 }

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is the number of pixels of a PNG per pixel of the layout. A value above one makes it sharp
-// on high-resolution screens.
+// pixels is the number of pixels of a PNG for each pixel of the layout. A number above one keeps
+// the image sharp on high-resolution screens.
 const pixels = 2
 
-// WritePNG writes the figure as PNG, twice as large as the SVG's nominal size.
+// WritePNG writes the figure as PNG. The image is twice as large as the nominal size of the SVG.
 func (f Figure) WritePNG(w io.Writer) error {
 	width, height := f.size()
 	r := &raster{img: image.NewRGBA(image.Rect(0, 0, int(width*pixels), int(height*pixels))),
@@ -47,11 +47,11 @@ func (f Figure) WritePNG(w io.Writer) error {
 type raster struct {
 	img             *image.RGBA
 	regular, medium *opentype.Font
-	faces           map[style]font.Face // by size and weight
+	faces           map[style]font.Face // by size and weight of the text
 	err             error               // the first failure of a font
 }
 
-// fill fills closed outlines.
+// fill fills the areas within closed outlines.
 func (r *raster) fill(c color.RGBA, opacity float64, outlines ...[]point) {
 	around := surrounding(outlines).Intersect(r.img.Bounds())
 	if around.Empty() {
@@ -91,7 +91,7 @@ func (r *raster) area(points []point, c color.RGBA, opacity float64) { r.fill(c,
 
 func (r *raster) dot(at point, radius float64, c color.RGBA) { r.fill(c, 1, circle(at, radius)) }
 
-// circle returns the outline of a circle, in the same direction as the segments of a line.
+// circle returns the outline of a circle. Its direction is that of the segments of a line.
 func circle(at point, radius float64) []point {
 	const corners = 20
 	outline := make([]point, corners)
@@ -127,7 +127,7 @@ func (r *raster) line(points []point, c color.RGBA, width float64, dashed bool) 
 	r.fill(c, 1, outlines...)
 }
 
-// dashes cuts a line into parts that are on pixels long, off pixels apart.
+// dashes cuts a line into parts of length on, with gaps of length off.
 func dashes(points []point, on, off float64) (parts [][]point) {
 	left, drawing := on, true
 	var part []point
@@ -161,7 +161,7 @@ func dashes(points []point, on, off float64) (parts [][]point) {
 	return parts
 }
 
-// face returns the font of a style's size and weight.
+// face returns the font for a style's size and weight.
 func (r *raster) face(st style) font.Face {
 	key := style{size: st.size, bold: st.bold}
 	if f, ok := r.faces[key]; ok {
@@ -196,7 +196,7 @@ func (r *raster) text(at point, s string, st style) {
 		d.DrawString(s)
 		return
 	}
-	// Vertical text is drawn into a separate image and rotated to the left.
+	// Vertical text is drawn into a separate image, which is then rotated to the left.
 	size := int(math.Ceil(st.size * pixels * 1.5))
 	aside := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(width)), size))
 	base := int(st.size * pixels * 1.1)

@@ -4,17 +4,17 @@ package plot
 
 import "math"
 
-// scale maps the values of an axis to [0, 1].
+// scale maps the values of an axis to the interval [0, 1].
 type scale struct {
 	axis   Axis
 	lo, hi float64
 }
 
 // largest is the largest value that is drawn. On a logarithmic axis, the smallest drawn value is
-// 1/largest. Beyond these values, the computation of ticks would overflow.
+// 1/largest. The computation of ticks would overflow beyond these values.
 const largest = 1e200
 
-// newScale fits an axis to values. zero means that a linear axis includes 0.
+// newScale returns a scale that fits values. If zero is set, a linear axis includes 0.
 func newScale(a Axis, values []float64, zero bool) scale {
 	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1)}
 	for _, v := range values {
@@ -60,13 +60,13 @@ func (s scale) place(v float64) float64 {
 	} else {
 		v = (v - s.lo) / (s.hi - s.lo)
 	}
-	if !(v > 0) { // NaN too
+	if !(v > 0) { // also true for NaN
 		return 0
 	}
 	return min(v, 1)
 }
 
-// ticks returns about five round values within the scale.
+// ticks returns about five round values on the scale.
 func (s scale) ticks() (list []float64) {
 	if s.axis.Log {
 		decades := math.Log10(s.hi / s.lo)
@@ -92,7 +92,7 @@ func (s scale) ticks() (list []float64) {
 		step = max(math.Round(step), 1)
 	}
 	for i := math.Ceil(s.lo/step - 1e-9); i*step <= s.hi+step*1e-9; i++ {
-		list = append(list, i*step+0) // never -0
+		list = append(list, i*step+0) // + 0 turns -0 into 0
 	}
 	return list
 }
@@ -108,8 +108,8 @@ func roundDown(x float64) float64 {
 	return unit
 }
 
-// roundTime is round for seconds. From one second on, the steps are round numbers of seconds,
-// minutes, hours or days.
+// roundTime is like round for a number of seconds. From one second on, its results are round
+// numbers of seconds, minutes, hours or days.
 func roundTime(x float64) float64 {
 	if x <= 1 {
 		return round(x)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// WriteSVG writes the figure as SVG. The same figure gives the same bytes.
+// WriteSVG writes the figure as SVG. Equal figures give equal bytes.
 func (f Figure) WriteSVG(w io.Writer) error {
 	width, height := f.size()
 	s := &svg{}
@@ -80,7 +80,7 @@ func coordinates(points []point) string {
 
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
-// number formats a length with a precision of a hundredth of a pixel.
+// number formats a length with two decimals.
 func number(x float64) string {
 	text := strings.TrimRight(fmt.Sprintf("%.2f", x), "0")
 	return strings.TrimSuffix(text, ".")

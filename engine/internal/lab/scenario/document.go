@@ -15,27 +15,27 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kind describes the kind of file for the config's decoder.
+// kind is the kind of file, for messages of the config package.
 var kind = config.Kind{Noun: "scenario", Least: "`duration:`, `load:`, and `workers:` or `link:`"}
 
-// Load reads a scenario file. An error names the position of every part that does not fit the
+// Load reads a scenario file. An error contains the position of every part that does not fit the
 // format.
 func Load(path string) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.DecodeFile(path, kind, d))
 }
 
-// Parse reads the text of a scenario. It uses path only in errors.
+// Parse reads a scenario from text. path is used only in errors.
 func Parse(path string, text []byte) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.Decode(path, text, kind, d))
 }
 
-// document is a scenario in its file form. Keys with the same form as their field are decoded into
-// the Scenario; Validate translates the others.
+// document is a scenario as written in a file. Keys that have the same form in a Scenario are
+// decoded into it directly. Validate converts the others.
 type document struct {
 	Scenario
-	Slots   int           `yaml:"slots" min:"1" max:"100000"` // default of workers
+	Slots   int           `yaml:"slots" min:"1" max:"100000"` // default of the workers
 	Workers []workers     `yaml:"workers"`
 	Network network       `yaml:"network"`
 	Size    *size         `yaml:"size"`
@@ -62,7 +62,8 @@ type network struct {
 	Jitter time.Duration `yaml:"jitter" max:"1h"`
 }
 
-// size is a distribution, which is a mapping in the file, or a constant, which is a number alone.
+// size is a distribution of the cost of batches. In the file it is a mapping, or a number for a
+// constant cost.
 type size struct {
 	Lognormal *float64  `yaml:"lognormal" min:"1e-6" max:"4"`
 	Uniform   []float64 `yaml:"uniform" min:"1" max:"1e9"`
@@ -79,7 +80,7 @@ func (z *size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// event is an event in the file: a time, workers, and one change to them.
+// event is an event in the file: a time, the affected workers, and one change to them.
 type event struct {
 	At       *time.Duration `yaml:"at" required:"true" doc:"when it begins, such as 10s"`
 	For      time.Duration  `yaml:"for" min:"1ms" max:"24h"`
@@ -103,14 +104,14 @@ type throttle struct {
 	RetryAfter time.Duration `yaml:"retry_after" min:"1ms" max:"1h"`
 }
 
-// chosen are the workers of an event: all, a list of indices, or the fastest.
+// chosen are the workers of an event: all workers, a list of indices, or a number of the fastest.
 type chosen struct {
 	Fastest int   `yaml:"fastest" min:"1"`
 	Listed  []int `yaml:",list" min:"0"`
 	all     bool
 }
 
-// UnmarshalText parses the word all.
+// UnmarshalText parses the word "all".
 func (c *chosen) UnmarshalText(text []byte) error {
 	if c.all = string(text) == "all"; !c.all {
 		return fmt.Errorf("%q is neither all, nor [0, 1], nor {fastest: 4}", text)
@@ -118,7 +119,7 @@ func (c *chosen) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rate is a factor, x0.25, or a rate in cost per second.
+// rate is a factor such as x0.25, or a rate in cost per second.
 type rate struct{ factor, limit float64 }
 
 // UnmarshalText parses a factor or a rate.
@@ -136,10 +137,10 @@ func (r *rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// yes is a key that can only be true.
+// yes is the value of a key that can only be true.
 type yes bool
 
-// UnmarshalText parses true.
+// UnmarshalText parses the word "true".
 func (y *yes) UnmarshalText(text []byte) error {
 	if *y = string(text) == "true"; !*y {
 		return errors.New("write true, or leave the key out")
@@ -147,7 +148,7 @@ func (y *yes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// timeout is a duration, or 0 for auto.
+// timeout is a duration. Zero means that it is estimated.
 type timeout time.Duration
 
 // UnmarshalText parses a duration or 0.
@@ -163,7 +164,7 @@ func (t *timeout) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// expectation is the bounds of one algorithm, by figure.
+// expectation has the bounds for one algorithm, by figure.
 type expectation struct {
 	Algorithm string  `yaml:",key"`
 	Bounds    []bound `yaml:",value"`
@@ -182,7 +183,7 @@ func newDocument(name string) *document {
 	return d
 }
 
-// read returns the translated scenario, or the error.
+// read returns the converted scenario, or err if it is not nil.
 func (d *document) read(err error) (*Scenario, error) {
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (d *document) read(err error) (*Scenario, error) {
 	return &d.Scenario, nil
 }
 
-// Validate translates the document into its Scenario. An error names missing keys and keys that
+// Validate converts the document into its Scenario. Its error contains missing keys, and keys that
 // exclude each other.
 func (d *document) Validate() error {
 	d.RTT, d.Jitter, d.Scenario.Timeout = d.Network.RTT, d.Network.Jitter, time.Duration(d.Timeout)
@@ -292,7 +293,7 @@ func (d *document) checkLink() error {
 	return nil
 }
 
-// checkWhole checks keys against each other and gives a link its worker.
+// checkWhole checks combinations of keys. If the scenario has a link, it adds the link's worker.
 func (d *document) checkWhole() error {
 	s := &d.Scenario
 	switch p := s.Pauses; {

@@ -23,7 +23,7 @@ func (d *document) translateEvents() error {
 	return errors.Join(errs...)
 }
 
-// translate returns the Event for v. Its errors name key, the key of v in the file.
+// translate converts v to an Event. Errors contain key, the key of v in the file.
 func (v *event) translate(key string, s *Scenario) (Event, error) {
 	e := Event{At: *v.At, For: v.For, Share: 1}
 	things := 0
@@ -69,7 +69,7 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	return e, err
 }
 
-// of returns the indices of the chosen workers.
+// of returns the indices of the chosen workers. Errors contain key.
 func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 	if len(c.Listed) == 0 && c.Fastest == 0 && !c.all {
 		return nil, stream.OptionErrorf(key, "is empty; write all, [0, 1] or {fastest: 4}")
@@ -105,7 +105,7 @@ func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 	return order[:c.Fastest], nil
 }
 
-// translateBounds adds the bounds of a section, expect or worst.
+// translateBounds converts the bounds in a section of the file: expect or worst.
 func (d *document) translateBounds(list []expectation, section string, worst bool) error {
 	var errs []error
 	s := &d.Scenario
@@ -148,7 +148,7 @@ func (s *Scenario) bound(name, text string) (Bound, *stream.OptionError) {
 	return Bound{Field: field, Op: op, Value: v, Text: text}, nil
 }
 
-// lacks returns the reason why a figure does not apply to s, or "".
+// lacks returns the reason why figure f does not apply to s, or "" if it applies.
 func (s *Scenario) lacks(f Figure) string {
 	failing := slices.ContainsFunc(s.Events,
 		func(e Event) bool { return e.Kind == Fail || e.Kind == Hang })

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Figure is the number of a figure in [Figures].
+// Figure identifies a figure (a measured quantity) in [Figures].
 type Figure uint8
 
-// The figures; docs/flow-control.md defines them.
+// Values of Figure. See docs/flow-control.md for their definitions.
 const (
 	Goodput Figure = iota
 	Optimum
@@ -45,10 +45,10 @@ var figureNames = [figures]string{
 	"in_flight_mean", "in_flight_max", "rate_mean", "rejected_share", "finish_s",
 }
 
-// String returns the figure's name in scenarios and JSON.
+// String returns the name of the figure in scenarios and JSON.
 func (f Figure) String() string { return figureNames[f] }
 
-// FigureNames lists all figures.
+// FigureNames returns the names of all figures.
 func FigureNames() []string { return slices.Clone(figureNames[:]) }
 
 func figureNamed(name string) (Figure, bool) {
@@ -65,11 +65,11 @@ func (f Figure) moreIsBetter() bool {
 	return false
 }
 
-// Figures holds the figures of one run, or aggregates of the figures of several runs. A figure that
+// Figures has the figures of one run, or an aggregate of the figures of several runs. A figure that
 // does not apply is 0.
 type Figures [figures]float64
 
-// AppendJSON appends the figures as members of an object, without its braces.
+// AppendJSON appends the figures as members of a JSON object, without its braces.
 func (f *Figures) AppendJSON(b []byte) []byte {
 	for i, v := range f {
 		if i > 0 {
@@ -83,7 +83,7 @@ func (f *Figures) AppendJSON(b []byte) []byte {
 	return b
 }
 
-// MarshalJSON returns an object of all figures, in order.
+// MarshalJSON returns a JSON object with all figures, in order.
 func (f Figures) MarshalJSON() ([]byte, error) {
 	b := f.AppendJSON([]byte{'{'})
 	return bytes.Clone(append(b, '}')), nil
@@ -107,8 +107,8 @@ func Worst(runs []Figures) Figures {
 	})
 }
 
-// Extreme returns the value of a figure in the run that is closest to violating the bound. This is
-// the minimum for a lower bound, and the maximum for an upper one.
+// Extreme returns the value of a bound's figure in the run that is closest to a violation of the
+// bound. For a lower bound it is the minimum over the runs, and for an upper bound the maximum.
 func Extreme(runs []Figures, b *Bound) float64 {
 	v := sorted(runs, b.Field)
 	if b.Op == ">=" || b.Op == ">" {

@@ -4,7 +4,7 @@ package scenario
 
 import "math"
 
-// Growth is s(level) of a link's delay.
+// Growth returns how much the delay of a link grows at a level, as a multiple of its base delay.
 func (k *Knee) Growth(level float64) float64 {
 	s := (level - 1) * k.Scale
 	if k.Exp > 0 {
@@ -13,16 +13,17 @@ func (k *Knee) Growth(level float64) float64 {
 	return s
 }
 
-// Above reports whether a level is refused.
+// Above reports whether the link refuses batches at a level.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels bounds the search for a link's best level, because a link without a limit may become
-// faster at every level. The authors of the link fixtures stop at 200, too.
+// linkLevels is the maximum level that Best considers. Without a maximum, a link without a limit
+// might become faster at every level. Vector's published tests use the same maximum.
 const linkLevels = 200
 
-// Best returns the maximum delivery rate of a link, and the number of batches in flight (level) at
-// which the link reaches it without refusing batches. Each of l batches in flight takes delay (1 +
-// jitter + s(l) + s(rate)), where rate is the resulting number of batches per second.
+// Best returns the maximum delivery rate of a link, and the number of in-flight batches (level) at
+// which the link reaches it without refusing batches. At level l, the delay of a batch is delay *
+// (1 + jitter + s(l) + s(rate)). s is the method Growth of the two knees, and rate is the resulting
+// number of batches per second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {
@@ -36,8 +37,8 @@ func (l *Link) Best() (rate float64, level int) {
 	return rate, level
 }
 
-// throughput returns the rate with level batches in flight. The rate depends on the delay, and the
-// delay on the rate; throughput finds the rate at which both agree.
+// throughput returns the delivery rate with level in-flight batches. The rate depends on the delay,
+// and the delay on the rate. throughput finds the rate at which the two agree.
 func (l *Link) throughput(level float64) float64 {
 	low, high := 0.0, level/l.Delay.Seconds()
 	for range 60 {

@@ -4,17 +4,19 @@ package scenario
 
 import "math"
 
-// Throughput returns the throughput of a closed network with a fixed number of batches (window).
-// Each batch is served at a station and then spends think seconds in the network. The station has
-// slots parallel exponential servers, which together serve rate batches per second. The result
-// equals that of mean-value analysis (Reiser and Lavenberg 1980). It is computed from the
-// birth-death process of the station.
+// Throughput returns the throughput of one worker with a fixed number of in-flight batches
+// (window). A batch is served at the worker and then spends think seconds in the network. The
+// worker has slots parallel servers with exponential service times, which together serve rate
+// batches per second.
+//
+// The model is a closed queueing network. The result equals that of mean-value analysis (Reiser and
+// Lavenberg 1980), and is computed from the birth-death process of the worker.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
 	}
 	mu := rate / float64(slots)
-	// Use logarithms, because a window of hundreds would overflow.
+	// Use logarithms, because the probabilities of a window of hundreds of batches would overflow.
 	logs := make([]float64, window+1)
 	highest := 0.0
 	for n := 1; n <= window; n++ {
@@ -32,12 +34,13 @@ func Throughput(window, slots int, rate, think float64) float64 {
 	return busy / sum * mu
 }
 
-// enough is the share of the optimum at which a window counts as wide enough.
+// enough is the share of the nominal rate at which a window counts as wide enough.
 const enough = 0.99
 
-// WStar returns the smallest total window, in cost, whose throughput by mean-value analysis is at
-// least 0.99 of the workers' nominal rate. It widens the window that helps most, one batch at a
-// time. This finds the smallest total, because throughput is concave in each window.
+// WStar returns the smallest sum of windows, in cost, with which the workers reach 0.99 of their
+// nominal rate by mean-value analysis. It adds one batch at a time, to the window where it
+// increases the throughput most. This finds the smallest sum, because the throughput is a concave
+// function of each window.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {
@@ -81,15 +84,15 @@ func (s *Scenario) WStar() float64 {
 	return float64(total) * mean
 }
 
-// station computes mean-value analysis recursively for one worker with its network. Each call of
-// widen adds one batch to the worker's window.
+// station computes the mean-value analysis of one worker and its network step by step. Each call of
+// widen adds a batch to the worker's window.
 type station struct {
 	slots     int
 	mu, think float64
 	window    int
-	queued    float64   // at the station
-	p         []float64 // probabilities of fewer than slots batches at the station
-	now, last float64   // throughput at window, and at window-1
+	queued    float64   // mean number of batches at the worker
+	p         []float64 // probabilities of 0, 1, ... slots-1 batches at the worker
+	now, last float64   // throughput with window and with window-1 batches
 }
 
 func (s *station) gain() float64 { return s.now - s.last }
@@ -109,5 +112,5 @@ func (s *station) widen() {
 		s.p[j] = x / (float64(j) * s.mu) * s.p[j-1]
 		busy += float64(s.slots-j) * s.p[j]
 	}
-	s.p[0] = max(0, 1-busy/float64(s.slots)) // near saturation the difference is lost in rounding
+	s.p[0] = max(0, 1-busy/float64(s.slots)) // rounding may give a negative result
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nominal returns the rate of all workers, without events, in cost per second.
+// Nominal returns the rate of all workers without events, in cost per second.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
@@ -19,13 +19,13 @@ func (s *Scenario) Nominal() float64 {
 		sum += s.Workers[i].Rate
 	}
 	if s.Shared != nil {
-		return s.Shared.Rate // the workers only forward
+		return s.Shared.Rate // workers only forward to the shared server
 	}
 	return sum
 }
 
-// Capacity returns the highest possible delivery rate at a time, in cost per second, given the
-// events that are active then.
+// Capacity returns the highest possible delivery rate at the time at, in cost per second. It takes
+// the events at that time into account.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -43,8 +43,8 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able returns the rate of worker i at a time. A worker that advertises an empty window must not be
-// used, so its rate is 0.
+// able returns the rate of worker i at the time at. If a worker advertises an empty window, it must
+// not be used, and its rate is 0.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {
@@ -88,9 +88,9 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal returns the maximum cost that can be delivered between two times. At each moment, this is
-// the capacity of the workers, or the offered load if that is less. A backlog that builds up is
-// delivered as soon as the capacity allows.
+// Ideal returns the maximum cost that can be delivered from one time to another. At each moment,
+// the ideal rate is the smaller of capacity and offered load. If a backlog has built up, the ideal
+// rate is the capacity.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
@@ -117,12 +117,12 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	return sum
 }
 
-// idealStep is the time step of Ideal under an open load. A backlog may end between two events, at
-// a time that is not known in advance.
+// idealStep is the time step of Ideal under an open load. A backlog may end at any time between two
+// events.
 const idealStep = 10 * time.Millisecond
 
 // cuts returns the times at which the ideal rate may change. Under an open load with events or a
-// burst, it adds a time every idealStep.
+// burst, these include all multiples of idealStep.
 func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	t := []time.Duration{0, from, to}
 	for i := range s.Events {
@@ -141,8 +141,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	return slices.Compact(t)
 }
 
-// Product returns the cost in flight that just keeps every worker busy: its rate times the round
-// trip of a batch that does not queue.
+// Product returns the cost that must be in flight to keep every worker just busy: the sum of each
+// worker's rate times the round trip of a batch that does not queue.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

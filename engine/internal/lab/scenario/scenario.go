@@ -2,9 +2,8 @@
 
 // Package scenario parses flow-control scenarios and computes their theoretical optimum.
 //
-// A scenario is a file (see [Load]) with workers, network, load, a schedule of events, and bounds
-// on the figures. docs/scenarios/README.md describes the format. Package flowsim runs scenarios;
-// this package runs nothing.
+// A scenario is a file with workers, a network, a load, events over time, and bounds on the
+// measured figures. See docs/scenarios/README.md for the format. Package flowsim runs scenarios.
 package scenario
 
 import (
@@ -16,59 +15,60 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Scenario is one file.
+// Scenario is the contents of a scenario file.
 type Scenario struct {
 	Name     string        `yaml:"name"`
 	About    string        `yaml:"about"`
 	Duration time.Duration `yaml:"duration" required:"true" min:"1ms" max:"24h" doc:"how long it runs, such as 120s"`
-	// time from the start that means and quantiles leave out
+	// Warmup is the time from the start that is not included in means and quantiles.
 	Warmup  time.Duration   `yaml:"warmup" max:"24h"`
 	Service Service         `yaml:"service" enum:"exponential,deterministic,hyper"`
 	Load    Workload        `yaml:"load"`
 	Senders int             `yaml:"senders" min:"1" max:"1000"`
-	Joins   []time.Duration `yaml:"joins"` // by sender; further senders begin at 0
+	Joins   []time.Duration `yaml:"joins"` // start time by sender; further senders start at 0
 	Pauses  Pauses          `yaml:"pauses"`
-	Link    *Link           `yaml:"link"` // instead of workers
+	Link    *Link           `yaml:"link"` // used instead of workers
 	Bad     Bad             `yaml:"bad"`
 
 	Workers     []Worker
-	RTT, Jitter time.Duration // of the network; the jitter is the mean of an exponential addition
+	RTT, Jitter time.Duration // of the network; Jitter is the mean of an exponential addition
 	Size        Size
 	Events      []Event
-	Shared      *Worker       // one server behind all workers, which then only forward
-	Timeout     time.Duration // 0 means the product's estimator
+	Shared      *Worker       // a server behind all workers, which only forward to it
+	Timeout     time.Duration // 0 means that it is estimated, as in the product
 	Expect      []Expectation // in the order of the file
 }
 
-// Worker is a receiver: Slots parallel servers behind one unbounded FIFO queue.
+// Worker is a receiver with one unbounded FIFO queue and Slots parallel servers.
 type Worker struct {
 	Rate  float64 // cost per second of the whole worker
 	Slots int
 }
 
-// Service is the distribution of service times, relative to their mean.
+// Service is a distribution of service times relative to their mean.
 type Service string
 
-// The service times.
+// Values of Service.
 const (
 	Exponential   Service = "exponential"
 	Deterministic Service = "deterministic"
-	// with probability 0.1 exponential with mean 5.05, otherwise exponential with mean 0.55
+	// With probability 0.1, exponential with mean 5.05, otherwise exponential with mean 0.55.
 	Hyper Service = "hyper"
 )
 
 // Workload is the load of all senders together.
 type Workload struct {
 	Saturated bool // an endless backlog
-	// share of the nominal rate of all workers
+	// Poisson is the share of the nominal rate of all workers.
 	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
-	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // from one batch to the next
-	// number of batches, all at time 0 or at intervals of Every; 0 means unbounded
+	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // interval between batches
+	// Batches is the number of batches. All arrive at time 0, or at intervals of Every. 0 means
+	// that the load has no end.
 	Batches int   `yaml:"batches" min:"1" max:"10000000"`
 	Burst   Burst `yaml:"burst"`
 }
 
-// UnmarshalText parses saturated, the only load that is not a mapping.
+// UnmarshalText parses "saturated". All other loads are mappings.
 func (l *Workload) UnmarshalText(text []byte) error {
 	if l.Saturated = string(text) == "saturated"; !l.Saturated {
 		return fmt.Errorf("%q is not a load; write saturated, {poisson: 0.5}, {every: 25ms} or "+
@@ -80,17 +80,18 @@ func (l *Workload) UnmarshalText(text []byte) error {
 // Finite reports whether the load ends.
 func (l *Workload) Finite() bool { return l.Batches > 0 }
 
-// Bad is data that no worker accepts. It takes no service time.
+// Bad configures bad data, which no worker accepts. A bad batch needs no service time.
 type Bad struct {
 	Keys  int     `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
 	Share float64 `yaml:"share" min:"0" max:"1"`      //
-	// a worker responds with an error after this time,
+	// After is the time until a worker responds with an error.
 	After time.Duration `yaml:"after" max:"1h"`
-	Hang  bool          `yaml:"hang"`          // or not at all
-	Lanes []int         `yaml:"lanes" min:"0"` // lanes that refuse it; empty means all
+	Hang  bool          `yaml:"hang"`          // workers do not respond at all
+	Lanes []int         `yaml:"lanes" min:"0"` // workers that refuse bad data; empty means all
 }
 
-// Hits reports whether batch seq, counted from 1 for each sender, is bad in the run with this seed.
+// Hits reports whether batch seq of a sender is bad in the run with this seed. The first batch has
+// the number 1.
 func (b *Bad) Hits(seed, seq uint64) bool {
 	x := seed*0x9e3779b97f4a7c15 + seq // splitmix64
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -98,27 +99,27 @@ func (b *Bad) Hits(seed, seq uint64) bool {
 	return float64((x^x>>31)>>11)/(1<<53) < b.Share
 }
 
-// At reports whether a worker refuses bad data.
+// At reports whether the worker refuses bad data.
 func (b *Bad) At(worker int32) bool {
 	return len(b.Lanes) == 0 || slices.Contains(b.Lanes, int(worker))
 }
 
-// Burst is a number of batches that arrive at once.
+// Burst is a number of batches that arrive at the same time.
 type Burst struct {
 	At      time.Duration `yaml:"at" max:"24h"`
 	Batches int           `yaml:"batches" min:"1" max:"10000000"`
 }
 
-// Size is the distribution of a batch's cost.
+// Size is the distribution of the cost of batches.
 type Size struct {
 	Kind SizeKind
-	A, B float64 // Lognormal: A is sigma; Uniform: whole numbers from A to B; Constant: A
+	A, B float64 // Lognormal: A is sigma; Uniform: integers from A to B; Constant: A
 }
 
-// SizeKind names a distribution of cost.
+// SizeKind is a kind of distribution of cost.
 type SizeKind uint8
 
-// The distributions.
+// Values of SizeKind.
 const (
 	Unit SizeKind = iota
 	Lognormal
@@ -140,29 +141,29 @@ func (s Size) Mean() float64 {
 // EventKind is a kind of event.
 type EventKind uint8
 
-// The events.
+// Values of EventKind. Each comment has a worker as its subject.
 const (
 	Rate  EventKind = iota + 1 // changes the service rate
 	Hang                       // accepts batches and responds to none, including earlier ones
-	Pause                      // serves nothing, and continues afterwards
-	// responds with an error After the arrival, with probability Share
+	Pause                      // stops serving, and continues after the event
+	// responds with an error with probability Share, After the arrival of a batch
 	Fail
-	Throttle // responds with 429 above Limit per second
-	Restart  // loses its queue and begins a new epoch
-	Credit   // advertises this window
+	Throttle // responds with 429 to batches above Limit per second
+	Restart  // loses its queue and has a new epoch
+	Credit   // advertises the window Limit
 )
 
-// Event is something that happens to some workers.
+// Event is a change of some workers for some time.
 type Event struct {
 	Kind    EventKind
-	At, For time.Duration // For 0 means to the end
+	At, For time.Duration // For 0 means until the end
 	Workers []int
-	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is the rate
-	// Rate, Throttle: cost per second (Throttle: batches); Credit: the advertised window
+	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is used
+	// Rate: cost per second. Throttle: batches per second. Credit: the advertised window.
 	Limit float64
 	After time.Duration // Fail
 	Share float64       // Fail
-	// Fail: of the responses; 0 means control.Retryable. Files cannot set it
+	// Fail: outcome of the responses. 0 means control.Retryable. A file cannot set it.
 	Outcome control.Outcome
 	Hint    time.Duration // Throttle: Retry-After; 0 means none
 }
@@ -175,58 +176,61 @@ func (e *Event) Until(duration time.Duration) time.Duration {
 	return min(duration, e.At+e.For)
 }
 
-// Pauses are periodic pauses of every worker, each with its own phase.
+// Pauses are periodic pauses of every worker. The pauses of different workers begin at different
+// times.
 type Pauses struct {
 	Every time.Duration `yaml:"every" min:"1ms" max:"24h"`
 	For   time.Duration `yaml:"for" min:"1ms" max:"24h"`
 	Phase string        `yaml:"phase" enum:"random"`
 }
 
-// Link is a receiver whose delay depends on its load.
+// Link is a receiver whose delay depends on its load. It replaces the workers of a scenario.
 type Link struct {
 	Delay time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
-	// mean of an exponential addition, as a share of Delay
+	// Jitter is the mean of an exponential addition, as a multiple of Delay.
 	Jitter      float64 `yaml:"jitter" min:"0" max:"1000"`
-	Concurrency Knee    `yaml:"concurrency"` // over the batches in flight
-	// over the batches begun in the last second
+	Concurrency Knee    `yaml:"concurrency"` // effect of the in-flight batches on the delay
+	// Rate is the effect on the delay of the batches that were begun in the last second.
 	Rate      Knee      `yaml:"rate"`
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link respond with Failures errors once After batches have succeeded.
+// FailFirst makes a link respond with errors to Failures batches in a row, after it has delivered
+// After batches.
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
 }
 
-// Knee describes how a link's delay grows with a level, and the link's reaction to a level above
-// Limit. The level is the number of batches in flight, or of batches begun in the last second.
+// Knee describes how the delay of a link grows with a level, and how the link treats batches above
+// Limit. The level is the number of in-flight batches, or of batches begun in the last second.
 type Knee struct {
 	Scale float64 `yaml:"scale" min:"0" max:"1e6"`
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
-	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means no knee
-	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means none
-	// above Limit; defer, an error after the delay, is the default
+	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means that the delay does not grow
+	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
+	// Action is the treatment of batches above Limit: "defer", the default, is an error after the
+	// delay; "drop" is no response.
 	Action string `yaml:"action" enum:"defer,drop"`
 }
 
-// Expectation is the bounds of one algorithm.
+// Expectation has the bounds for one algorithm.
 type Expectation struct {
 	Algorithm string // may carry its dispatch: "queue+round_robin"
 	Where     config.Place
 	Bounds    []Bound
 }
 
-// Bound is a limit on a figure.
+// Bound is a bound on a figure.
 type Bound struct {
 	Field Figure
 	Op    string // ">=", "<=", ">", "<"
 	Value float64
-	Text  string // as written
-	Worst bool   // applies to the worst seed instead of the median
+	Text  string // as written in the file
+	Worst bool   // applies to the worst seed instead of the median of the seeds
 }
 
-// Holds reports whether v is within b.
+// Holds reports whether v satisfies b.
 func (b *Bound) Holds(v float64) bool {
 	switch b.Op {
 	case ">=":
@@ -239,12 +243,12 @@ func (b *Bound) Holds(v float64) bool {
 	return v < b.Value
 }
 
-// Mean returns the mean service time of a batch of cost c.
+// Mean returns the mean service time of a batch with cost c.
 func (w *Worker) Mean(c float64) time.Duration {
 	return time.Duration(c * float64(w.Slots) / w.Rate * float64(time.Second))
 }
 
-// About reports whether the event concerns a worker.
+// About reports whether the event affects a worker.
 func (e *Event) About(worker int32) bool {
 	for _, w := range e.Workers {
 		if int32(w) == worker {

@@ -1,9 +1,10 @@
-// Package filebeat converts the configuration of Filebeat (7.9 and newer) to penstock: the inputs
-// filestream, log and container, and the outputs Elasticsearch, Kafka, file and console. The
-// positions in its registry become the new config's first checkpoint.
+// Package filebeat converts the configuration of Filebeat (7.9 and newer) to penstock. It converts
+// the inputs filestream, log and container, and the outputs Elasticsearch, Kafka, file and console.
+// The positions in Filebeat's registry become the first checkpoint of the new config.
 //
-// Options and their defaults follow the Filebeat reference. The registry consists of a snapshot
-// NNN.json, which active.dat names, and a log of later changes, log.json.
+// Options and their defaults are those of the Filebeat reference. The registry has a snapshot
+// NNN.json and a log of later changes, log.json. The file active.dat contains the name of the
+// snapshot.
 package filebeat
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// DefaultData is the data path of the packages.
+// DefaultData is the data directory of an installed package of Filebeat.
 const DefaultData = "/var/lib/filebeat"
 
-// Convert converts a filebeat.yml. A non-empty data path replaces path.data.
+// Convert converts a filebeat.yml. If data is not "", it replaces path.data.
 func Convert(text, data string) (migrate.Result, error) {
 	top, err := migrate.ParseYAML(text, true)
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	)
 }
 
-// suffixGlob converts the usual form of exclude_files, `\.gz$`.
+// suffixGlob converts an exclude_files pattern of the usual form `\.gz$` to a glob.
 func suffixGlob(pattern string) (glob string, ok bool) {
 	rest, anchored := strings.CutSuffix(pattern, "$")
 	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "^"), ".*")
@@ -178,7 +179,7 @@ func suffixGlob(pattern string) (glob string, ok bool) {
 	return "*" + rest, true
 }
 
-// content converts the options about the bytes of files.
+// content converts the options for the bytes of files.
 func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 	switch e := in.Text("encoding"); e {
 	case "", "plain", "utf-8":
@@ -247,7 +248,7 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+": "+migrate.Quote(pattern)+" }")
 }
 
-// records converts the options about single records.
+// records converts the options for single records.
 func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 	for _, v := range in.List("parsers") {
 		for _, name := range v.Names() {
@@ -304,7 +305,7 @@ func (c *converter) lines(in *migrate.Value, key, not string, p *migrate.Pipelin
 	}
 }
 
-// output converts the single output.
+// output converts the output. Filebeat has only one.
 func (c *converter) output() []migrate.Route {
 	out := c.top.Get("output")
 	for _, kind := range out.Names() {
@@ -416,7 +417,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 // endpoint returns the URL of an Elasticsearch host.
 func endpoint(host, protocol, prefix, pipeline string) string {
 	if strings.Contains(host, "${") && !strings.Contains(host, "://") {
-		return host // a variable may hold a whole URL
+		return host // a variable may contain a whole URL
 	}
 	if !strings.Contains(host, "://") {
 		host = firstOf(protocol, "http") + "://" + host

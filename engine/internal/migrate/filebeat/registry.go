@@ -18,15 +18,15 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored describes one input's state in the registry.
+// stored identifies the state of one input in the registry.
 type stored struct {
 	kind, id       string
 	include        []string
 	data, registry string
-	offset, length int64 // of the fingerprint
+	offset, length int64 // byte range of the fingerprint
 }
 
-// fingerprint reads the options for the range of bytes that the fingerprint covers.
+// fingerprint reads the options for the byte range of the fingerprint.
 func (s *stored) fingerprint(in *migrate.Value) {
 	s.length = 1024
 	f := in.Get("prospector", "scanner", "fingerprint")
@@ -38,7 +38,7 @@ func (s *stored) fingerprint(in *migrate.Value) {
 	}
 }
 
-// carry converts the positions of the input's files.
+// carry converts the stored positions of the input's files.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Filebeat"}
 	folder := c.Path(filepath.Join(s.data, firstOf(s.registry, "registry"), "filebeat"))
@@ -94,8 +94,8 @@ type entry struct {
 	} `json:"meta"`
 }
 
-// position returns the stored position of an entry. It returns false if the entry belongs to
-// another input.
+// position returns the position in an entry. It returns false if the entry belongs to another
+// input.
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
@@ -133,7 +133,7 @@ func (s stored) matches(file string) bool {
 	)
 }
 
-// hasFingerprint reports whether the SHA-256 of the file's range equals want.
+// hasFingerprint reports whether the SHA-256 of the byte range of file f is want.
 func (s stored) hasFingerprint(f vfs.File, want string) (bool, error) {
 	data := make([]byte, s.length)
 	switch n, err := f.ReadAt(data, s.offset); {
@@ -154,7 +154,7 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
 	snapshot := filepath.Base(strings.TrimSpace(string(active)))
-	var last uint64 // the change that the snapshot includes
+	var last uint64 // number of the last change in the snapshot
 	if len(active) > 0 {
 		text, err := c.Read(filepath.Join(folder, snapshot))
 		if err != nil || text == nil {
@@ -210,8 +210,8 @@ func readSnapshot(text []byte, into map[string]entry) error {
 	return nil
 }
 
-// readChanges applies a log of changes. Each change consists of two lines: the operation, and the
-// key with its value. The log ends at the first damaged line, such as one that a crash has left.
+// readChanges applies a log of changes to into. Each change has two lines: the operation, and the
+// key with its value. The log ends at the first damaged line, which may remain after a crash.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// database is the path of an input's DB.
+// database is the path of the database (option DB) of an input.
 type database struct{ path string }
 
 // carry converts the positions of an input's files.
@@ -54,8 +54,8 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, nil
 }
 
-// read returns the newest position of each file. It reads a copy, since opening a database with a
-// write-ahead log changes it.
+// read returns the newest position of each file. It reads a copy of the database, because opening a
+// database with a write-ahead log changes it.
 func read(name string) (list []migrate.StoredPosition, err error) {
 	temp, err := os.MkdirTemp("", "penstock-import-")
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package fluentbit converts the configuration of Fluent Bit (1.9 and newer), in its classic or its
-// YAML form, to penstock: the input tail, the filters grep, modify and record_modifier, and the
-// outputs es, opensearch, loki, http, kafka, file, stdout and null. The positions in the database
-// of an input tail become the new config's first checkpoint.
+// Package fluentbit converts the configuration of Fluent Bit (1.9 and newer) to penstock, in its
+// classic or its YAML format. It converts the input tail, the filters grep, modify and
+// record_modifier, and the outputs es, opensearch, loki, http, kafka, file, stdout and null. The
+// positions in the database of an input tail become the first checkpoint of the new config.
 //
-// Options and their defaults follow the Fluent Bit manual. The database is a SQLite file whose
+// Options and their defaults are those of the Fluent Bit manual. The database is a SQLite file. Its
 // table in_tail_files has name, offset and inode of each file.
 package fluentbit
 
@@ -70,7 +70,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// input converts one input with the filters and outputs that match its tag.
+// input converts an input together with the filters and outputs that match its tag.
 func (c *converter) input(in *migrate.Value, n int) {
 	kind := strings.ToLower(in.Text("name"))
 	if kind != "tail" {
@@ -171,8 +171,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether a filter or output gets the records with the given tag. A star in the tag
-// represents the path of a file.
+// matches reports whether a filter or output gets the records with a tag. A star in the tag stands
+// for the path of a file.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
@@ -184,7 +184,7 @@ func matches(v *migrate.Value, tag string) bool {
 	return re.MatchString(tag)
 }
 
-// filter converts the filters of a tag, in order.
+// filter converts the filters that match a tag, in order.
 func (c *converter) filter(tag string, p *migrate.Pipeline) {
 	for _, f := range c.filters {
 		if !matches(f, tag) {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// routes converts the outputs that get records of a tag.
+// routes converts the outputs that match a tag.
 func (c *converter) routes(tag string) []migrate.Route {
 	var out []migrate.Route
 	for _, v := range c.outputs {
@@ -66,7 +66,7 @@ func endpoint(v *migrate.Value, port, path string) string {
 	return scheme + "://" + host + ":" + port + path
 }
 
-// access converts the options about names, tokens and certificates.
+// access converts the options for user names, tokens and certificates.
 func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 	s.User, s.Password = v.Text("http_user"), v.Text("http_passwd")
 	s.Bearer = v.Text("bearer_token")

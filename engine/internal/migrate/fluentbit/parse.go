@@ -9,14 +9,15 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// config is a configuration in either format, with names in lower case.
+// config is a configuration in either format. Names are in lower case.
 type config struct {
 	service                  *migrate.Value
 	inputs, filters, outputs []*migrate.Value
 	others                   []*migrate.Value
 }
 
-// parse reads a configuration. If the text does not begin like YAML, it is in the classic format.
+// parse reads a configuration. The text is in the YAML format if it begins like YAML, and otherwise
+// in the classic format.
 func parse(text string) (config, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -80,7 +81,7 @@ func cutFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// add sets a value. A name that occurs several times, such as Regex, becomes a list.
+// add adds a value to a section. A name that occurs several times, such as Regex, becomes a list.
 func add(section *migrate.Value, name string, line int, value string) {
 	v := migrate.NewText(section.Key+"."+name, line, value)
 	if old := section.Get(name); old != nil {
@@ -95,7 +96,7 @@ func add(section *migrate.Value, name string, line int, value string) {
 
 func (c *config) section(name string, line int) *migrate.Value {
 	v := migrate.NewGroup(strings.ToUpper(name), line)
-	v.Get() // mark the section as read; notes are about its settings
+	v.Get() // mark the section as read, because notes are about its settings
 	switch name {
 	case "service":
 		c.service = v
@@ -111,7 +112,7 @@ func (c *config) section(name string, line int) *migrate.Value {
 	return v
 }
 
-// parseYAML reads the YAML format, which has a section service and a section pipeline with inputs,
+// parseYAML reads the YAML format. It has a section service, and a section pipeline with inputs,
 // filters and outputs.
 func parseYAML(text string) (config, error) {
 	top, err := migrate.ParseYAML(text, false)
@@ -139,7 +140,7 @@ func parseYAML(text string) (config, error) {
 	return c, nil
 }
 
-// lower returns a group with its names in lower case.
+// lower returns a copy of a group with its names in lower case.
 func lower(v *migrate.Value) *migrate.Value {
 	if v == nil {
 		return nil
@@ -149,7 +150,7 @@ func lower(v *migrate.Value) *migrate.Value {
 	for _, name := range v.Names() {
 		g.Set(strings.ToLower(name), v.Get(name))
 	}
-	for _, name := range g.Names() { // Get marked the original's settings as read
+	for _, name := range g.Names() { // Get marks the settings of the original as read
 		g.Unmark(name)
 	}
 	return g

@@ -13,17 +13,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored describes where a file source stores its checkpoints, and how it fingerprints files.
+// stored has the place of a file source's checkpoints, and the options of its fingerprints.
 type stored struct {
 	name             string
 	include, exclude []string
 	data             string
-	lines            int // lines that the checksum covers
-	skip             int // bytes before them
-	maxLine          int // maximum bytes of a line
+	lines            int // number of lines in the checksum
+	skip             int // number of bytes to skip before them
+	maxLine          int // maximum length of a line in bytes
 }
 
-// fingerprint reads the options of the checksum.
+// fingerprint reads the options of the checksum from v.
 func (s *stored) fingerprint(v *migrate.Value) {
 	s.lines = 1
 	if n, err := strconv.Atoi(v.Text("lines")); err == nil && n > 0 {
@@ -41,7 +41,7 @@ type checkpoints struct {
 	Checkpoints []struct {
 		Fingerprint struct {
 			Lines    *uint64   `json:"first_lines_checksum"`
-			Line     *uint64   `json:"first_line_checksum"` // before 0.18
+			Line     *uint64   `json:"first_line_checksum"` // written before Vector 0.18
 			Checksum *uint64   `json:"checksum"`
 			DevInode [2]uint64 `json:"dev_inode"`
 		} `json:"fingerprint"`
@@ -49,8 +49,8 @@ type checkpoints struct {
 	} `json:"checkpoints"`
 }
 
-// carry converts the positions of the source's files. A checkpoint contains no path. carry
-// therefore compares each file that the source would read with all checkpoints.
+// carry converts the stored positions of the source's files. A checkpoint of Vector has no path.
+// Therefore carry compares each file that the source would read with all checkpoints.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Vector"}
 	name := c.Path(filepath.Join(s.data, s.name, "checkpoints.json"))
@@ -123,7 +123,7 @@ func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]in
 	return bySum, byInode
 }
 
-// find returns the position of the checkpoint with the checksum of the file's first lines.
+// find returns the position in the checkpoint that has the checksum of the file's first lines.
 func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err error) {
 	head := make([]byte, s.maxLine)
 	n, err := f.ReadAt(head, int64(s.skip))
@@ -139,7 +139,7 @@ func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err
 		end++
 	}
 	if lines < s.lines && n < s.maxLine {
-		return 0, false, nil // Vector has no fingerprint of such a file yet
+		return 0, false, nil // the file is too short, so Vector has no checkpoint of it
 	}
 	for _, sum := range []uint64{ecma182(head[:end]), legacy(head[:end], s.maxLine)} {
 		if at, ok = bySum[sum]; ok {
@@ -149,8 +149,8 @@ func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err
 	return 0, false, nil
 }
 
-// ecma182 computes CRC-64/ECMA-182, which has the same polynomial as Go's crc64.ECMA, but is not
-// reflected.
+// ecma182 returns the CRC-64/ECMA-182 of data. This checksum has the same polynomial as Go's
+// crc64.ECMA, but is not reflected.
 func ecma182(data []byte) (sum uint64) {
 	const polynomial = 0x42f0e1eba9ea3693
 	for _, b := range data {
@@ -168,8 +168,8 @@ func ecma182(data []byte) (sum uint64) {
 
 var reflected = crc64.MakeTable(crc64.ECMA)
 
-// legacy computes the checksum of versions before 0.14: CRC-64/XZ of the lines, padded with zeros
-// to the maximum length.
+// legacy returns the checksum that Vector used before version 0.14: the CRC-64/XZ of the lines,
+// padded with zeros to the maximum length.
 func legacy(lines []byte, longest int) uint64 {
 	padded := make([]byte, longest)
 	copy(padded, lines)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink converts a sink. The result has no Kind if there is no equivalent.
+// sink converts a sink. If there is no equivalent, the Kind of the result is "".
 func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	s := migrate.Sink{Gzip: v.Text("compression") == "gzip"}
 	c.access(v, &s)
@@ -64,7 +64,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the format of records: raw for codecs that write only the message.
+// format returns the format of records. For codecs that write only the message, it returns raw, and
+// otherwise object.
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -73,7 +74,7 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template adds a note if text, the value of v, is a template.
+// template adds a note if text is a template. text is the value of v.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+
@@ -149,7 +150,7 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	}
 }
 
-// withPath adds a path and a parameter to a URL. A text that is not a URL is unchanged.
+// withPath adds a path and a query parameter to a URL. It returns any other text unchanged.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -1,10 +1,10 @@
-// Package vector converts the configuration of Vector (0.20 and newer), in YAML or TOML, to
-// penstock: the source file, transforms that only parse JSON, and the sinks elasticsearch, loki,
-// http, kafka, clickhouse, file, console and blackhole. The checkpoints of its file sources become
-// the new config's first checkpoint.
+// Package vector converts the configuration of Vector (0.20 and newer) to penstock, in YAML or
+// TOML. It converts the source file, transforms that only parse JSON, and the sinks elasticsearch,
+// loki, http, kafka, clickhouse, file, console and blackhole. The checkpoints of Vector's file
+// sources become the first checkpoint of the new config.
 //
-// Options and their defaults follow Vector's reference. A checkpoint names a file by the CRC-64 of
-// its first lines, or by device and inode.
+// Options and their defaults are those of Vector's reference. A checkpoint identifies a file by the
+// CRC-64 of its first lines, or by device and inode.
 package vector
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// DefaultData is the data directory of the packages.
+// DefaultData is the data directory of an installed package of Vector.
 const DefaultData = "/var/lib/vector"
 
-// Convert converts a configuration in TOML (isTOML) or YAML. A non-empty data directory replaces
-// data_dir.
+// Convert converts a configuration, which is TOML or, if isTOML is false, YAML. If data is not "",
+// it replaces data_dir.
 func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 	var top *migrate.Value
 	var err error
@@ -73,12 +73,12 @@ func (c *converter) convert() {
 	}
 	transforms := c.top.Get("transforms")
 	for _, name := range transforms.Names() {
-		transforms.Ignore(name) // used ones have their own notes; unused ones have no effect
+		transforms.Ignore(name) // used ones have notes of their own, and unused ones have no effect
 	}
-	c.top.Ignore("sinks") // their notes are added for each source that leads to them
+	c.top.Ignore("sinks") // notes about sinks are added for each source that reaches them
 }
 
-// source converts a source with the sinks that receive its data.
+// source converts a source and the sinks that receive its data.
 func (c *converter) source(name string, v *migrate.Value) {
 	if kind := v.Text("type"); kind != "file" {
 		c.Note(
@@ -163,9 +163,9 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	c.Note(v, migrate.Differs, "lines are joined by one expression: check the framing")
 }
 
-const maxDepth = 32 // consecutive transforms
+const maxDepth = 32 // maximum number of transforms in a row
 
-// routes returns the routes that lead from a component, through transforms, to sinks.
+// routes returns the routes from a component to sinks, through transforms.
 func (c *converter) routes(from string, before []string, depth int) (out []migrate.Route) {
 	if depth > maxDepth {
 		return nil
@@ -188,8 +188,8 @@ func (c *converter) routes(from string, before []string, depth int) (out []migra
 	return out
 }
 
-// takes reports whether component v reads from another component, or from one of its named outputs,
-// such as parse.dropped.
+// takes reports whether component v reads from the component from, or from one of its outputs such
+// as parse.dropped.
 func takes(v *migrate.Value, from string) bool {
 	for _, in := range v.Texts("inputs") {
 		glob := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(in), `\*`, ".*") + "$")
@@ -200,7 +200,7 @@ func takes(v *migrate.Value, from string) bool {
 	return false
 }
 
-// parsesJSON matches the usual program of a remap.
+// parsesJSON matches the usual program of a remap transform that only parses JSON.
 var parsesJSON = regexp.MustCompile(
 	`^\.\s*=\s*parse_json!?\(\s*(string!?\(\s*)?\.message\s*\)?\s*\)` +
 		`(\s*\?\?\s*\.)?$`,
