@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Endpoint is a URL, or a name to look up. Each address of a name is a separate worker. In a
-// config, an endpoint is a text or a mapping.
+// Endpoint is a URL, or a DNS name. Each address of the name is a worker of its own. In a config,
+// an endpoint is a text or a mapping.
 type Endpoint struct {
 	// URL is http://host:port/path. Empty means that DNS or SRV is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`

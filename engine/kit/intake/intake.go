@@ -51,7 +51,7 @@ const (
 )
 
 var (
-	// ErrTooLarge is returned for data that is larger than the memory limit.
+	// ErrTooLarge is returned for data that is larger than the memory limit or [MaxSubmission].
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
 	// ErrWithdrawn is returned by [Submission.Wait] for withdrawn data.
 	ErrWithdrawn = errors.New("the data was withdrawn")
