@@ -65,7 +65,7 @@ type Work struct {
 	Emits         []Emit // in the order of emission, including those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // the tuple that probably ended the child; -1 if it is not part of this work
+	Blamed        int   // the tuple that probably ended the child; -1 if it is of another Work
 
 	open int
 }
