@@ -42,8 +42,7 @@ type SourceCase struct {
 	// Limits bounds the batches. Zero means 512 bytes and 7 records, which makes many batches.
 	// Choose Want so that its records fill a few dozen batches.
 	Limits stream.BatchLimits
-	// Reset restores the data before each check. It is for sources that change the data in Finish,
-	// otherwise nil.
+	// Reset restores the data before each check. Set it for sources that change the data in Finish.
 	Reset func(t *testing.T)
 }
 

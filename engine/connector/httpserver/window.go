@@ -45,7 +45,8 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve lets waiting requests count as being served, up to slots. The caller holds mu.
+// serve makes waiting requests count as being served, in order, until slots requests do. The caller
+// holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)

@@ -32,7 +32,7 @@ type Row struct {
 	Start  time.Time // planned time of attempt 0
 
 	// Waits is the schedule of this record; see [Schedule.Waits]. Nil means the schedule of the
-	// route. An empty list means a single attempt. The store has milliseconds.
+	// route. An empty list means a single attempt. The waits are stored in milliseconds.
 	Waits []time.Duration
 }
 

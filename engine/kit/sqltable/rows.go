@@ -274,8 +274,8 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes reports whether the database can store data as text. This then holds for each part of data
-// with whole characters as well.
+// takes reports whether the database can store data as text. If it can, it can also store each part
+// of data that has whole characters.
 func (d *Dialect) takes(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }

@@ -14,9 +14,10 @@ type taken struct {
 	value stream.Field
 }
 
-// renamePaths renames fields if some names have paths. A flat field becomes a flat field. A member
-// becomes a member if the new name has a path, otherwise a flat field. After an error, the record
-// is unchanged, and the result is the pair that has failed.
+// renamePaths renames fields if some names have paths. If the new name has no path, the result is a
+// flat field. If both names have a path, a flat field becomes a flat field, and a member becomes a
+// member. If only the new name has a path, a flat field becomes a member. After an error, the
+// record is unchanged, and the result is the pair that has failed.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -56,7 +57,7 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	return nil, nil
 }
 
-// plain removes the flat fields of record i that become members, and returns them.
+// plain removes the flat fields of record i that become members (see pair.moves), and returns them.
 func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	fields := b.FieldsOf(i)
 	n := 0
@@ -74,9 +75,12 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has a value for the new name of t, so that t must be
-// dropped. The new name must not be a path. The other value is that of a flat field whose old name
-// is the same (such as `a.b`), or an earlier one of the same pair.
+// given reports whether the record already has another value for the new name of t. The value of t
+// must then be dropped. The new name must not be a path.
+//
+// Example: a.b is renamed to c, and a record has the flat field a.b and also the member b of a.
+// Then c gets the value of the flat field, and that of the member is dropped. If there are several
+// such members, c gets the value of the first one.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -120,7 +124,8 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member in its object. If the member leaves the object, it removes it.
+// member renames one member of its object. If the new name is outside the object, it removes the
+// member from the object.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1

@@ -225,7 +225,7 @@ func (p *Processor) rename(b *stream.Batch, i int) {
 	r.NumFields = uint32(n)
 }
 
-// newName returns the new name of a field. ok is false if the field is not renamed.
+// newName returns the new name of a field. It returns false if the field is not renamed.
 func (p *Processor) newName(name uint32) (uint32, bool) {
 	for _, x := range p.flat {
 		if x.from == name {

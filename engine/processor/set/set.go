@@ -89,7 +89,7 @@ type field struct {
 	made  stream.Field // value in the current record
 }
 
-// New returns a processor. It is for use without a config: expressions may use any field.
+// New returns a processor. If Shape was not called before, expressions may use any field.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
 	for k := range *o {

@@ -89,7 +89,7 @@ type Processor struct {
 	host      stream.Host
 }
 
-// New returns a processor. It is for use without a config: the condition may use any field.
+// New returns a processor. If Shape was not called before, the condition may use any field.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
