@@ -1,6 +1,6 @@
-// Package all lists the built-in components of the program penstock. No component registers itself.
-// A program that embeds penstock may use this list or a part of it, and may append components of
-// its own.
+// Package all lists the built-in components of the program penstock. A program that embeds penstock
+// can use this list or a part of it, and can append its own components. Components do not register
+// themselves.
 package all
 
 import (

@@ -1,4 +1,4 @@
-// Package clickhouse is the sink that inserts batches into a ClickHouse table, over its HTTP
+// Package clickhouse implements the sink that inserts batches into a ClickHouse table over its HTTP
 // interface.
 package clickhouse
 
@@ -20,7 +20,7 @@ type Options struct {
 	Insert
 }
 
-// Insert are the options that are specific to ClickHouse.
+// Insert has the options that are specific to ClickHouse.
 type Insert struct {
 	Database    string            `yaml:"database" doc:"database; default: that of the user"`
 	Table       string            `yaml:"table" doc:"name of the table"`
@@ -54,7 +54,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, o.Codec(), h)
 }
 
-// Validate returns an error for a wrong option. It reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
-// ownSettings contains the parameters that the sink sets itself. For each of them it has the reason
-// why the option settings must not contain it.
+// ownSettings has the parameters that the sink sets itself. For each of them, it has the reason why
+// the option settings must not contain it.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",
@@ -97,7 +97,7 @@ var ownSettings = map[string]string{
 
 var settingForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// Check returns a [stream.OptionError] for a wrong option.
+// Check returns a [stream.OptionError] for an invalid option.
 func (t *Insert) Check() error {
 	if err := stream.CheckEnums(t); err != nil {
 		return err
@@ -133,7 +133,7 @@ func quoteName(name string) string {
 // isJSON reports whether rows are sent as JSON objects.
 func (t *Insert) isJSON() bool { return strings.HasPrefix(t.Format, "JSON") }
 
-// Codec returns the format of requests.
+// Codec returns the codec for requests to ClickHouse.
 func (t *Insert) Codec() httpsink.Codec { return codec{t} }
 
 type codec struct{ *Insert }

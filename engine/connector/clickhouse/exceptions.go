@@ -9,15 +9,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// exceptionOutcome returns the outcome for the code of an exception. The status alone is not
-// enough, because ClickHouse responds with 500 to many errors of the data or the config. The codes
-// are from ClickHouse's src/Common/ErrorCodes.cpp.
+// exceptionOutcome returns the outcome for the code of an exception of ClickHouse. The HTTP status
+// is not enough, because ClickHouse responds with 500 to many errors in the data or the config. The
+// codes are defined in ClickHouse's src/Common/ErrorCodes.cpp.
 func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	switch code {
 	case 6, 26, 27, 38, 41, // cannot parse
 		53, 69, 70, 72, // wrong type, out of bound, cannot convert
 		117, 131, 321, 349, // incorrect data, too large, null
-		469, 691: // a constraint is violated, an unknown value of an enum
+		469, 691: // a violated constraint, an unknown value of an enum
 		return control.Rejected, true
 	case 16, 36, 47, 60, // no such column or table
 		62, 81, 115, 164, // syntax, setting
@@ -30,9 +30,9 @@ func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	return 0, false
 }
 
-// Outcome implements httpsink.Codec. If the response contains an exception, the exception takes
-// precedence over the status. If ClickHouse has already begun a response with status 200, it
-// reports an exception in the body.
+// Outcome implements httpsink.Codec. An exception in the response takes precedence over the status.
+// An exception may also be in the body of a response with status 200, because ClickHouse may have
+// begun the response before the error.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error {
 	code, _ := strconv.Atoi(r.Header.Get("X-ClickHouse-Exception-Code"))
 	if text, ok := strings.CutPrefix(string(r.Body), "Code: "); ok && code == 0 && r.Err == nil {

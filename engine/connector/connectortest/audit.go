@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// AuditCase is a sink that writes to a database, with a function that changes its table.
+// AuditCase describes a sink that writes to a database, for [Audit].
 type AuditCase struct {
 	Sink   func(t *testing.T, h stream.Host) stream.Sink // for table "audited"
 	Upsert bool                                          // with the key "id"
 	Exec   func(t *testing.T, statement string)
 }
 
-// auditRecords have values of every kind. Two are equal.
+// auditRecords have values of every kind. Two records are equal.
 var auditRecords = []string{
 	`{"id":"a","n":12345678901234567890.5,"i":-7,"b":true,"j":{"a":[1,null]},"t":"it's ☃"}`,
 	`{"id":"b","n":0.1,"i":0,"b":false,"j":[],"t":""}`,
@@ -26,8 +26,9 @@ var auditRecords = []string{
 	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
 }
 
-// Audit checks the audits of a sink. It audits a correct table, and audits it again after each of
-// several changes: a row is lost, another one is repeated or replaced.
+// Audit checks that a sink's audit finds differences. It audits a correct table. Then it changes
+// the table several times, and audits it after each change: a row is lost, another one is repeated,
+// and one is replaced.
 func Audit(t *testing.T, c AuditCase) {
 	l := live(t, Receiver{New: newSinkOf(c)}, "")
 	delivered := Records(t, auditRecords...)
@@ -75,7 +76,8 @@ func newSinkOf(c AuditCase) func(*testing.T, *streamtest.Host) stream.Sink {
 	return func(t *testing.T, h *streamtest.Host) stream.Sink { return c.Sink(t, h) }
 }
 
-// audited returns the differences of an audit, in order of the records, and checks its ledger.
+// audited runs an audit and returns the differences in the order of the records. It also checks the
+// ledger.
 func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
 	t.Helper()
 	sink, ok := c.Sink(t, NewHost(t)).(stream.AuditedSink)
@@ -114,7 +116,7 @@ func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
 	return all
 }
 
-// covers reports whether everything up to p is settled in m.
+// covers reports whether m has everything up to position p as settled.
 func covers(m stream.Mark, p stream.Position) bool {
 	return m.Watermark.Compare(p) >= 0 || len(m.Above) == 1 && m.Above[0].To.Compare(p) >= 0
 }

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// OpenSQLite opens the database file at path, creating it if missing, for inspection by a test. It
-// waits up to 10 s for a lock, and closes the database when the test ends. Writes of the test are
-// not synced to disk.
+// OpenSQLite opens the SQLite file at path, so that a test can look at its contents. If the file is
+// missing, OpenSQLite creates it. The connection waits up to 10 s for a lock, and is closed when
+// the test ends. Writes of the test are not synced to disk.
 func OpenSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
 		"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)")
 }
 
-// OpenDatabase opens a database for inspection by a test, which must import the driver. It closes
-// the database when the test ends.
+// OpenDatabase opens a database, so that a test can look at its contents. The test must import the
+// driver. The connection is closed when the test ends.
 func OpenDatabase(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

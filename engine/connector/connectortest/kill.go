@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled cancels the contexts of Deliver calls, before and during the calls. Failed batches
-// are delivered again in the next run. With exactly once, no data of a failed run may remain.
+// sinkCancelled ends the contexts of Deliver calls, before and during the calls. Failed batches are
+// delivered again. With exactly once, no data of a failed Deliver may remain.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -46,9 +46,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again advances next past the delivered batches and reports whether a batch failed. On an ordered
-// lane, no batch after a failed one may have been delivered. On other lanes, the whole round is
-// sent again after a failure, so that delivered batches are repeated.
+// again advances next past the delivered batches, and reports whether a batch has failed. On an
+// ordered lane, no batch after a failed one may have been delivered. On other lanes, all batches
+// are sent again after a failure, so that those already delivered are repeated.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1
@@ -71,8 +71,8 @@ func (l *life) again(all []attempt, next *int) bool {
 	return true
 }
 
-// sinkKilled ends the process after a few batches, again and again. The next process continues from
-// a checkpoint that is complete or one batch behind.
+// sinkKilled ends the process after a few batches, several times. The next process continues from a
+// checkpoint. The checkpoint has either all delivered batches, or all but the last one.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

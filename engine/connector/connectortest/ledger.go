@@ -7,10 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger compares the progress that a TransactionalSink reports with the delivered
-// batches. The process ends after every step. In a step, a batch may be dropped entirely, its spans
-// may be stored without its data, and the ledger may be compacted; then the batch is delivered
-// again. At the end, an earlier process tries to deliver.
+// sinkKeepsLedger compares the progress in the ledger of a TransactionalSink with the batches that
+// were delivered. It does this after various steps, and the process ends after each step. In a
+// step, all records of a batch may be dropped, spans may be stored without their data, and the
+// ledger may be compacted. Then the same batch is delivered again. At the end, an earlier process
+// tries to deliver.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
@@ -33,7 +34,7 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 		b := l.batch(n)
 		span := b.Spans[0]
 		if !begun {
-			// a ledger without a mark begins before all data
+			// a partition without a mark in the ledger begins at its first position
 			told.open(stream.Span{Part: span.Part})
 			begun = true
 		}
@@ -65,8 +66,8 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	check(t, r, false, false, sinkFenced(t, r, told))
 }
 
-// sinkFenced checks that an earlier process cannot deliver after a later one has loaded the ledger.
-// It returns the records that the receiver must then hold.
+// sinkFenced checks that a process cannot deliver any more after a later process has loaded the
+// ledger. It returns the records that the receiver must then have.
 func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	before := r.Received(t)
 	early := live(t, r, "")
@@ -112,9 +113,9 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes makes a TransactionalSink delete one of two partitions. The other partition's mark and
-// all rows must stay. A later batch of the deleted partition must be written again. A fenced
-// process must not delete anything.
+// sinkPrunes lets a TransactionalSink delete one of two partitions from its ledger. The mark of the
+// other partition and all rows must stay. A later batch of the deleted partition must be written
+// again. A fenced process must not delete anything.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Link is a TCP proxy on loopback in front of a server. It can be cut and stalled. It is safe for
-// concurrent use.
+// Link is a TCP proxy between a client and a server on loopback. A test can cut or stall its
+// connections. It is safe for concurrent use.
 type Link struct {
 	listener net.Listener
 	server   string
@@ -28,8 +28,8 @@ const (
 	linkStalled           // connections stay open, but no data passes
 )
 
-// NewLink returns an open link to the address of a server, which may start later. The link ends
-// with the test.
+// NewLink returns an open link to the address of a server. The server may be started later. The
+// link is closed when the test ends.
 func NewLink(t testing.TB, server string) *Link {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func (l *Link) Cut() {
 // Stall stops all data until Heal. Connections stay open, and new ones are accepted.
 func (l *Link) Stall() { l.set(linkStalled) }
 
-// Heal opens the link.
+// Heal ends a Cut or Stall.
 func (l *Link) Heal() { l.set(linkOpen) }
 
 func (l *Link) set(s linkState) {
@@ -74,7 +74,7 @@ func (l *Link) set(s linkState) {
 	l.changed = make(chan struct{})
 }
 
-// pass waits while the link is stalled, and reports whether it is open.
+// pass waits while the link is stalled. It returns false if the link is cut.
 func (l *Link) pass() bool {
 	for {
 		l.mu.Lock()
@@ -87,7 +87,7 @@ func (l *Link) pass() bool {
 	}
 }
 
-// add registers a connection. It reports false if the link is cut.
+// add registers a connection. It returns false if the link is cut.
 func (l *Link) add(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *Link) forward(client net.Conn) {
 	both.Wait()
 }
 
-// copy forwards one direction. When it ends, it closes both connections.
+// copy forwards data in one direction. At its end, it closes both connections.
 func (l *Link) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

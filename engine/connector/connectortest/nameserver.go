@@ -83,14 +83,14 @@ func (s *NameServer) Serve(name string, records ...net.SRV) {
 	s.services[name] = records
 }
 
-// Fail makes the server answer SERVFAIL, or normally again.
+// Fail makes the server answer every query with SERVFAIL (true), or normally (false).
 func (s *NameServer) Fail(failing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = failing
 }
 
-// FailName makes the server answer SERVFAIL for one name, or normally again.
+// FailName makes the server answer queries for one name with SERVFAIL (true), or normally (false).
 func (s *NameServer) FailName(name string, failing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *NameServer) answer(query []byte) []byte {
 	}
 	add := func(data []byte) {
 		out[7]++
-		// name, type, class, 1 s to live
+		// compressed name, type, class, time to live of 1 s
 		out = append(out, 0xC0, 12, 0, byte(kind), 0, 1, 0, 0, 0, 1)
 		out = append(binary.BigEndian.AppendUint16(out, uint16(len(data))), data...)
 	}

@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// FreePort returns ports from firstPort to firstPort+ports-1. They lie below the ports that a
-// system gives to outgoing connections. So no client takes a port before its server listens, or
-// while its server restarts.
+// FreePort returns ports from firstPort to firstPort+ports-1. They are lower than the ports that
+// the system uses for outgoing connections. A client therefore cannot get such a port before the
+// server listens on it, or while the server restarts.
 const (
 	firstPort = 10_000
 	ports     = 20_000
 )
 
-// portsTried counts the ports that FreePort has tried. FreePort begins at a random port
-// (firstPort+randomPort), because the tests of other processes choose ports, too.
+// portsTried counts the ports that FreePort has tried. FreePort begins at a random port,
+// firstPort+randomPort, because tests in other processes choose ports as well.
 var (
 	portsTried atomic.Uint32
 	randomPort = rand.Uint32N(ports)
 )
 
-// FreePort returns a loopback port for a server that the test starts. It returns each port once,
-// until it has returned all 20,000. It is safe for concurrent use.
+// FreePort returns a loopback port for a server that the test starts. It returns no port twice,
+// until all 20,000 ports were returned. It is safe for concurrent use.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range ports {
@@ -42,7 +42,7 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// FreeAddress returns an address of loopback with a port of [FreePort].
+// FreeAddress returns a loopback address with a port of [FreePort].
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", FreePort(t))

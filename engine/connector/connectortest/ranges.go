@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that is a [stream.RangeReader]. Reading a span again must give
-// the same ids and texts, in any order of spans. The test reads the spans again in the process that
-// has read them first, and then in another process that has only their marks.
+// sourceReadsRanges checks a reader that implements [stream.RangeReader]. If spans are read again
+// in any order, their ids and texts must be the same. The test does this in the process that has
+// read the spans first, and in another process that has only the marks of the first one.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)
@@ -25,7 +25,7 @@ func sourceReadsRanges(t *testing.T, c SourceCase) {
 	passed.waiting = true
 	for _, b := range all {
 		for _, s := range b.spans {
-			s.Last = false // otherwise the partition would count as finished
+			s.Last = false // otherwise the partition counts as finished
 			passed.settle(s)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// Server is a real server started by a recipe. PENSTOCK_RECIPES names the directory of recipes,
-// each NAME/start.sh DIR PORT.
+// Server is a real server that is started by a recipe. The directory of recipes is in
+// PENSTOCK_RECIPES. Each recipe is a script NAME/start.sh, which is called with a directory and a
+// port.
 type Server struct {
 	URL string
 
@@ -22,10 +23,10 @@ type Server struct {
 	port      string
 }
 
-// StartServer starts the server of a recipe on a free port with its own data, and stops it when the
-// test ends. It skips the test if PENSTOCK_RECIPES is not set, or if the given program is not
-// installed. If PENSTOCK_NAME is set, such as PENSTOCK_KAFKA for the server kafka, the test fails
-// instead.
+// StartServer starts a server on a free port with an empty directory, and stops it when the test
+// ends. name is the name of its recipe. StartServer skips the test if PENSTOCK_RECIPES is not set,
+// or if the given program is not installed. If PENSTOCK_NAME is set, the test fails instead.
+// Example: for the recipe kafka, this variable is PENSTOCK_KAFKA.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := NewServer(t, name, program)
@@ -49,8 +50,8 @@ func NewServer(t testing.TB, name, program string) *Server {
 // Address returns the address on which the server listens.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
-// Shared is one server that several tests of a package share. The first call of Get starts it.
-// TestMain calls Run. Name and Program are required, as for [StartServer].
+// Shared is a server that several tests of a package share. Name and Program are required; see
+// [StartServer]. TestMain must call Run. The first call of Get starts the server.
 type Shared struct {
 	Name, Program string
 
@@ -58,7 +59,7 @@ type Shared struct {
 	server *Server // nil before the first Get
 }
 
-// Get returns the server, or skips the test as StartServer does.
+// Get returns the running server. It skips the test in the same cases as StartServer.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.mu.Lock()
@@ -71,7 +72,8 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return s.server
 }
 
-// Run runs the tests like [RunWaiting], kills the server, if any, and returns the exit code.
+// Run runs the tests as [RunWaiting] does, then kills the server if it was started, and returns the
+// exit code.
 func (s *Shared) Run(m *testing.M) int {
 	code := RunWaiting(m)
 	if s.server == nil {
@@ -109,7 +111,7 @@ func newServer(t testing.TB, name, program string) *Server {
 	return &Server{name: name, dir: dir, port: strconv.Itoa(FreePort(t))}
 }
 
-// Start starts the server again, with the same data on the same port.
+// Start starts the server again, on the same port and with its data.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	out, err := s.script(filepath.Join(s.name, "start.sh"), s.dir, s.port)
@@ -120,10 +122,10 @@ func (s *Server) Start(t testing.TB) {
 	s.URL = url
 }
 
-// Stop stops the server and waits for its end; Start resumes with its data.
+// Stop stops the server and waits for its end. Start can start it again.
 func (s *Server) Stop(t testing.TB) { s.stop(t) }
 
-// Kill kills the server and its children with SIGKILL, to simulate a crash.
+// Kill kills the server and its children with SIGKILL, as in a crash.
 func (s *Server) Kill(t testing.TB) { s.stop(t, "KILL") }
 
 // Log returns the output of the server since its last start.

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Outcomes returns the result for each record of b: its fields as NDJSON, "dropped", or "dead: "
+// Outcomes returns a text for each record of b: its fields as a JSON object, "dropped", or "dead: "
 // and the reason. The batch must have been split.
 func Outcomes(b *stream.Batch) (all []string) {
 	for i := range b.Records {
@@ -25,8 +25,8 @@ func Outcomes(b *stream.Batch) (all []string) {
 	return all
 }
 
-// Records returns a batch with a record for each line. A line that is a JSON object becomes a
-// record with its members as fields. Other lines stay unparsed.
+// Records returns a batch with one record per line. A line that is a JSON object becomes a record
+// with the object's members as fields. Any other line becomes a record that was not parsed.
 func Records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
 	b := streamtest.Lines(lines...)

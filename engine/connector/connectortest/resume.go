@@ -11,11 +11,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tooLate is the time that a Read may continue after its context has ended.
+// tooLate bounds the time between the end of a context and the return of Read.
 const tooLate = 5 * time.Second
 
-// sourceResumes ends the process after each possible number of batches of a full run. All batches
-// up to there are settled. It checks that the next process reads exactly the rest.
+// sourceResumes reads all data once to count the batches. Then, for each number of batches, it ends
+// a process after this number, with all of them settled. The next process must read exactly the
+// remaining data.
 func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {
@@ -33,7 +34,8 @@ func sourceResumes(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceResumesWithHoles settles batches in random order, like workers of different speed.
+// sourceResumesWithHoles settles batches in random order, as workers of different speed do. The
+// next process must read exactly the batches that are not settled.
 func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 	const rounds, seed = 20, 1
 	full := readAll(t, c, newSettled())
@@ -63,14 +65,15 @@ func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 	}
 }
 
-// byID sorts records by id, because the source may choose any order of partitions after a resume.
+// byID sorts records by id. This is necessary because a source may read partitions in any order
+// after a restart.
 func byID(all []heard) []heard {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b heard) int { return compareText(a.id, b.id) })
 	return all
 }
 
-// difference describes the first missing or surplus record.
+// difference describes the first missing or additional record.
 func difference(got, want []heard) string {
 	count := make(map[heard]int)
 	for _, h := range want {
@@ -104,8 +107,8 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceEndsWithContext reads without Once until there are no more records. It ends the context of
-// a waiting Read, and then that of a Read that has not begun.
+// sourceEndsWithContext reads without Once until there are no more records. Then it ends the
+// context of a Read that waits, and calls Read with a context that has ended before.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)
@@ -128,7 +131,7 @@ func sourceEndsWithContext(t *testing.T, c SourceCase) {
 		if wait == 0 {
 			cancel(enough)
 		}
-		for { // spans without bytes, which only seal a partition, may come first
+		for { // spans without bytes may come first: they only seal a partition
 			b := p.pool.Get(c.Limits)
 			err := r.Read(ctx, b)
 			sealing := err == nil && len(b.Data) == 0 && len(b.Spans) > 0
@@ -150,8 +153,8 @@ func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p.end(r)
 }
 
-// sourceFinishes commits and finishes the settled partitions of a run, twice each, and then starts
-// again.
+// sourceFinishes calls Commit and Finish twice for the settled partitions of a run. Then it starts
+// a new process.
 func sourceFinishes(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// settled is a naive ledger. It holds the settled ranges of each partition and creates marks from
-// them. The suite has its own ledger, so that a mistake in flow/ledger cannot hide a mistake in a
-// source.
+// settled records which ranges of each partition are settled, and creates marks from them. It is a
+// simple counterpart of flow/ledger. With flow/ledger itself, a mistake there could hide a mistake
+// in a source.
 type settled struct {
 	mu    sync.Mutex // guards parts, because sources call from any goroutine
 	parts map[string]*settledPart
@@ -21,14 +21,14 @@ type settled struct {
 type settledPart struct {
 	part   stream.Partition
 	first  stream.Position // From of the first span seen
-	ranges []stream.Range  // ascending, disjoint, joined
+	ranges []stream.Range  // ascending, disjoint; adjacent ranges are joined
 	sealed bool            // a span with Last was settled
 	end    stream.Position // its To
 }
 
 func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }
 
-// open records a span that was read, in read order.
+// open records the first position of a partition. Call it with each span in the order of reading.
 func (s *settled) open(span stream.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *settledPart) mark() stream.Mark {
 	return m
 }
 
-// options returns the options of a process that starts with these marks.
+// options returns the options to open a source in a process that starts with these marks.
 func (s *settled) options(once bool) stream.OpenOptions {
 	return stream.OpenOptions{
 		Route: streamtest.Route,

@@ -19,30 +19,31 @@ import (
 type SinkCase struct {
 	// Start creates an empty receiver. The suite calls it once for each check.
 	Start func(t *testing.T) Receiver
-	// ExactlyOnce means that a kill causes no repeats if the sink is opened with the saved
-	// ResumeToken.
+	// ExactlyOnce means that records are not repeated after a kill if the sink is opened with the
+	// saved ResumeToken.
 	ExactlyOnce bool
 }
 
-// Receiver is the destination of a sink.
+// Receiver is the destination to which sinks deliver.
 type Receiver struct {
-	// New creates a sink for the same receiver, like a new process.
+	// New creates another sink for the receiver, as a new process would.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
-	// Received returns the text of each record that the receiver holds, in the receiver's order.
-	// Received is nil if the receiver stores nothing.
+	// Received returns the text of each record at the receiver, in the receiver's order. Received
+	// is nil if the receiver stores nothing.
 	Received func(t *testing.T) []string
 }
 
-// Sink runs the suite over a sink. It checks the following:
+// Sink checks that a sink fulfils the contract of [stream.Sink]:
 //
 //   - Open gives lanes with distinct names.
-//   - The receiver gets each record once, from all lanes, from as many goroutines as the limits
-//     allow (at most 16), in any order of arrival, and on ordered lanes in the order of places.
-//     Each arena is poisoned after its last Deliver.
+//   - The receiver gets each record once. The suite delivers over all lanes, with as many
+//     concurrent calls as the limits allow (at most 16). It starts the calls in any order. On
+//     ordered lanes, the receiver gets the records in the order of places. The memory of a batch
+//     is overwritten after the last Deliver.
 //   - Pieces deliver exactly their kept records, and empty batches do no harm.
 //   - A Deliver whose context ends returns soon, and the next run delivers everything.
-//   - A process that ends after any batch, with the checkpoint up to date or one batch behind,
-//     loses nothing in the next process and, if the case requires it, repeats nothing.
+//   - If a process ends after any batch, with the checkpoint up to date or one batch behind,
+//     the next process loses nothing and, with ExactlyOnce, repeats nothing.
 //   - A ledger reports the delivered batches and deletes partitions on request.
 //   - Close may be called twice.
 func Sink(t *testing.T, c SinkCase) {
@@ -64,7 +65,7 @@ func Sink(t *testing.T, c SinkCase) {
 	}
 }
 
-// perBatch is the number of records of a batch in the suite.
+// perBatch is the number of records in each batch of the suite.
 const perBatch = 5
 
 // textOf returns the text of record i of batch n. Sizes differ, and a few texts are large.
@@ -76,7 +77,7 @@ func textOf(n, i int) string {
 	return fmt.Sprintf("batch %03d record %d %s", n, i, strings.Repeat("abcdefghij", size/10))
 }
 
-// life is one process of a sink.
+// life is one process with a sink.
 type life struct {
 	t     *testing.T
 	host  *streamtest.Host
@@ -84,12 +85,12 @@ type life struct {
 	lanes []stream.Lane
 	pool  *stream.Pool
 	run   uint32
-	place string        // the resume token that a checkpoint would hold
+	place string        // the resume token in a checkpoint
 	marks []stream.Mark // the marks of a TransactionalSink at its start
 	ids   uint64
 }
 
-// live opens the sink with a resume token.
+// live opens a sink with a resume token.
 func live(t *testing.T, r Receiver, place string) *life {
 	t.Helper()
 	l := &life{t: t, host: NewHost(t), pool: &stream.Pool{Poison: true}, place: place}
@@ -150,7 +151,7 @@ func (l *life) end() {
 	}
 }
 
-// batch returns batch n, encoded like in the engine.
+// batch returns batch n, encoded as the engine does it.
 func (l *life) batch(n int) *stream.Batch {
 	l.t.Helper()
 	b := l.raw(n)
@@ -184,7 +185,7 @@ func (l *life) encode(b *stream.Batch) {
 	}
 }
 
-// attempt is one Deliver call of the suite.
+// attempt is one call of Deliver.
 type attempt struct {
 	lane   int
 	batch  *stream.Batch
@@ -192,10 +193,10 @@ type attempt struct {
 	err    error
 }
 
-// ordered reports whether there is a single, ordered lane.
+// ordered reports whether the sink has a single lane, and this lane is ordered.
 func (l *life) ordered() bool { return len(l.lanes) == 1 && l.lanes[0].Limits.Ordered }
 
-// atOnce returns the number of concurrent Delivers of a lane.
+// atOnce returns the number of concurrent calls of Deliver on a lane.
 func (l *life) atOnce() int {
 	const most = 16
 	if n := l.lanes[0].Limits.InFlight; n > 0 {
@@ -204,9 +205,10 @@ func (l *life) atOnce() int {
 	return most
 }
 
-// deliver calls Deliver for each batch, with at most atOnce concurrent calls per lane, and releases
-// the batches. starts has the indexes of the batches in the order in which their deliveries start.
-// Nil means the order of batches. On ordered lanes, the batches are one run.
+// deliver calls Deliver for each batch, with at most atOnce concurrent calls per lane. starts has
+// the indexes of the batches in the order in which their calls start. Nil means the order of
+// batches. On ordered lanes, the batches have consecutive places. Afterwards deliver releases the
+// batches.
 func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))
@@ -250,7 +252,7 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 	return all
 }
 
-// must delivers batches and fails the test if one fails.
+// must delivers batches. It fails the test if one fails.
 func (l *life) must(batches ...*stream.Batch) {
 	l.t.Helper()
 	for n, a := range l.deliver(l.t.Context(), batches, nil) {
@@ -260,8 +262,8 @@ func (l *life) must(batches ...*stream.Batch) {
 	}
 }
 
-// check compares the receiver's records with want. On a single ordered lane, the order must match.
-// If repeats is set, records may occur repeatedly.
+// check compares the receiver's records with want. If ordered is set, the order must match. If
+// repeats is set, the receiver may have records more than once.
 func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	t.Helper()
 	if r.Received == nil {
@@ -314,7 +316,8 @@ func sinkDelivers(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkReversed starts as many Delivers as allowed, first in reverse order, then in random orders.
+// sinkReversed starts as many concurrent calls of Deliver as allowed, first in reverse order, then
+// in random orders.
 func sinkReversed(t *testing.T, c SinkCase) {
 	const rounds, seed = 8, 2
 	r := c.Start(t)
@@ -376,7 +379,8 @@ func sinkPieces(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, want)
 }
 
-// pieces cuts b at random into consecutive pieces. It passes b's reference on to them.
+// pieces cuts b at random into consecutive pieces. The pieces take over the reference to b's
+// memory.
 func pieces(b *stream.Batch, random *rand.Rand) []*stream.Batch {
 	if random.IntN(3) == 0 {
 		return []*stream.Batch{b}

@@ -1,13 +1,14 @@
-// Package connectortest is the conformance suite for sources and sinks, including those of other
-// projects.
+// Package connectortest checks that a source or sink fulfils its contract with the engine. Tests of
+// connectors use it, also in other projects.
 //
-// [Sink] and [Source] run a connector under the conditions that the engine creates: arenas poisoned
-// after the last Release, concurrent Delivers, contexts that end, processes that end between two
-// calls and continue from the last reported position. A connector's test passes a case that creates
-// the connector and gives access to its results. The suite owns the batches, the goroutines and the
-// host ([streamtest.Host]).
+// [Sink] and [Source] run a connector under conditions as in the engine: several calls of Deliver
+// run concurrently, contexts end, and a process may end between two calls and be followed by a
+// process that continues from the last reported position. The memory of a batch is overwritten
+// after the last Release, to find connectors that keep references to it. A test passes a case,
+// which creates the connector and returns its results. The suite creates the batches, the
+// goroutines and the host ([streamtest.Host]).
 //
-// The package is for tests only. It never looks inside a connector.
+// The package never looks inside a connector. It is for tests only.
 package connectortest
 
 import (
@@ -28,35 +29,36 @@ import (
 // patience bounds every wait of the suite.
 const patience = 20 * time.Second
 
-// SourceCase creates a source over existing data and gives the expected records.
+// SourceCase describes a source with existing data, and the records that it must read.
 type SourceCase struct {
-	// New creates a source over the same data, like a new process. The suite calls it many times. h
-	// is the host of that process, and is stopped when the process ends. Only Finish may change the
-	// data between calls.
+	// New creates a source over the same data, as a new process would. The suite calls New many
+	// times. h is the host of that process, and is stopped when the process ends. Between the
+	// calls, only Finish may change the data.
 	New func(t *testing.T, h *streamtest.Host) stream.Source
-	// Want holds the text of every record, without line ends: for each partition its records in
-	// order, with the partitions in any order. Equal texts may occur.
+	// Want has the text of every record without its line end. Each element is a partition with its
+	// records in order. The order of partitions does not matter. Several records may have the same
+	// text.
 	Want [][]string
-	// Limits bounds the batches. Zero means 512 bytes and 7 records, so that there are many cuts.
-	// Choose Want such that it makes a few dozen batches.
+	// Limits bounds the batches. Zero means 512 bytes and 7 records, which makes many batches.
+	// Choose Want so that its records fill a few dozen batches.
 	Limits stream.BatchLimits
-	// Reset restores the data before each check, for sources whose Finish changes it. Reset is nil
-	// if that is not needed.
+	// Reset restores the data before each check. Set it for sources that change the data in Finish.
 	Reset func(t *testing.T)
 }
 
-// Source runs the suite over a source that can be read again. It checks the following:
+// Source checks that a source fulfils the contract of [stream.Source]. Its data must be readable
+// more than once. The checks are:
 //
-//   - With Once every record comes once, in order within each partition, in contiguous spans,
-//     followed by io.EOF.
-//   - A second reader cuts batches at the same places and gives the same ids, also beside the first.
-//   - A new process resumes after every batch, and from marks with random gaps (the seed is printed
-//     on failure), in which settled ranges are skipped.
-//   - Nothing comes after everything is settled.
-//   - Read returns soon, with the cause, when its context ends.
+//   - With Once, each record comes once, in order within its partition, in contiguous spans.
+//     Then Read returns io.EOF.
+//   - A second reader makes the same batches with the same ids, also at the same time as the first.
+//   - A new process can continue after every batch, and from marks with random gaps. It skips
+//     the settled ranges. (The seed of the random gaps is printed on failure.)
+//   - When everything is settled, no record comes again.
+//   - When its context ends, Read returns soon, with the cause.
 //   - Commit, Finish and Close may be called as the contract says, also twice.
 //
-// Arenas are poisoned when a batch is released.
+// The memory of a batch is overwritten when it is released.
 func Source(t *testing.T, c SourceCase) {
 	t.Helper()
 	if c.Limits == (stream.BatchLimits{}) {
@@ -88,22 +90,22 @@ func Source(t *testing.T, c SourceCase) {
 // heard is one record that the suite has read.
 type heard struct{ id, text string }
 
-// copied is a copy of a batch from before its release.
+// copied is a copy of a batch, made before the batch was released.
 type copied struct {
 	id      string
 	spans   []stream.Span
 	records []heard
 }
 
-// process is one process with a source, from New to the end of its host.
+// process is one process with a source, from the call of New until its host is stopped.
 type process struct {
 	t      *testing.T
 	c      SourceCase
 	host   *streamtest.Host
 	source stream.Source
 	pool   *stream.Pool
-	tiled  map[string]stream.Position // the last To of each partition
-	marks  *settled                   // the initial marks
+	tiled  map[string]stream.Position // the end of the last span of each partition
+	marks  *settled                   // the marks at its start
 }
 
 func begin(t *testing.T, c SourceCase, marks *settled) *process {
@@ -126,7 +128,7 @@ func (p *process) open(once bool) stream.Reader {
 	return r
 }
 
-// end closes the reader and stops the host. For a source, this looks like a kill.
+// end closes the reader and stops the host. To the source, this looks like a kill of the process.
 func (p *process) end(r stream.Reader) {
 	p.t.Helper()
 	if err := r.Close(); err != nil {
@@ -137,7 +139,7 @@ func (p *process) end(r stream.Reader) {
 	}
 }
 
-// next reads one batch. false means io.EOF without records.
+// next reads one batch. The result is false if there were no more records before io.EOF.
 func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience,
@@ -155,7 +157,7 @@ func (p *process) next(r stream.Reader) (copied, bool, error) {
 	return p.copy(b), len(b.Spans) > 0, err
 }
 
-// copy copies b and checks the invariants of every batch.
+// copy copies b, and checks the rules that hold for every batch.
 func (p *process) copy(b *stream.Batch) copied {
 	p.t.Helper()
 	out := copied{id: b.ID()}
@@ -208,7 +210,7 @@ func (p *process) checkSpan(s stream.Span) {
 		if !known {
 			from, known = m.Watermark, true
 		}
-		for i := 0; i < len(m.Above); i++ { // settled ranges are skipped, even several in a row
+		for i := 0; i < len(m.Above); i++ { // skip settled ranges, even several in a row
 			if m.Above[i].From == from && s.From != from {
 				from = m.Above[i].To
 			}
@@ -235,7 +237,7 @@ func (p *process) checkOrigin(b *stream.Batch, i int) {
 	}
 }
 
-// drain reads up to io.EOF and calls each for every batch. each may be nil.
+// drain reads until io.EOF and calls each for every batch. each may be nil.
 func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	p.t.Helper()
 	var all []copied
@@ -255,7 +257,7 @@ func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	return nil
 }
 
-// readAll reads everything in a new process with Once.
+// readAll reads everything in a new process, with Once.
 func readAll(t *testing.T, c SourceCase, marks *settled) []copied {
 	t.Helper()
 	p := begin(t, c, marks)
@@ -273,7 +275,7 @@ func flatten(batches []copied) []heard {
 	return all
 }
 
-// partitionsOf returns the texts of each partition in order, with the partitions sorted by their
+// partitionsOf returns the texts of each partition in order. The partitions are sorted by their
 // texts.
 func partitionsOf(batches []copied) [][]string {
 	parts := make(map[string][]string)
@@ -309,7 +311,7 @@ func sourceReadsOnce(t *testing.T, c SourceCase) {
 	}
 }
 
-// describe shortens records for a message.
+// describe returns the records in a short form for a message.
 func describe(parts [][]string) string {
 	var b bytes.Buffer
 	for _, p := range parts {

@@ -1,7 +1,5 @@
-// Package drop implements the sink that accepts everything and keeps nothing. Use it to measure the
-// rest of a pipeline, or to disable a route without removing it.
-//
-// It owns nothing, touches no file and never fails.
+// Package drop implements the sink that accepts all batches and discards them. Use it to measure
+// the rest of a pipeline, or to disable a route without removing it. It never fails.
 package drop
 
 import (
@@ -11,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink acknowledges each batch at once. It counts records and bytes as records_discarded and
-// bytes_discarded.
+// Sink acknowledges each batch at once. It counts the discarded records and bytes as
+// records_discarded and bytes_discarded.
 type Sink struct {
 	host    stream.Host
 	encodes bool
@@ -28,7 +26,7 @@ const (
 	encodeNDJSON = "ndjson"
 )
 
-// Validate reports invalid options.
+// Validate returns an error for an invalid option.
 func (o *Options) Validate() error { return stream.CheckEnums(o) }
 
 // Component returns the sink's entry in the list of components.
@@ -45,7 +43,7 @@ func Component() stream.Component {
 	}
 }
 
-// New returns a sink that encodes nothing.
+// New returns a sink that does not encode batches.
 func New(h stream.Host) *Sink { return &Sink{host: h} }
 
 // Encodes implements stream.Encoder.

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// bulkAnswer is Elasticsearch's response to a bulk request, reduced by filterPath.
+// bulkAnswer is Elasticsearch's response to a bulk request, with only the parts that filterPath
+// selects.
 type bulkAnswer struct {
 	Errors *bool                 `json:"errors"`
 	Items  []map[string]bulkItem `json:"items"`
@@ -23,12 +24,13 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkErrors parses a bulk response to n records. The first result has an entry for each record,
-// which is nil if the record was accepted. It is a nil slice if all records were accepted. The
-// second result is an error if the response is implausible. Then everything must be sent again.
+// bulkErrors parses the response to a bulk request with n records. The first result has one element
+// per record: nil if the record was accepted, otherwise its error. The first result is nil if all
+// records were accepted. The second result is an error if the response makes no sense; then
+// everything must be sent again.
 //
-// created means that the documents have the ids of their records and are never overwritten. A
-// conflict then means that the store already has the record.
+// Set created if the documents have the ids of their records and are never overwritten. A conflict
+// then means that the store already has the record, and counts as accepted.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -48,7 +50,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 		}
 		for _, it := range item {
 			if s := it.Status; s >= 200 && s < 300 || s == 409 && created {
-				continue // accepted, or the store had it already
+				continue // accepted, or already in the store
 			}
 			errs[i] = &itemError{location: where, status: it.Status, reason: it.reason()}
 		}
@@ -56,7 +58,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 	return errs, nil
 }
 
-// judge classifies the error of a record that bulkErrors has returned.
+// judge classifies an error from the first result of bulkErrors.
 //
 //	none                      accepted
 //	429                       throttled
@@ -78,7 +80,7 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// reason returns the error as text: type and reason, or the plain text that old versions send.
+// reason returns the error as text: its type and reason, or the plain text that old versions send.
 func (it *bulkItem) reason() string {
 	var detail struct{ Type, Reason string }
 	var text string
@@ -93,10 +95,11 @@ func (it *bulkItem) reason() string {
 	return text
 }
 
-// maxBulkResponse bounds the bytes of a bulk response, which has a few hundred bytes per record.
+// maxBulkResponse is the maximum size of a bulk response in bytes. A response has a few hundred
+// bytes per record.
 const maxBulkResponse = 32 << 20
 
-// maxReason bounds the bytes of an item's error that are kept.
+// maxReason is the maximum length of an item's error in bytes; the rest is cut off.
 const maxReason = 500
 
 // itemError is the error of a bulk item that was not accepted.
@@ -115,8 +118,8 @@ func (e *itemError) Error() string {
 		"%q", e.location, e.status, e.reason)
 }
 
-// Group implements stream.Grouped. The text of the store's error is a detail, because it names the
-// document.
+// Group implements stream.Grouped. The text of the store's error belongs to the detail, because it
+// may name the document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
@@ -125,8 +128,8 @@ func (e *itemError) Group() (reason, detail string) {
 	return reason, e.reason
 }
 
-// bulkOutcome returns the outcome of the response to a bulk with the kept records of b. See
-// bulkErrors for created.
+// bulkOutcome returns the outcome of a bulk request with the kept records of b. text is the
+// response; see bulkErrors for created.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

@@ -1,5 +1,5 @@
-// Package elasticsearch is the sink that indexes batches in Elasticsearch, OpenSearch and
-// compatible stores with bulk requests.
+// Package elasticsearch implements the sink that indexes batches in Elasticsearch, OpenSearch and
+// compatible stores. It uses bulk requests.
 package elasticsearch
 
 import (
@@ -19,7 +19,7 @@ type Options struct {
 	Documents
 }
 
-// Documents are the options that are specific to Elasticsearch.
+// Documents has the options that are specific to Elasticsearch.
 type Documents struct {
 	Index      expr.Text `yaml:"index" doc:"index: name or expression; without it the endpoint's path names the index, as in /logs/_bulk"`
 	DataStream expr.Text `yaml:"data_stream" doc:"data stream: a name or an expression, in place of index; documents have an @timestamp"`
@@ -32,8 +32,8 @@ type Documents struct {
 	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`
 
 	shaped  bool
-	target  *expr.Program // Index or DataStream; nil if it is a fixed name
-	routing *expr.Program // nil: none
+	target  *expr.Program // of Index or DataStream; nil if this is a fixed name
+	routing *expr.Program // nil if the option is not set
 }
 
 const actionCreate, idRecord, idNone = "create", "record", "none"
@@ -66,7 +66,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, codec, h)
 }
 
-// Validate returns an error for a wrong option. It reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Documents); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (o *Options) Validate() error {
 // FromEnvironment implements stream.EnvironmentUser.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the option that names the target, with its key, and whether it is an expression.
+// name returns the option that names the index or data stream. key is its key in the config.
+// isExpression reports whether it is an expression instead of a fixed name.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
 	if d.DataStream != "" {
@@ -86,7 +87,7 @@ func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	return key, text, strings.ContainsAny(string(text), `"'()[]{}$`+"` ")
 }
 
-// Check returns a [stream.OptionError] for a wrong option.
+// Check returns a [stream.OptionError] for an invalid option.
 func (d *Documents) Check() error {
 	if err := stream.CheckEnums(d); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (d *Documents) Check() error {
 // maxName is the maximum length of an index name in bytes.
 const maxName = 255
 
-// checkName returns the reason why a name is invalid for an index or data stream, or "".
+// checkName returns the reason why name is not a valid name of an index or data stream, or "".
 func checkName(name string) string {
 	switch {
 	case name == "":
@@ -161,7 +162,7 @@ func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
 // filterPath lists the parts of a response that bulkErrors reads.
 const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
-// format returns the properties that all requests share.
+// format returns the properties that are the same for all requests.
 func (d *Documents) format() httpsink.Format {
 	f := httpsink.Format{
 		ContentType: "application/x-ndjson", Path: "/_bulk", Key: httpsink.BatchKey,

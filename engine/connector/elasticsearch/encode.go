@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Codec returns the format of requests. If Shape was not called, expressions may use any field.
+// Codec returns the codec for bulk requests. If Shape was not called before, expressions may use
+// any field.
 func (d *Documents) Codec() (httpsink.Codec, error) {
 	if !d.shaped {
 		if _, err := d.Shape(stream.Schema{Open: true}); err != nil {
@@ -32,8 +33,8 @@ type codec struct {
 // Format implements httpsink.Codec.
 func (c *codec) Format() httpsink.Format { return c.format() }
 
-// Append implements httpsink.Codec. It appends an action line and a document for each record. If
-// the action contains the record's id, the store detects repetitions.
+// Append implements httpsink.Codec. For each record, it appends an action line and a document. If
+// the action contains the record's id, the store recognizes a record that it already has.
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)
@@ -55,7 +56,7 @@ func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []b
 	return dst
 }
 
-// Outcome implements httpsink.Codec. It evaluates each item of the bulk.
+// Outcome implements httpsink.Codec. It evaluates the result of each record in the response.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if r.Err != nil || r.Cut != nil {
 		return r.Err
@@ -63,10 +64,10 @@ func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	return bulkOutcome(b, r.Body, c.Action == actionCreate && c.ID == idRecord, r.Where())
 }
 
-// encoder encodes one batch at a time.
+// encoder encodes batches, one at a time.
 type encoder struct {
 	*Documents
-	target, routing *expr.Evaluator // nil: none
+	target, routing *expr.Evaluator // nil if the option is not set
 	text            []byte
 }
 
@@ -81,7 +82,7 @@ func (e *encoder) begin(b *stream.Batch) {
 	e.routing.Begin(b)
 }
 
-// appendAction appends the action line for the document of record i.
+// appendAction appends the action line of record i.
 func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, error) {
 	dst = append(append(append(dst, `{"`...), e.Action...), `":{`...)
 	start := len(dst)
@@ -109,7 +110,8 @@ func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, erro
 	return append(dst, "}}\n"...), nil
 }
 
-// appendMember appends a member to the JSON object that begins at start. It skips empty values.
+// appendMember appends a member to the JSON object that begins at offset start. It does nothing if
+// value is empty.
 func appendMember(dst []byte, start int, name string, value []byte) []byte {
 	if len(value) == 0 {
 		return dst
@@ -132,10 +134,11 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	return b.AppendRecordID(nil, i), true
 }
 
-// timestampField is a field that all documents of a data stream have.
+// timestampField is a field that each document of a data stream must have.
 const timestampField = "@timestamp"
 
-// appendDocument appends the fields of record i. It adds a timestamp if the document needs one.
+// appendDocument appends the document of record i. If the document needs a timestamp and has none,
+// appendDocument adds one.
 func (e *encoder) appendDocument(dst []byte, b *stream.Batch, i int) []byte {
 	_, has := httpsink.FieldOf(b, i, timestampField)
 	if has || e.DataStream == "" && e.Timestamp == "" {

@@ -18,7 +18,7 @@ import (
 
 // This file implements the protocol ndjson; see docs/formats/exec-ndjson.md.
 
-// appendHead appends the part of a batch's line before its records.
+// appendHead appends the beginning of a batch's line, up to its records.
 func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
@@ -29,7 +29,7 @@ func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	return append(dst, '"', ',')
 }
 
-// appendRecords appends the kept records of b and the end of its line.
+// appendRecords appends the kept records of b, and the end of the batch's line.
 func appendRecords(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	dst = append(dst, `"records":[`...)
@@ -47,12 +47,12 @@ func appendRecords(dst []byte, b *stream.Batch) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// answer is a child's response to a batch.
+// answer is a child's answer to a batch.
 type answer struct {
-	ID        *uint64  `json:"id"` // nil means the oldest unanswered batch
+	ID        *uint64  `json:"id"` // nil if the answer is to the oldest unanswered batch
 	Delivered bool     `json:"delivered"`
-	Refused   []index  `json:"refused"` // if delivered: records that will never be accepted
-	Retry     []int    `json:"retry"`   // if delivered: records to send again
+	Refused   []index  `json:"refused"` // if Delivered is set: records that will never be accepted
+	Retry     []int    `json:"retry"`   // if Delivered is set: records to send again
 	After     *float64 `json:"retry_after"`
 	Rejected  bool     `json:"rejected"`
 	Wrong     bool     `json:"misconfigured"`
@@ -73,7 +73,7 @@ type index struct {
 	Reason string
 }
 
-// UnmarshalJSON reads 3 or {"record":3,"reason":"..."}.
+// UnmarshalJSON parses 3 or {"record":3,"reason":"..."}.
 func (x *index) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] != '{' {
 		return json.Unmarshal(text, &x.Record)
@@ -92,7 +92,7 @@ func (x *index) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// parseAnswer reads one line.
+// parseAnswer parses one line of a child's output.
 func parseAnswer(line []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
@@ -106,9 +106,9 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the child's report. If the child gives a credit without an epoch or a taken count,
-// report uses the arguments: epoch is the number of this child's start, and taken the number of
-// records it has answered since.
+// report returns the report of a child about its load. The arguments are used if the child states a
+// credit, but no epoch or no taken count. epoch is the number of this child among the sink's
+// children. taken is the number of records that it has answered.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -122,7 +122,8 @@ func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	return r
 }
 
-// longest caps retry_after and the times of a report. Longer values are treated as mistakes.
+// longest is the maximum of retry_after and of the times in a report. A longer time is probably a
+// mistake, and is reduced to longest.
 const longest = 24 * time.Hour
 
 func seconds(s float64) time.Duration {
@@ -132,8 +133,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, longest.Seconds()) * float64(time.Second))
 }
 
-// outcome returns the outcome of the attempt to deliver b. misuse is a protocol error, after which
-// the child must not be used any more.
+// outcome returns the outcome of the attempt to deliver b. misuse is an error of the child against
+// the protocol. After it, the child must be killed.
 func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	said := errors.New(or(a.Err, "the child gave no reason"))
 	if !a.Delivered {
@@ -155,7 +156,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	}
 	kept := b.AppendKept(nil)
 	if len(a.Refused) == 0 && len(a.Retry) == len(kept) {
-		// nothing was delivered: this is a failed attempt, which is retried with backoff
+		// nothing was delivered: treat this as a failed attempt, after which the batch is retried
+		// with backoff
 		return said, nil
 	}
 	fates := make([]recordResult, len(kept))
@@ -208,7 +210,7 @@ const (
 	refused
 )
 
-// shareOut divides b into pieces according to the results of its kept records.
+// shareOut cuts b into pieces of records with the same result.
 func shareOut(b *stream.Batch, kept []int, fates []recordResult) *stream.Split {
 	var by [refused + 1][]int
 	for n, i := range kept {

@@ -1,14 +1,14 @@
-// Package exec implements the sink that delivers batches to child processes written in any
-// language. Each child is a worker.
+// Package exec implements the sink that delivers batches to child processes, which run programs in
+// any language. Each child is a worker. (The source exec is in this package as well.)
 //
-// There are three protocols. With `lines`, each batch starts a process and is written to its
-// standard input. With `ndjson` and `storm`, children keep running and exchange messages with the
-// sink. A child that dies is restarted as long as the route runs; its batches are retryable and go
-// to other workers at once. A child that hangs is killed with its process group when flow abandons
-// the attempt.
+// The sink has three protocols. With `lines`, it starts a process for each batch and writes the
+// batch to its standard input. With `ndjson` and `storm`, children keep running and exchange
+// messages with the sink.
 //
-// The sink owns its children and runs no shell. Retries are left to flow. A batch counts as
-// delivered only if the child has acknowledged it.
+// A batch is delivered only if the child has acknowledged it. The sink does not retry; package flow
+// does. A child that ends is restarted as long as the route runs. Its unanswered batches can go to
+// other workers at once. If package flow abandons an attempt because the child hangs, the child is
+// killed with its process group. Programs run without a shell.
 package exec
 
 import (
@@ -35,15 +35,15 @@ type Sink struct {
 	o       Options
 	host    stream.Host
 	scratch sync.Pool // *[]byte: encode buffers for pieces
-	// with storm: the directory for the process ids of bolts; created by Open
+	// with storm: the directory in which bolts store their process ids; created by Open
 	pids   string
-	starts atomic.Uint32 // with ndjson: number of children started
-	// grants is set once a child has reported a credit. From then on, a new child gets only one
-	// batch until it has reported a credit itself.
+	starts atomic.Uint32 // with ndjson: number of children started so far
+	// grants is set as soon as any child has stated a credit. From then on, each new child gets
+	// only one batch until it has stated a credit itself.
 	grants atomic.Bool
 }
 
-// New returns a sink. It starts no children.
+// New returns a sink. It does not start children.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -53,8 +53,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink. It creates one lane for each worker, named worker-1, worker-2, and
-// so on. If a program cannot be started, Open succeeds and its workers report the error.
+// Open implements stream.Sink. It creates one lane for each worker, with the names worker-1,
+// worker-2, and so on. If a program cannot be started, Open succeeds, and the attempts at its
+// workers fail.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
@@ -113,8 +114,8 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements stream.Sink. The children have already ended, because the host has waited for
-// their goroutines.
+// Close implements stream.Sink. The children have ended before, because the host waits for their
+// goroutines.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -127,14 +128,14 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes the input of a child. Unchanged raw lines are sent
-// from the batch's own bytes.
+// Encode implements stream.Encoder. It appends the input of a child to dst. It appends nothing for
+// unchanged raw lines, which are sent from the batch's own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
 		return appendRecords(dst, b), nil
 	case s.o.Protocol == Storm:
-		b.Split() // split here while the batch has one owner: several attempts may run concurrently
+		b.Split() // now, while no other goroutine uses the batch
 		return nil, nil
 	case s.o.Format == JSON:
 		return ndjson.Append(dst, b), nil
@@ -145,9 +146,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns the input of a child for b: the payload if b has one, otherwise the encoded
-// records, in scratch. If Encode encodes nothing, because b has unchanged raw lines, bodyOf returns
-// the batch's own bytes.
+// bodyOf returns the input of a child for b. This is the payload from Encode if there is one. For
+// unchanged raw lines, it is the batch's own bytes. Otherwise, bodyOf encodes the records into
+// scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil
@@ -161,8 +162,8 @@ func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	return body, err
 }
 
-// down returns the outcome of an attempt at a worker without a running child: Throttled until the
-// next start, or Misconfigured if the program cannot be started at all.
+// down returns the outcome of an attempt at a worker without a running child. It is Throttled until
+// the next start of the child, or Misconfigured if the program cannot be started.
 func down(err error) error {
 	e, ok := errors.AsType[*child.DownError](err)
 	if !ok {

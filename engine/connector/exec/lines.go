@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Exit statuses with a specific meaning, from sysexits.h and from shells.
+// Exit statuses with a meaning of their own, from sysexits.h and from shells.
 const (
 	exUsage       = 64  // EX_USAGE: the command line is wrong
 	exDataErr     = 65  // EX_DATAERR: the input is wrong
@@ -20,7 +20,7 @@ const (
 	notFound      = 127 // the shell did not find the command
 )
 
-// linesLane starts a process for each batch.
+// linesLane delivers each batch to a process of its own.
 type linesLane struct {
 	sink *Sink
 	spec child.Spec
@@ -47,7 +47,7 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	spec.KeepInput = true
-	// kill the process at once when ctx ends: its normal way to end is the end of its input
+	// kill the process as soon as ctx ends; normally it ends by itself after the end of its input
 	spec.Grace = -1
 	l.sink.host.Count("processes_started", 1)
 	unread := false
@@ -66,7 +66,7 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, l.meaning(ctx, err, unread)
 }
 
-// meaning maps the end of the process to the outcome of the attempt.
+// meaning returns the outcome of the attempt, given the end of the process.
 func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return &stream.Misconfigured{Err: start}

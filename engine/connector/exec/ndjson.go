@@ -13,46 +13,47 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxAnswer bounds one response line in bytes. A response that refuses every record of a large
-// batch, with reasons, fits.
+// maxAnswer is the maximum length of an answer's line in bytes. It is enough for an answer that
+// refuses every record of a large batch, with reasons.
 const maxAnswer = 8 << 20
 
-// ndjsonLane delivers batches to the child in a slot.
+// ndjsonLane delivers batches to the child in one slot.
 type ndjsonLane struct {
 	sink *Sink
 	slot *child.Slot[*session]
 }
 
-// session is the session with one child. Serve reads; the delivering goroutines write.
+// session is the conversation with one child. One goroutine reads (Serve). The goroutines that call
+// Deliver write.
 type session struct {
 	p       *child.Process
-	writing chan struct{} // token of the goroutine that writes
+	writing chan struct{} // token of the goroutine that may write
 	ended   chan struct{} // closed by End
 
-	// number of this child among the sink's children, from 1: the epoch of its credit
+	// number of this child among the sink's children, from 1; it is the epoch of the child's credit
 	start  uint32
 	grants *atomic.Bool // shared with the sink
 
 	mu      sync.Mutex      // guards the fields below
-	pending []*pendingBatch // unanswered batches, in the order of writing
+	pending []*pendingBatch // unanswered batches, in the order in which they were written
 	worked  bool
-	known   bool  // the cause of the end is known, so the oldest batch is not to blame
+	known   bool  // why the child ends is known: no batch is to blame
 	err     error // of the end
-	clean   bool  // the child ended by itself after an answer: no batch is to blame
+	clean   bool  // the child ended by itself and had answered a batch before: no batch is to blame
 
-	sent, answered uint64        // records since its start: written; answered
-	credit         uint64        // upper bound of sent, as last reported by the child
-	granted        bool          // this child or an earlier one has reported a credit
-	told           chan struct{} // closed and replaced with each answer
+	sent, answered uint64        // records written to this child; records that it has answered
+	credit         uint64        // bound on sent, as last stated by the child
+	granted        bool          // this child or an earlier one has stated a credit
+	told           chan struct{} // closed and replaced at each answer
 }
 
-// pendingBatch is a batch that was given to a child.
+// pendingBatch is a batch that was given to a child and is not answered.
 type pendingBatch struct {
 	id       uint64
-	cost     uint64      // records
+	cost     uint64      // number of records
 	answer   chan answer // buffer of 1
-	answered uint64      // session.answered including this batch, when it was answered
-	blamed   bool        // the oldest batch, and so the one in progress, when the child died
+	answered uint64      // session.answered at the time of its answer, including this batch
+	blamed   bool        // it was the oldest batch when the child died
 }
 
 func (s *Sink) newSession(p *child.Process) *session {
@@ -68,7 +69,7 @@ func (t *session) Serve(context.Context) error {
 	return child.ServeLines(t.p, maxAnswer, t.handleLine)
 }
 
-// handleLine passes an answer to its waiting Deliver. An empty line is ignored.
+// handleLine passes an answer to the Deliver call that waits for it. It ignores empty lines.
 func (t *session) handleLine(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -102,9 +103,9 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// awaitCredit waits until the child's credit covers q. If the child has no unanswered batches,
-// awaitCredit does not wait, because otherwise the child would never update its credit. The caller
-// holds the token of t.writing. After an error nothing was written.
+// awaitCredit waits until the child's credit is enough for q. It does not wait if the child has no
+// unanswered batch: the child could not state a higher credit then. The caller must hold the token
+// of t.writing. After an error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
@@ -170,7 +171,7 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 		return l.answered(t, q, b, said)
 	case <-t.ended:
 		select {
-		case said := <-q.answer: // the child answered just before it ended
+		case said := <-q.answer: // the child has answered just before its end
 			return l.answered(t, q, b, said)
 		default:
 		}
@@ -180,11 +181,12 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	}
 }
 
-// startPatience bounds the wait of an attempt for a child that is about to restart.
+// startPatience bounds the wait of an attempt for a child whose restart is due.
 const startPatience = time.Second
 
-// awaited waits for the first start of a child, or for a restart that is due. It does not wait for
-// a later restart, because flow can use other workers meanwhile.
+// awaited returns the session of a slot. If the child has never been started, or its restart is
+// due, awaited waits for its start. It does not wait for a later restart, because package flow can
+// use other workers meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -208,7 +210,7 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	return session, nil
 }
 
-// send writes a batch's line. A child that has received an incomplete line is killed.
+// send writes the line of a batch. If it could write only a part of the line, it kills the child.
 func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) error {
 	select {
 	case t.writing <- struct{}{}:
@@ -228,8 +230,8 @@ func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) 
 	if err != nil && ctx.Err() != nil {
 		err = t.killAbandoned(ctx)
 	} else if err != nil {
-		// The child has died, or has closed its input and will never read another batch. The end of
-		// the process tells the cause.
+		// The child has died, or has closed its input and will not read any more batches. Its exit
+		// status will tell the reason.
 		t.p.Kill(err)
 		<-t.ended
 		err = t.deathOutcome(ctx, q)
@@ -238,7 +240,7 @@ func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) 
 	return err
 }
 
-// killAbandoned kills a hanging child and returns the outcome of the batch.
+// killAbandoned kills a child that hangs, and returns the outcome of the batch.
 func (t *session) killAbandoned(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	t.mu.Lock()
@@ -251,7 +253,7 @@ func (t *session) killAbandoned(ctx context.Context) error {
 	return cause
 }
 
-// deathOutcome returns the outcome of a batch that was unanswered when the child died.
+// deathOutcome returns the outcome of a batch that the child had not answered when it died.
 func (t *session) deathOutcome(ctx context.Context, q *pendingBatch) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -267,8 +269,8 @@ func (t *session) deathOutcome(ctx context.Context, q *pendingBatch) error {
 	return t.err
 }
 
-// answered returns the outcome for an answer. A child that breaks the protocol is killed, and the
-// batch is blamed.
+// answered returns the outcome of a batch, given its answer. If the answer breaks the protocol,
+// answered kills the child, and the batch is to blame.
 func (l *ndjsonLane) answered(t *session, q *pendingBatch, b *stream.Batch,
 	said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)

@@ -8,18 +8,18 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The protocols of the option protocol.
+// The values of the option protocol.
 const (
-	// one process per batch, records on its standard input, status 0 means delivered
+	// a process for each batch, with the records on its standard input; status 0 means delivered
 	Lines  = "lines"
-	NDJSON = "ndjson" // one line per batch in, one line per answer out; docs/formats/exec-ndjson.md
+	NDJSON = "ndjson" // a line for each batch and each answer; docs/formats/exec-ndjson.md
 	Storm  = "storm"  // Storm's multilang protocol; the child is a bolt
 )
 
 // The formats of records on standard input, for the protocol lines.
 const (
 	Raw  = "raw"  // unchanged, each with a line end
-	JSON = "json" // one JSON object per line: the fields of a parsed record, else {"message":"..."}
+	JSON = "json" // a JSON object per line: the fields of a parsed record, else {"message":"..."}
 )
 
 // The limits of options.
@@ -32,7 +32,7 @@ const (
 	usualPending  = 100 // Storm's topology.shellbolt.max.pending
 )
 
-// Options are the options of the sink. The time limit of an answer is `flow.abandon`, after which
+// Options are the options of the sink. The time limit for an answer is `flow.abandon`. After it,
 // the child is killed.
 type Options struct {
 	child.Options

@@ -19,15 +19,16 @@ import (
 
 // SourceComponent returns the source exec, which reads the output of a command.
 //
-// The output cannot be read again, so there are no positions. If the process is killed, records
-// that were read and not delivered are lost. A full source stops reading, and the command's writes
-// block. A stop or a drain sends SIGTERM to the command's process group, reads its output to the
-// end and kills the group after `grace`.
+// The output cannot be read a second time. If penstock is killed, records that were read but not
+// delivered are lost. If the source's memory is full, the source stops reading, and writes of the
+// command block. When the source stops or drains, it sends SIGTERM to the command's process group,
+// reads the rest of the output, and kills the group after `grace`.
 func SourceComponent() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }
 
-// Source reads the output of one command. The intake owns the records.
+// Source reads the output of one command. The records are kept in the intake until they are
+// settled.
 type Source struct {
 	*intake.Intake
 	o      SourceOptions
@@ -35,7 +36,7 @@ type Source struct {
 	spec   child.Spec
 	opened chan struct{} // closed by the first Open
 	open   sync.Once
-	once   bool // set before opened is closed: one run of the command
+	once   bool // run the command only once; set before opened is closed
 }
 
 // NewSource returns a source. It does not start the command.
@@ -61,7 +62,7 @@ func NewSource(o SourceOptions, h stream.Host) (*Source, error) {
 	return s, nil
 }
 
-// Open implements stream.Source. In a finite run the command runs once.
+// Open implements stream.Source. In a finite run, the command runs only once.
 func (s *Source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r, err := s.Intake.Open(ctx, o)
 	if err == nil {
@@ -73,8 +74,8 @@ func (s *Source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return r, err
 }
 
-// serve runs the command while routes want data, until it has ended for the last time or ctx is
-// done.
+// serve runs the command as long as routes want data. It returns when the command has ended for the
+// last time or ctx is done.
 func (s *Source) serve(ctx context.Context) error {
 	select {
 	case <-s.opened:
@@ -90,13 +91,14 @@ func (s *Source) serve(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		<-ctx.Done() // deliver the records before the failure first
+		<-ctx.Done() // first deliver the records read before the failure
 		return &commandError{err}
 	}
 	return nil
 }
 
-// commandError ends the source permanently.
+// commandError ends the source for the rest of the process's life: the supervisor does not restart
+// it.
 type commandError struct{ err error }
 
 // Error implements error. It describes the end of the command.
@@ -107,8 +109,8 @@ func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrSto
 
 var errDraining = errors.New("the routes drain")
 
-// untilDrain runs the command until the routes drain or ctx is done. ended means that the command
-// does not run again. Then err is nil, or the failure of its last run.
+// untilDrain runs the command until the routes drain or ctx is done. ended reports that the command
+// will not run again. Then err is the failure of its last run, or nil.
 func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	defer s.Producer()()
 	run, cancel := context.WithCancelCause(ctx)
@@ -135,14 +137,14 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	return ended, errors.Join(err, watch.Wait())
 }
 
-// supervise restarts the command until run is done. It returns when the command has ended and must
-// not be restarted.
+// supervise runs the command, and restarts it after its end, until run is done. It returns earlier
+// if the command has ended and must not be restarted.
 func (s *Source) supervise(ctx, run context.Context) error {
 	restart := map[string]supervise.Restart{
 		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
 	}
 	tree, err := supervise.New("exec", supervise.Spec{
-		OnEvent: func(_ context.Context, e supervise.Event) { // each run logs its end
+		OnEvent: func(_ context.Context, e supervise.Event) { // no log here: each run logs its end
 			if e.Kind == supervise.Ended && e.Restart {
 				s.host.Log().Info("command starts again", "in", e.Delay)
 			}
@@ -159,11 +161,11 @@ func (s *Source) supervise(ctx, run context.Context) error {
 	return tree.Serve(run)
 }
 
-// killTime bounds the time that a killed process group may take to end.
+// killTime bounds the time until the end of a process group that was killed.
 const killTime = 5 * time.Second
 
-// schedule starts the command at the interval `every` until run is done. It skips a start that is
-// due while the command still runs.
+// schedule starts the command at the interval `every` until run is done. If a start is due while
+// the command still runs, schedule skips this start.
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {
@@ -182,7 +184,7 @@ func (s *Source) schedule(ctx, run context.Context) error {
 	}
 }
 
-// timeoutError is the cause if a run exceeds its timeout.
+// timeoutError means that a run of the command has exceeded its timeout.
 type timeoutError struct{ after time.Duration }
 
 // Error implements error.
@@ -190,14 +192,16 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("it ran longer than timeout: %v", e.after)
 }
 
-// following returns the first planned start after now, and the number of missed starts before it.
+// following returns the first planned start after now, and the number of planned starts before it
+// that were missed.
 func following(planned, now time.Time, every time.Duration) (next time.Time, missed int64) {
 	missed = max(0, int64(now.Sub(planned)/every))
 	return planned.Add(time.Duration(missed+1) * every), missed
 }
 
-// run starts the command and submits its output until it ends. When runCtx is done, run asks the
-// command to end. It submits the rest of the output unless ctx is done.
+// run runs the command once and submits its output until it ends. When runCtx is done, run makes
+// the command end and submits the rest of the output. When ctx is done, it does not submit the
+// rest.
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()
 	s.host.Count("runs", 1)
@@ -233,7 +237,7 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 	return err
 }
 
-// read submits the output of a command to its end, and returns the number of records.
+// read submits the whole output of a command, and returns the number of records.
 func (s *Source) read(ctx context.Context, p *child.Process) (records int, err error) {
 	_ = p.CloseInput() // the command gets no input
 	cut := intake.NewCutter(int(s.o.MaxRecord), intake.Delimiter(s.o.Delimiter), 0)
@@ -257,7 +261,7 @@ func (s *Source) read(ctx context.Context, p *child.Process) (records int, err e
 	}
 }
 
-// add submits records, and returns their number. Records that it cannot submit count as lost.
+// add submits records, and returns their number. If it cannot submit them, it counts them as lost.
 func (s *Source) add(ctx context.Context, records intake.Records) (added int, err error) {
 	if records.Len() == 0 {
 		return 0, nil

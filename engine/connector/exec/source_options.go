@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// When to restart the command of a source after it has ended.
+// The values of the option that determines when to restart the command after its end.
 const (
 	Always    = "always"
 	OnFailure = "on_failure" // after a status other than 0; status 0 ends the source
@@ -30,7 +30,7 @@ type SourceOptions struct {
 	MaxWaiting stream.Size `yaml:"max_waiting" doc:"undelivered bytes at which reading pauses"`
 }
 
-// DefaultSourceOptions returns options to read the lines of a command that runs continuously.
+// DefaultSourceOptions returns options for a command that runs continuously and writes lines.
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Options: child.DefaultOptions(), Format: Lines, Delimiter: intake.ByNewline,

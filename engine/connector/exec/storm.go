@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is the number of in-flight batches of one bolt. With two, the next batch begins
-// while the last tuples of the previous one are answered.
+// boltInFlight is the number of in-flight batches of a bolt. With two, the bolt can begin the next
+// batch before it has answered the last tuples of the previous one.
 const boltInFlight = 2
 
-// boltLane delivers each record as a tuple to the bolt in a slot.
+// boltLane delivers each record as a tuple to the bolt in one slot.
 type boltLane struct {
 	sink *Sink
 	slot *child.Slot[*multilang.Bolt]
 }
 
-// newBolt returns a constructor of sessions with newly started children.
+// newBolt returns a function that creates the session with a newly started child.
 func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	conf := make(map[string]any, len(s.o.Conf))
 	for name, value := range s.o.Conf {
@@ -34,8 +34,8 @@ func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
 }
 
-// Deliver implements stream.Worker. A batch is delivered when every record is acked. Tuples that
-// the bolt emits are discarded and counted.
+// Deliver implements stream.Worker. A batch is delivered when the bolt has acked every record. The
+// sink only counts the tuples that the bolt emits.
 func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
@@ -56,8 +56,8 @@ func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report
 	return stream.Report{}, l.outcome(ctx, b, kept, work)
 }
 
-// outcome returns the outcome of a batch. Acked records are settled. Failed and unanswered records
-// are sent again.
+// outcome returns the outcome of a batch. Acked records are delivered. Failed and unanswered
+// records are sent again.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
 	fates := make([]recordResult, len(kept))

@@ -1,9 +1,10 @@
-// Package failover implements the sink that delivers to the first of several sinks that is up.
+// Package failover implements the sink that delivers to the first available one of several sinks,
+// its members. The members must be sinks that store no positions.
 //
-// The members are sinks that keep no positions. Their lanes are the lanes of this sink, with the
-// member's number as Limits.Standby. The sender decides, from its breakers, whether a member is
-// down, when the next one takes over and when the first one is used again. A member is down while
-// the breakers of all its lanes are open, or while it has no lanes.
+// The lanes of all members are the lanes of this sink. Each lane has the number of its member as
+// Limits.Standby, and the sender (package flow) uses this number. A member is down while the
+// breakers of all its lanes are open, or while it has no lanes. The sender then uses the next
+// member, and later returns to the first one.
 package failover
 
 import (
@@ -38,7 +39,7 @@ type Sink struct {
 	set func([]stream.Lane)
 }
 
-// member is one sink.
+// member is one of the sinks.
 type member struct {
 	of    *Sink
 	host  *memberHost
@@ -48,7 +49,7 @@ type member struct {
 	lanes []stream.Lane
 }
 
-// New returns a sink. It opens no member.
+// New returns a sink. It does not open members.
 func New(o *Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func New(o *Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// create creates the member's sink. It refuses a sink that stores positions.
+// create creates the sink of a member. It returns an error if that sink stores positions.
 func (m *member) create() error {
 	made, err := m.use.Component.New(m.use.Options, m.host)
 	if err != nil {
@@ -99,8 +100,8 @@ func (m *member) create() error {
 
 var reopenBackoff = backoff.Exponential(time.Second, 2, 30*time.Second).Full()
 
-// Open opens the members. A member that fails to open is down, and is opened again with backoff. If
-// all members fail, Open returns their errors.
+// Open opens the members. If a member cannot be opened, it is down, and Open tries it again later
+// with backoff. If no member can be opened, Open returns the errors.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	s.mu.Lock()
 	s.set = o.Lanes
@@ -127,11 +128,11 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 
 func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 	o.Lanes = m.replace
-	o.StateDir, o.ResumeToken = nil, "" // used only by sinks that New refuses
+	o.StateDir, o.ResumeToken = nil, "" // only for sinks that create refuses
 	return m.sink.Open(ctx, o)
 }
 
-// reopen creates and opens the member's sink until it succeeds.
+// reopen creates and opens the sink of a member, and repeats this until it succeeds.
 func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 	attempt := func(ctx context.Context) error {
 		err := m.sink.Close()
@@ -159,11 +160,11 @@ func (m *member) replace(lanes []stream.Lane) {
 	m.of.publish()
 }
 
-// publish sets the lanes of all members. If the name of a lane is already in use by another lane,
-// publish adds the number of the lane's own member to the name.
+// publish passes the lanes of all members to the engine. If two lanes have the same name, publish
+// adds the number of its member to the name of the second one.
 func (s *Sink) publish() {
 	s.mu.Lock()
-	defer s.mu.Unlock() // one list at a time
+	defer s.mu.Unlock() // held until the end, so that lists are published in order
 	var all []stream.Lane
 	names := make(map[string]bool)
 	for _, m := range s.members {
@@ -192,14 +193,15 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
-// Encode implements stream.Encoder. It splits the batch and appends nothing, because the delivering
-// member encodes the batch in its own format.
+// Encode implements stream.Encoder. It only splits the batch. The member that delivers the batch
+// encodes it, because each member has its own format.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// memberHost is the Host of a member. It adds the member's name to logs and goroutines.
+// memberHost is the Host of a member. It adds the member's name to logs and to the names of
+// goroutines.
 type memberHost struct {
 	stream.Host
 	name string

@@ -5,28 +5,28 @@ package file
 import "time"
 
 const (
-	// aheadMax bounds the reserved space, which a crash may leave allocated behind the end of the
-	// file.
+	// aheadMax bounds the reserved space. After a crash, this space may stay allocated after the
+	// end of the file.
 	aheadMax = 64 << 20
 	// aheadMin is the number of bytes that must be written within aheadEvery before space is
-	// reserved. Slow files get no reservation.
+	// reserved. There is no reservation for slow files.
 	aheadMin   = 8 << 20
 	aheadEvery = time.Second
 )
 
-// ahead decides how much space to reserve for the file before writing: as much as was written
-// within the last second. A fast file then seldom allocates space during a write, and a slow one
-// never holds unused space. The zero value is ready to use.
+// ahead decides how much space to reserve after the end of the file: as much as was written in the
+// last second. While the file grows fast, most writes then need not allocate space. The zero value
+// is ready to use.
 type ahead struct {
-	upTo  int64     // space is reserved up to this offset
+	upTo  int64     // offset up to which space is reserved
 	since time.Time // start of count
-	count int64     // bytes written since
+	count int64     // bytes written since that time
 	pace  int64     // bytes written in the previous period
 	never bool      // the file system does not support reservations
 }
 
-// want returns the space to reserve for a write between two offsets (from and end). Length 0 means
-// none.
+// want returns the space to reserve before a write from offset from to offset end. If length is 0,
+// no space needs to be reserved.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count
@@ -53,5 +53,5 @@ func (a *ahead) got(at, length int64, ok bool) {
 	a.upTo = at + length
 }
 
-// moved records that the lane writes to another file from now on, or that the file was truncated.
+// moved records that the lane now writes to another file, or that the file was truncated.
 func (a *ahead) moved() { a.upTo = 0 }

@@ -14,16 +14,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// audit implements stream.Audit for the file and the files that were rotated out of it.
+// audit implements stream.Audit. It reads the file and the files that were rotated out of it.
 type audit struct {
 	s     *Sink
 	dir   vfs.Dir
-	place string // place of the data in the checkpoint; "" if it has none
+	place string // resume token in the checkpoint; "" if there is none
 	count *recount.Count
 	text  []byte
 }
 
-// Audit implements stream.AuditedSink. It reads the files up to the place in the checkpoint.
+// Audit implements stream.AuditedSink. The audit reads the files up to the place that the
+// checkpoint has saved.
 func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	folder, _ := filepath.Split(filepath.Clean(s.o.Path))
 	dir, err := s.host.FS().OpenDir(filepath.Clean(folder))
@@ -72,8 +73,8 @@ func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) 
 	return a.count.Compare(found)
 }
 
-// readFiles reads the rotated files and the current one, in order, up to the place in the
-// checkpoint.
+// readFiles reads the rotated files and the current file in order, up to the place that the
+// checkpoint has saved.
 func (a *audit) readFiles(ctx context.Context) error {
 	want, err := parsePlace(a.place)
 	if err != nil {
@@ -100,7 +101,7 @@ func (a *audit) readFiles(ctx context.Context) error {
 		"records cannot be counted", want.inode)
 }
 
-// readFile reads one file. reached reports whether want is in this file.
+// readFile reads one file. reached reports whether want is a place in this file.
 func (a *audit) readFile(ctx context.Context, name string, want place) (reached bool, err error) {
 	f, err := a.dir.Open(name)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// eagerBytes is the number of unsynced bytes, with fsync: interval, after which writeback is
-	// started. The disk then works during the writes, and the final fsync has less to do.
+	// eagerBytes is the number of unsynced bytes at which writeback is started, with fsync:
+	// interval. The disk then works while the sink writes more, and the next fsync has less to do.
 	eagerBytes = 32 << 20
 
-	// blockBytes is the alignment of writes. A call writes up to a multiple of it, so that file
-	// systems with large pages (ext4, XFS) allocate one page for the call. Unaligned writes need
-	// several small pages and cost about a fifth more.
+	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
+	// large pages (ext4, XFS) then allocate one page for the write. Unaligned writes need several
+	// small pages and cost about a fifth more.
 	blockBytes = 256 << 10
 )
 
@@ -42,8 +42,8 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes group into as many files as needed. The only error that it returns is a
-// ReopenError. All other errors are the outcome of the deliveries in the group.
+// writeReady writes the deliveries in group, into several files if rotation requires it. Its only
+// possible error is a ReopenError. Any other error becomes the outcome of the deliveries.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (l *lane) writeReady(group []*delivery, broken error) error {
 	l.mu.Lock()
 	over := l.over
 	l.mu.Unlock()
-	if over != nil { // the lane was detached meanwhile: its file is cut and must not grow again
+	if over != nil { // the lane has been detached: its file was truncated and must not grow again
 		answer(group, over)
 		return nil
 	}
@@ -83,7 +83,8 @@ func (l *lane) writeReady(group []*delivery, broken error) error {
 	return nil
 }
 
-// writeGroup writes a group and passes it to the syncer. Without ack, it answers the group itself.
+// writeGroup writes a group of deliveries. With ack, it passes the group to the syncer, which
+// answers after a sync. Without ack, writeGroup answers.
 func (l *lane) writeGroup(group []*delivery) error {
 	end, err := l.write(group)
 	if err != nil {
@@ -108,8 +109,8 @@ func (l *lane) writeGroup(group []*delivery) error {
 	return nil
 }
 
-// write appends the group block by block, sets the place of each delivery, and returns the new end
-// of the file.
+// write appends a group to the file in aligned blocks, and sets the place of each delivery. It
+// returns the new end of the file.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
 	f, from, id := l.file, l.length, l.id
@@ -127,7 +128,7 @@ func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.reserve(f, from, end)
 	parts := l.parts[:0]
 	defer func() {
-		clear(parts) // do not retain the batches
+		clear(parts) // do not keep references to the batches
 		l.parts = parts[:0]
 	}()
 	at := from // file offset of the next byte
@@ -157,7 +158,8 @@ func (l *lane) wrote() {
 	l.writing = false
 }
 
-// reserve reserves space before the bytes from to end of f are written.
+// reserve reserves space, if this is worthwhile, before the bytes from from to end of f are
+// written.
 func (l *lane) reserve(f vfs.File, from, end int64) {
 	at, length := l.ahead.want(time.Now(), from, end)
 	if length == 0 {
@@ -172,7 +174,7 @@ func (l *lane) reserve(f vfs.File, from, end int64) {
 	}
 }
 
-// release frees the space reserved behind the end of f. Bytes there were not acknowledged.
+// release frees the space that is reserved after the first length bytes of f.
 func release(f vfs.File, length int64) error {
 	if err := f.Truncate(length); err != nil {
 		return fmt.Errorf("release the space allocated after byte %d: %w", length, err)
@@ -180,8 +182,8 @@ func release(f vfs.File, length int64) error {
 	return nil
 }
 
-// runSyncer syncs written deliveries until ctx ends. One fsync covers all deliveries written since
-// the previous one.
+// runSyncer syncs the file until ctx ends. One fsync is for all deliveries written since the
+// previous one.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -214,9 +216,10 @@ func (l *lane) syncNow() error {
 	return l.sync()
 }
 
-// syncAhead syncs for waiting deliveries if ack is set. Otherwise it starts writeback of the
-// unsynced bytes and does not wait for it, because a sync would block concurrent writes during the
-// file system's commit. If the system cannot start writeback, syncAhead syncs.
+// syncAhead is called between the regular syncs. With ack, it syncs and answers the written
+// deliveries. Otherwise, it starts writeback of the unsynced bytes if there are many, and does not
+// wait for its end: a sync would block concurrent writes while the file system commits. If the
+// system cannot start writeback, syncAhead syncs.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()
@@ -236,7 +239,7 @@ func (l *lane) syncAhead() error {
 	return l.syncNow()
 }
 
-// eager reports whether enough bytes are unsynced to start writeback. The caller holds l.mu.
+// eager reports whether there are enough unsynced bytes to start writeback. The caller holds l.mu.
 func (l *lane) eager() bool { return l.settled-max(l.begun, l.synced) >= eagerBytes }
 
 // syncGroup syncs the written deliveries and answers them.
@@ -262,8 +265,8 @@ func (l *lane) syncGroup() {
 	answer(group, nil)
 }
 
-// sync syncs all acknowledged bytes. After an error the state of the bytes since the last sync is
-// unknown, although they were acknowledged; a later sync cannot repair that.
+// sync syncs all acknowledged bytes. If it fails, the bytes acknowledged since the last sync may be
+// lost, and a later sync cannot repair this.
 func (l *lane) sync() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
@@ -299,7 +302,8 @@ func (l *lane) syncTo(f vfs.File, upTo int64) error {
 	return nil
 }
 
-// lostError means that acknowledged bytes may be lost. It occurs only with fsync: interval.
+// lostError means that bytes may be lost that were already acknowledged. It is possible only with
+// fsync: interval.
 type lostError struct {
 	path     string
 	from, to int64

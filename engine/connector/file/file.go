@@ -1,15 +1,17 @@
-// Package file implements the sink that appends records exactly once to a file, or to a sequence of
-// files.
+// Package file implements the sink that appends each record exactly once to a file, or to a
+// sequence of files.
 //
-// The file has one ordered lane. One goroutine writes, a second one syncs, so that the next group
-// is written during an fsync. The answer to each batch contains the identity and length of the file
-// after it as a resume token ([flow.Report].ResumeToken). The engine saves the token in the same
-// checkpoint entry as the batch's settlement. Open truncates the file to the length in the saved
-// token, so that batches that a kill left unsettled are not duplicated.
+// The file has one ordered lane. One goroutine writes. Another one syncs, so that the next group of
+// batches is written during an fsync. The answer to each batch contains a resume token
+// ([flow.Report].ResumeToken): the identity of the file, and its length after the batch. The engine
+// saves the token in the same checkpoint entry as the progress of the batch. After a kill, Open
+// truncates the file to the length in the saved token. Batches after it are delivered again, and
+// are not duplicated.
 //
-// While it is open, the sink owns its file through a lock file beside it. Bytes that another
-// program appends are lost at the next start. With rotate, this includes numbered files until they
-// are settled. The sink never retries an fsync. Without rotate it never renames or removes a file.
+// While the file is open, only the sink may write to it, which a lock file beside it ensures. Bytes
+// that another program appends are removed at the next start. The sink never repeats a failed
+// fsync. With rotate, it also owns the numbered files until they are settled. Without rotate, it
+// never renames or removes a file.
 package file
 
 import (
@@ -29,19 +31,19 @@ import (
 
 // The formats of a record in the file.
 const (
-	// one JSON object per line: the fields of a parsed record, else {"message":"..."}
+	// a JSON object per line: the fields of a parsed record, else {"message":"..."}
 	NDJSON = "ndjson"
 	Raw    = "raw" // the record's original bytes and a line end
 )
 
-// Times at which a delivered batch becomes durable.
+// The values of the option fsync: the time at which a delivered batch becomes durable.
 const (
-	SyncAck      = "ack"      // before the answer: one fsync for each group
-	SyncInterval = "interval" // at most a second later, and before the route ends
+	SyncAck      = "ack"      // before it is acknowledged; one fsync for each group of batches
+	SyncInterval = "interval" // at most 1 s after the acknowledgement, and before the route ends
 )
 
-// inFlight is the maximum number of batches in flight: enough to write a group while another one is
-// synced.
+// inFlight is the maximum number of in-flight batches. It is enough to write a group of batches
+// while another one is synced.
 const inFlight = 128
 
 // Options are the options of the sink.
@@ -53,8 +55,8 @@ type Options struct {
 	Mode   string `yaml:"mode" doc:"mode of created files, in octal"`
 }
 
-// DefaultOptions returns options for JSON lines, which represent every record unambiguously, and
-// durable acknowledgments.
+// DefaultOptions returns the default options: JSON lines, which represent every record
+// unambiguously, and batches that are durable before they are acknowledged.
 func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck, Mode: "0600"} }
 
 // mode returns Mode as a number.
@@ -93,7 +95,7 @@ type Sink struct {
 	start string
 }
 
-// New returns a sink; Open opens its file.
+// New returns a sink. It does not open the file.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -101,10 +103,13 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return &Sink{o: o, host: h}, nil
 }
 
-// Open locks the file and opens it. A missing file is created with the configured mode, and missing
-// directories with 0700. With o.ResumeToken, Open truncates the file to the length in the token. A
-// different or shorter file is an error. Without o.ResumeToken, Open keeps the contents and appends
-// a missing line end, so that the first record begins a new line.
+// Open locks the file and opens it. If the file is missing, Open creates it with the configured
+// mode; it creates missing directories with mode 0700.
+//
+// If o.ResumeToken is set, Open truncates the file to the length in the token. It returns an error
+// if the file is shorter, or is another file. If o.ResumeToken is not set, Open keeps the content
+// of the file. It adds a line end if the last line has none, so that the first record begins a new
+// line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
@@ -141,7 +146,8 @@ func (s *Sink) StartToken() string { return s.start }
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. An unchanged raw batch is written from its own bytes.
+// Encode implements stream.Encoder. It appends nothing for an unchanged raw batch, which is written
+// from its own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.Format == NDJSON {
 		return ndjson.Append(dst, b), nil
@@ -153,7 +159,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 }
 
 // Sync implements stream.AppendSink. When it returns nil, all delivered batches are durable. An
-// error is permanent: the bytes of the last second may not be on disk, so the route must stop and
+// error is permanent: the bytes of the last second may not be on disk. The route must stop and
 // report it.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {
@@ -162,7 +168,7 @@ func (s *Sink) Sync(context.Context) error {
 	return s.lane.sync()
 }
 
-// Close syncs the file, and releases the file and its lock.
+// Close syncs and closes the file, and releases its lock.
 func (s *Sink) Close() error {
 	var errs []error
 	if s.lane != nil {

@@ -16,46 +16,47 @@ import (
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// syncEvery is the interval of syncs with fsync: interval, and of checks of the file's name.
+// syncEvery is the interval of syncs with fsync: interval. It is also the interval of checks
+// whether the file still has its name.
 const syncEvery = time.Second
 
 var errStopped = errors.New("the sink was stopped")
 
-// delivery is one Deliver call in progress: ready, then written, then answered.
+// delivery is a call of Deliver in progress. It is ready, then written, then answered.
 type delivery struct {
 	data []byte
-	at   place      // of the file after this delivery; set by the writer
+	at   place      // end of this delivery in the file; set by the writer
 	done chan error // buffer of 1
 }
 
-// lane is the one worker of the sink.
+// lane is the only worker of the sink.
 type lane struct {
 	sink       *Sink
 	dir        vfs.Dir
 	name       string // in dir
-	ack        bool   // answer after the sync, otherwise after the write
+	ack        bool   // answer only after a sync
 	wakeWriter chan struct{}
 	wakeSyncer chan struct{}
-	scratch    sync.Pool     // *[]byte, for pieces, which have no payload
+	scratch    sync.Pool     // *[]byte: memory to encode pieces, which have no payload
 	closed     chan struct{} // closed by close
 	syncing    chan struct{} // token of the goroutine that may sync, close or replace file
 
 	writes sync.Mutex // held while a group is written; taken before syncing and mu
-	parts  [][]byte   // owned by the writer: the arguments of one write call
-	ahead  ahead      // owned by the writer
+	parts  [][]byte   // used only by the writer: the arguments of one write call
+	ahead  ahead      // used only by the writer
 
 	mu       sync.Mutex // guards the fields below; never held during I/O
 	order    inorder.Order[*delivery]
-	ready    []*delivery // in order, to write
-	written  []*delivery // in order, to sync; only with ack
+	ready    []*delivery // deliveries to write, in order
+	written  []*delivery // deliveries to sync, in order; only with ack
 	file     vfs.File
 	id       place
 	length   int64 // bytes written
-	synced   int64 // of these, known to be durable
-	begun    int64 // of these, with writeback started
-	settled  int64 // bytes acknowledged: the file is truncated to this length after a failure
+	synced   int64 // bytes known to be durable
+	begun    int64 // bytes for which writeback was started
+	settled  int64 // bytes acknowledged; after a failure, the file is truncated to this length
 	writing  bool  // a write is in progress
-	reserved bool  // space behind the end is reserved and must be released
+	reserved bool  // space after the end is reserved and must be released
 	broken   error // why the file must be reopened before the next write
 	over     error // why Deliver calls are refused
 }
@@ -92,8 +93,9 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{ResumeToken: d.at.String()}, nil
 }
 
-// bytesOf returns the bytes to write for b: the payload if b has one, otherwise the batch's own
-// bytes if b is a whole raw batch, otherwise the encoded records. The last byte is a line end.
+// bytesOf returns the bytes to write for b: the payload if there is one, or the batch's own bytes
+// if b is a whole raw batch. Otherwise it encodes the records into scratch. The last byte is a line
+// end.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -104,14 +106,14 @@ func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 			data = *scratch
 		}
 	}
-	if n := len(data); n > 0 && data[n-1] != '\n' { // the source does not terminate lines
+	if n := len(data); n > 0 && data[n-1] != '\n' { // the source's records have no line end
 		*scratch = append(append((*scratch)[:0], data...), '\n')
 		data = *scratch
 	}
 	return data
 }
 
-// enter adds d to the order of its run.
+// enter adds d at its place in the order of its run.
 func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +138,9 @@ func wake(c chan struct{}) {
 	}
 }
 
-// failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
-// the order. No later batch can be written without the batch of that call.
+// failCanceled is called when the context of a Deliver call has ended. If the call still waits for
+// earlier batches, failCanceled fails all waiting deliveries: without its batch, no later batch can
+// be written.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +149,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// fail answers all unsettled deliveries with err and makes the writer reopen the file.
+// fail makes all unanswered deliveries fail with err. The writer will reopen the file before the
+// next write.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +176,7 @@ func answer(group []*delivery, err error) {
 	}
 }
 
-// end refuses further Deliver calls and fails the current ones.
+// end makes the current and all later calls of Deliver fail.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +206,7 @@ func (l *lane) close() error {
 	return errors.Join(err, f.Close())
 }
 
-// reopen replaces a failed file handle by a new one, truncated to the acknowledged length.
+// reopen opens the file again after a failure, and truncates it to the acknowledged length.
 func (l *lane) reopen() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
@@ -211,9 +215,9 @@ func (l *lane) reopen() error {
 	l.file, l.reserved = nil, false
 	l.mu.Unlock()
 	if old != nil {
-		// without ack, this sync is the last chance to detect a lost write
+		// without ack, this is the last sync that can detect a lost write
 		err := l.syncTo(old, at.length)
-		// the error was reported before; bytes beyond the settled length are truncated below
+		// the error was reported before; bytes after the acknowledged length are truncated below
 		_ = old.Close()
 		if err != nil {
 			return err

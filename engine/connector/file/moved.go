@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// errMoved and errCut are the reasons for which the sink asks to be opened again. Logrotate or a
-// person has renamed, removed or truncated the file while it was being written. The sink then
-// starts a new file, or continues at the end of the file that now has the name.
+// errMoved and errCut are the reasons why the sink returns a ReopenError: another program, such as
+// logrotate, has renamed, removed or truncated the file while the sink was writing it. When the
+// sink is opened again, it creates a new file, or continues at the end of the file that now has the
+// name.
 var (
 	errMoved = errors.New("another program moved or removed the file")
 	errCut   = errors.New("another program truncated the file")
@@ -20,9 +21,8 @@ var (
 
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
-// checkName detaches the lane if its name no longer leads to its file, or if the file is shorter
-// than the lane has acknowledged. The syncer calls it. The error is a ReopenError or an error of
-// detach.
+// checkName checks whether the file still has its name, and at least the acknowledged length. If
+// not, it detaches the lane. The syncer calls it. Its error is a ReopenError or an error of detach.
 func (l *lane) checkName() error {
 	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()
@@ -45,9 +45,9 @@ func (l *lane) checkName() error {
 	return l.detach(reason)
 }
 
-// checkLength detaches the lane if its file has become shorter, because the next write would leave
-// a hole. It does not detect a truncation between the check and the write. The caller holds
-// l.writes. The error is a ReopenError, or an error of Stat or detach.
+// checkLength detaches the lane if the file is shorter than the bytes written, because the next
+// write would leave a hole. A truncation between this check and the write is not detected. The
+// caller holds l.writes. The error is a ReopenError, or an error of Stat or detach.
 func (l *lane) checkLength() error {
 	l.mu.Lock()
 	f, length := l.file, l.length
@@ -61,9 +61,9 @@ func (l *lane) checkLength() error {
 	return l.detach(errCut)
 }
 
-// detach ends the lane and truncates its file, which may have a new name, to the acknowledged
-// length. The engine delivers unacknowledged batches into the next file. The caller holds l.writes.
-// The error is a ReopenError unless the file could not be synced or truncated.
+// detach ends the use of the lane. It truncates the file, which may have another name now, to the
+// acknowledged length. The engine delivers the other batches again, into the next file. The caller
+// holds l.writes. The error is a ReopenError, unless the file could not be synced or truncated.
 func (l *lane) detach(reason error) error {
 	l.end(reason)
 	l.syncing <- struct{}{}
@@ -85,7 +85,7 @@ func (l *lane) detach(reason error) error {
 	return &stream.ReopenError{Err: l.failure(reason)}
 }
 
-// cutTo truncates f to length if it is longer, and syncs it.
+// cutTo truncates f to length and syncs it. It does nothing if f is not longer.
 func cutTo(f vfs.File, length int64) error {
 	info, err := f.Stat()
 	if err != nil || info.Size <= length {
@@ -97,10 +97,10 @@ func cutTo(f vfs.File, length int64) error {
 	return f.Sync()
 }
 
-// finishRenamed searches dir for the file that want identifies, which may have another name, for
-// example after logrotate. It truncates the file to the length of want and reports whether it was
-// found. Without birth times, it does not search, because an inode number alone may belong to a
-// newer, unrelated file.
+// finishRenamed looks for the file with the identity of want, which may have another name now, for
+// example after logrotate. It truncates this file to the length of want, and reports whether it has
+// found the file. On systems without birth times, it does not look for it, because a newer,
+// unrelated file may have the same inode number.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// remedy ends all messages about a file that does not match the checkpoint.
+// remedy is the end of each message about a file that does not match the checkpoint.
 const remedy = "restore the file; or accept its current state, which keeps its content: " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
@@ -19,10 +19,13 @@ type wrongFileError struct{ mismatch string }
 
 func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 
-// openAt opens the file and truncates it to the place saved. If saved is "", it opens the file as
-// found. The offset of the returned file is at its end. If rotates is set, openAt undoes rotations
-// that are not in the checkpoint. A missing file is recreated if no batch was delivered into it, or
-// if dir has it under another name. All changes are durable on return.
+// openAt opens the file and truncates it to the place in saved, a resume token. If saved is "", the
+// content stays. The returned file is positioned at its end. All changes are durable when openAt
+// returns.
+//
+// If rotates is set, openAt first undoes rotations that are not in the checkpoint. If the file is
+// missing, openAt creates a new one in two cases: no batch was delivered into the file, or dir has
+// the file under another name.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {
@@ -51,7 +54,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	}
 	if _, wrong := errors.AsType[*wrongFileError](err); wrong {
 		renamed, failed := finishRenamed(dir, want)
-		// nothing was delivered yet, for example in a first run with a wrong path
+		// no batch was delivered into the file, for example in a first run with a wrong path
 		unused := missing && want.length == 0 && failed == nil
 		if renamed || unused {
 			return openFound(dir, name, mode)
@@ -61,7 +64,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	return nil, place{}, err
 }
 
-// resume truncates f to the place want and leaves its offset there.
+// resume truncates f to the place want, and positions f there.
 func resume(f vfs.File, want place, durably bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -92,8 +95,7 @@ func resume(f vfs.File, want place, durably bool) error {
 	return err
 }
 
-// openFound opens the file without a saved place: it creates the file or keeps the existing
-// contents.
+// openFound opens the file if there is no saved place. It keeps the content, or creates the file.
 func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
 	f, err = openOrCreate(dir, name, mode)
 	if err != nil {
@@ -132,8 +134,8 @@ func openOrCreate(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) 
 	return f, nil
 }
 
-// setMode sets the mode bits of a new file that the umask has cleared. File systems without modes,
-// such as FAT, reject that: the mode is then that of the mount.
+// setMode sets the mode bits that the umask has removed from a new file. File systems without
+// modes, such as FAT, refuse this. Their files then have the mode of the mount.
 func setMode(f vfs.File, mode fs.FileMode) error {
 	c, ok := f.(interface{ Chmod(fs.FileMode) error })
 	if !ok {
@@ -150,7 +152,7 @@ func setMode(f vfs.File, mode fs.FileMode) error {
 	return err
 }
 
-// endLastLine appends a missing line end and leaves the offset at the end of the file.
+// endLastLine adds a line end if the last line has none, and positions f at its end.
 func endLastLine(f vfs.File) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is the identity of a file and an offset in it. Its text form is "1 INODE BIRTH LENGTH" in
-// decimal. BIRTH is in nanoseconds since 1970, or 0 if the system does not report it. The leading 1
-// is the version of the form. The form omits the device, because its number may change with a
-// reboot.
+// place is the identity of a file, and an offset in the file. Its text form, the resume token, has
+// four decimal numbers: "1 INODE BIRTH LENGTH". The 1 is the version of the form. BIRTH is in
+// nanoseconds since 1970, or 0 if the system does not report it. The device is not part of the
+// form, because its number may change with a reboot.
 type place struct {
 	inode  uint64
 	birth  int64
@@ -30,7 +30,7 @@ func birthOf(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// sameFile reports whether p and q identify the same file, regardless of the length.
+// sameFile reports whether p and q are places in the same file.
 func (p place) sameFile(q place) bool {
 	return p.inode == q.inode && (p.birth == q.birth || p.birth == 0 || q.birth == 0)
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate is the smallest limit. It prevents a wrong unit from creating a file for every batch.
+// leastRotate is the smallest limit of a file's size. With a smaller one, for example due to a
+// wrong unit, every batch would get its own file.
 const leastRotate = stream.Size(4 << 10)
 
-// Rotate configures rotation: out.log becomes out.log.1, the next time out.log.2, and so on; the
-// highest number is the newest. Files are never removed.
+// Rotate configures rotation. The file out.log is renamed to out.log.1, the next one to out.log.2,
+// and so on: the highest number is the newest file. The sink never removes files.
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }
@@ -30,8 +31,8 @@ func (r Rotate) validate() error {
 	return nil
 }
 
-// fits returns how many deliveries of a group fit into the current file. 0 means that the file must
-// be rotated first.
+// fits returns how many of the deliveries in group fit into the current file. 0 means that the file
+// must first be rotated.
 func (l *lane) fits(group []*delivery) int {
 	limit := int64(l.sink.o.Rotate.Bytes)
 	if limit == 0 {
@@ -43,7 +44,7 @@ func (l *lane) fits(group []*delivery) int {
 	for n, d := range group {
 		if length += int64(len(d.data)); length > limit {
 			if n == 0 && length == int64(len(d.data)) {
-				return 1 // a batch above the limit gets its own file
+				return 1 // a batch larger than the limit gets a file of its own
 			}
 			return n
 		}
@@ -51,9 +52,9 @@ func (l *lane) fits(group []*delivery) int {
 	return len(group)
 }
 
-// rotate renames the file to the next number and creates a new one. Before the rename, the old file
-// is durable and its deliveries are answered. The new name is durable before the first write, so
-// that a place in the new file never refers to a missing file.
+// rotate renames the file to the next number and creates a new file. Before the rename, it syncs
+// the old file and answers its deliveries. The new name is durable before the first write: a place
+// in the checkpoint thus never refers to a file that a crash could remove.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -97,7 +98,7 @@ func (l *lane) rotate() error {
 	return errors.Join(err, old.Close())
 }
 
-// begin renames the file and creates a new one. After an error, it restores the old name.
+// begin renames the file and creates a new one. If it fails, it restores the old name.
 func begin(dir vfs.Dir, name string, number uint64,
 	mode fs.FileMode) (f vfs.File, at place, err error) {
 	if err := dir.RenameNew(name, dir, numbered(name, number)); err != nil {
@@ -127,7 +128,7 @@ func begin(dir vfs.Dir, name string, number uint64,
 
 func numbered(name string, n uint64) string { return name + "." + strconv.FormatUint(n, 10) }
 
-// rotated returns the numbers of the rotated files of this name, in order.
+// rotated returns the numbers of the rotated files of name, in ascending order.
 func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	entries, err := dir.Entries(".")
 	if err != nil {
@@ -145,9 +146,9 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate undoes rotations that are not in the checkpoint. It restores the name of the file that
-// want identifies, and removes newer files, because their records will be delivered again. It does
-// nothing if no numbered file matches want.
+// unrotate undoes rotations that are not in the checkpoint. It gives the file with the identity of
+// want its name back. It removes newer files, because their records will be delivered again. If no
+// numbered file has this identity, it does nothing.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)
@@ -171,7 +172,8 @@ func unrotate(dir vfs.Dir, name string, want place) error {
 		if !found {
 			continue
 		}
-		// Remove the newest file first: after a crash the next start can continue in the same way.
+		// The newest file comes first: if a crash interrupts the loop, the next start can continue
+		// it.
 		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// answerSchema lists the fields that a condition on a response may use.
+// answerSchema lists the fields that the condition accept can use.
 var answerSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType}, {Name: "body", Type: stream.TextType},
 }}
 
-// checkAccept compiles the condition.
+// checkAccept compiles the condition accept.
 func (o *Options) checkAccept() (err error) {
 	if o.Accept == "" {
 		return nil
@@ -33,8 +33,9 @@ func (o *Options) checkAccept() (err error) {
 	return nil
 }
 
-// Outcome implements httpsink.Codec. A response that meets `accept` counts as a delivery. Any other
-// response causes a retry if its status is a 2xx or retryable.
+// Outcome implements httpsink.Codec. With the option accept, a response that meets this condition
+// is a delivery. Any other response causes a retry if its status is a 2xx or one that allows
+// retries.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)
@@ -49,9 +50,9 @@ func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	return r.Err
 }
 
-// judgeAcceptance reports whether a response counts as delivered. It replaces the check for a 2xx.
-// A condition that cannot be evaluated, for example because the body is not JSON, counts as false,
-// and the error gives the reason.
+// judgeAcceptance reports whether a response meets the condition accept, which replaces the check
+// for a 2xx status. If the condition cannot be evaluated, for example because the body is not JSON,
+// the result is false with an error.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)
@@ -67,11 +68,11 @@ func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error
 	return e.Holds(0)
 }
 
-// NotAcceptedError is a response that does not meet `accept`.
+// NotAcceptedError means that a response did not meet the condition accept.
 type NotAcceptedError struct {
 	httpsink.StatusError
 	Condition string
-	Err       error // why the condition cannot be evaluated; nil: it is false
+	Err       error // why the condition cannot be evaluated; nil if it is false
 }
 
 // Error implements error. It includes the response and the condition.

@@ -13,13 +13,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AuditOptions describe how `penstock audit` gets the records that a receiver holds.
+// AuditOptions describe how `penstock audit` gets the records that a receiver has stored.
 type AuditOptions struct {
-	// URL is requested with GET, with the sink's headers, credentials, certificates and proxy. The
-	// response has a line for each record. Empty means that the receiver has no such URL.
+	// URL is the URL for a GET request with the sink's headers, credentials, certificates and
+	// proxy. The response must have a line for each stored record. Empty means that the receiver
+	// has no such URL.
 	URL string `yaml:"url" doc:"URL for GET; the response has a line for each stored record"`
-	// ID is an expression for the line of a record. Empty means the record itself: its JSON object
-	// as with body: ndjson, or its original bytes with body: raw.
+	// ID is an expression for the line of a record. Empty means that the line is the record itself:
+	// its JSON object with body: ndjson, or its original bytes with body: raw.
 	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
 }
 

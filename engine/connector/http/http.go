@@ -1,8 +1,9 @@
-// Package http is the sink that sends batches as HTTP requests to any receiver of JSON lines,
-// arrays or plain records. Each endpoint is a worker.
+// Package http implements the sink that sends batches as HTTP requests. It is for receivers of JSON
+// lines, of JSON arrays or of plain records. Each endpoint is a worker.
 //
-// The option `body` also accepts the formats of Elasticsearch, Loki and ClickHouse. These are
-// former names of the sinks in the packages elasticsearch, loki and clickhouse.
+// The option `body` also accepts the formats of Elasticsearch, Loki and ClickHouse. These formats
+// have moved to the sinks in the packages elasticsearch, loki and clickhouse. The values remain for
+// older configs.
 package http
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the sink's entry in the list of components. A sink with options for an audit is
-// also a [stream.AuditedSink].
+// Component returns the sink's entry for the list of components. A sink with options for an audit
+// implements [stream.AuditedSink] as well.
 func Component() stream.Component {
 	c := stream.NewComponent(stream.SinkRole, "http", DefaultOptions, New)
 	c.New = func(o any, h stream.Host) (any, error) {
@@ -46,7 +47,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, c, h)
 }
 
-// codec returns the format of requests.
+// codec returns the codec for the option body.
 func (o *Options) codec() (httpsink.Codec, error) {
 	c := &codec{o: o}
 	c.keys.New = func() any { return expr.NewEvaluator(o.key) }
@@ -64,7 +65,7 @@ func (o *Options) codec() (httpsink.Codec, error) {
 	return c, err
 }
 
-// codec adds the sink's own options to the codec of a body.
+// codec adds the options idempotency_key and accept to the codec of a body.
 type codec struct {
 	httpsink.Codec
 	o    *Options
@@ -84,10 +85,10 @@ func (c *codec) Format() httpsink.Format {
 	return f
 }
 
-// plain is the codec of bodies that are not specific to a store.
+// plain is the codec for bodies that are not specific to a store.
 type plain struct{ o *Options }
 
-// contentTypes are the content types of the bodies of plain.
+// contentTypes has the content types of these bodies.
 var contentTypes = map[string]string{
 	NDJSON: "application/x-ndjson", JSONArray: "application/json", Raw: "text/plain",
 }
@@ -130,8 +131,8 @@ func appendArray(dst []byte, b *stream.Batch) []byte {
 	return append(dst, ']', '\n')
 }
 
-// Notices implements stream.Noticer. If the option body names a store, it is the former name of
-// that store's sink.
+// Notices implements stream.Noticer. It returns a notice if the option body has a value of a store,
+// for which there is a sink of its own.
 func (o *Options) Notices() []error {
 	name := o.Body
 	switch o.Body {

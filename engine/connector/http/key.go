@@ -17,7 +17,8 @@ const (
 	keyNone    = "false"
 )
 
-// maxKey bounds the bytes of a key that is a record's own value. Longer keys are hashed.
+// maxKey is the maximum length in bytes of a key that is a record's own value. A longer value is
+// hashed.
 const maxKey = 255
 
 // Shape implements stream.Shaper. It compiles the expressions over records.
@@ -44,10 +45,10 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, so it cannot distinguish records")
 
-// keyOf returns the key of a request for b, computed from the values of the expression. For a batch
-// of one record, the key is the record's value. For several records, or if the value is not a valid
-// header, the key is a hash of all values. A record without a value is refused, because the
-// receiver would mistake it for a repetition of the previous such record.
+// keyOf returns the idempotency key of a request with batch b, from the values of the expression.
+// For a batch of one record, the key is the record's value. It is a hash of all values if there are
+// several records, or if the value is not valid in a header. A record without a value is refused:
+// otherwise two such records would have the same key, and the receiver would ignore the second one.
 func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)
@@ -75,7 +76,7 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// visible reports whether text is a valid header value without encoding.
+// visible reports whether text can be sent in a header unchanged.
 func visible(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {

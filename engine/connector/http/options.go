@@ -14,7 +14,7 @@ import (
 
 // The formats of a body.
 const (
-	NDJSON = "ndjson" // an object per line: the fields of a parsed record, else {"message":"..."}
+	NDJSON = "ndjson" // JSON object per line: the fields of a parsed record, else {"message":"..."}
 	Raw    = "raw"    // the records' original bytes, each with its line end
 
 	// a JSON array of the objects that ndjson writes as lines
@@ -40,9 +40,9 @@ type Options struct {
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`
 	ClickHouse    clickhouse.Insert       `yaml:"clickhouse" doc:"former place of the options of the sink clickhouse"`
 
-	accept *expr.Program // nil: accept 2xx
-	key    *expr.Program // nil: use the batch's id, if any
-	line   *expr.Program // for audit.id; nil: the record
+	accept *expr.Program // nil if every 2xx is accepted
+	key    *expr.Program // nil if the key is the batch's id, or there is none
+	line   *expr.Program // for audit.id; nil if the line is the record
 }
 
 // DefaultOptions returns options that post JSON lines with an idempotency key.
@@ -54,7 +54,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for a wrong option. It reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := o.check(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (o *Options) Validate() error {
 	return o.CheckFiles()
 }
 
-// check is Validate without reading files.
+// check is like Validate, but reads no files.
 func (o *Options) check() error {
 	if err := o.Options.Check(); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (o *Options) check() error {
 	return o.checkStore()
 }
 
-// checkStore checks the options of the body's store. It refuses options of other stores, because
-// they would have no effect.
+// checkStore checks the options for the store of the body. It returns an error if options for
+// another store are set, because they would have no effect.
 func (o *Options) checkStore() error {
 	standard := DefaultOptions()
 	for _, s := range []struct {
@@ -104,7 +104,8 @@ func (o *Options) checkStore() error {
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
-// isSet reports whether any exported field of a struct is neither empty nor the default.
+// isSet reports whether any exported field of the struct v is neither empty nor equal to its
+// default in standard.
 func isSet(v, standard reflect.Value) bool {
 	for field, value := range v.Fields() {
 		kind := value.Kind()

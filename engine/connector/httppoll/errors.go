@@ -5,7 +5,7 @@ import (
 	nethttp "net/http"
 )
 
-// StatusError is a response without a page.
+// StatusError means that a response has no page, given its status.
 type StatusError struct {
 	Place  string // method, and URL without user and query
 	Status int

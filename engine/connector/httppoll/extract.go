@@ -18,13 +18,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// content holds the records of a page.
+// content has the records of a page.
 type content struct {
 	records [][]byte // each without line ends
-	// with the option id, by record; zero for a record without an id
+	// with the option id: the digest of each record's id; zero if a record has none
 	ids     []digest
-	cursors []string // with the option after, by record
-	// token of the next page; "" or the token of this page if there is none yet
+	cursors []string // with the option after: the cursor of each record
+	// token of the next page; "" or the token of this page if there is no next page yet
 	next string
 }
 
@@ -34,25 +34,26 @@ var (
 		{Name: "body"}, {Name: "status", Type: stream.IntegerType}, {Name: "headers", Type: stream.JSONType},
 		{Name: "links", Type: stream.JSONType}, {Name: "cursor", Type: stream.TextType},
 	}
-	// responseSchema lists the names for `records`, pageSchema the names for `next`.
+	// responseSchema lists the fields that the expression records can use, pageSchema those for
+	// next.
 	responseSchema = stream.Schema{Fields: responseFields}
 	pageSchema     = stream.Schema{Fields: append(responseFields[:len(responseFields):len(responseFields)],
 		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}
 )
 
-// view is the form of a response that expressions use.
+// view is a response in the form in which expressions read it.
 type view struct {
 	*response
 	body    []byte // without byte order mark and surrounding spaces
 	links   map[string]string
-	token   string   // of the page
+	token   string   // token of the page
 	content *content // nil before the records are extracted
 }
 
-// errFormat marks a response in another format, for example an HTML page of a proxy.
+// errFormat means that a response has another format, such as an HTML page of a proxy.
 var errFormat = errors.New("the response does not have the expected format")
 
-// extract returns the records of a response and the token of the next page.
+// extract returns the records in a response, and the token of the next page.
 func (o *Options) extract(r *response, token string) (content, error) {
 	var c content
 	var err error
@@ -142,7 +143,7 @@ func elements(array []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// identify evaluates the option id or after for each record.
+// identify evaluates the expression id or after for each record.
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {
@@ -202,8 +203,8 @@ func (o *Options) nextToken(v *view) (string, error) {
 	return o.sameServer(v.url, next)
 }
 
-// sameServer returns the path and query of a link relative to base. It refuses links to other
-// servers, because requests carry credentials.
+// sameServer returns the path and query of a link, which may be relative to base. It returns an
+// error if the link is to another server, because requests contain credentials.
 func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	u, err := base.Parse(link)
 	if err != nil {
@@ -218,7 +219,8 @@ func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	return u.RequestURI(), nil
 }
 
-// evaluate evaluates an expression over a response. The returned batch holds the value's bytes.
+// evaluate returns the value of an expression over a response. The value's bytes are in the
+// returned batch.
 func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batch, error) {
 	body := v.body
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -274,8 +276,8 @@ func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batc
 	return f, b, err
 }
 
-// kindOf returns the kind of an element. Elements other than objects and arrays count as text,
-// because they have no members.
+// kindOf returns the kind of an element. Any element but an object or array counts as text, because
+// it has no members.
 func kindOf(element []byte) stream.Kind {
 	if element[0] == '{' || element[0] == '[' {
 		return stream.JSON

@@ -1,8 +1,9 @@
 // Package httppoll implements the source that polls an HTTP API.
 //
-// The feed is a sequence of pages, oldest records first, to which the server appends. A position
-// contains the request of a page and the number of records read from it, so that the sink's ledger
-// alone suffices to resume. Each route requests the pages separately.
+// The API must return a sequence of pages with the oldest records first, and append new records at
+// the end. A position contains the request of a page, and the number of records read from this
+// page. The source can therefore continue from a position alone, without state of its own. Each
+// route requests the pages separately.
 package httppoll
 
 import (
@@ -41,7 +42,7 @@ type source struct {
 	o    *Options
 	host stream.Host
 	part stream.Partition
-	base nethttp.RoundTripper // nil: use the network
+	base nethttp.RoundTripper // nil if the network is used
 }
 
 // Shared implements stream.SharedSource.

@@ -4,8 +4,8 @@ package httppoll
 
 import "strings"
 
-// parseLinks parses the values of Link headers (RFC 8288) and returns the target of each relation.
-// If several links have the same relation, the first one counts.
+// parseLinks parses Link headers (RFC 8288), and returns the target of each relation, such as
+// "next". If several links have the same relation, the first one is used.
 func parseLinks(lines []string) map[string]string {
 	links := make(map[string]string)
 	for _, line := range lines {
@@ -27,7 +27,7 @@ func parseLinks(lines []string) map[string]string {
 	return links
 }
 
-// parameters parses the parameters of one link, which end at a comma or at the end of s. It returns
+// parameters parses the parameters of one link. They end at a comma or at the end of s. It returns
 // the value of rel, and the text after the comma.
 func parameters(s string) (rel, rest string) {
 	quoted, from := false, 0

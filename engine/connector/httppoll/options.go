@@ -17,7 +17,7 @@ import (
 // The formats of a response.
 const (
 	JSON  = "json"  // an array of objects, or an object that contains it at `records`
-	Lines = "lines" // each line is a record; blank lines are skipped
+	Lines = "lines" // each line is a record; blank lines are ignored
 )
 
 // Options are the options of the source.
@@ -46,15 +46,15 @@ type Options struct {
 	MaxResponse stream.Size   `yaml:"max_response" doc:"maximum size of a response, decompressed"`
 	Retry       Retry         `yaml:"retry" doc:"waits after failed requests"`
 
-	target  *url.URL // url without user
+	target  *url.URL // URL without user and password
 	user    *httpaccess.Basic
-	records *expr.Program // nil: the body itself
+	records *expr.Program // nil if the body itself has the records
 	id      *expr.Program // nil: none
-	next    *expr.Program // nil: use the header Link, after or offset
+	next    *expr.Program // nil if the header Link, after or offset is used
 	after   *expr.Program // nil: none
 }
 
-// Interval bounds the time between two requests.
+// Interval has the bounds of the time between two requests.
 type Interval struct {
 	Min time.Duration `yaml:"min" doc:"interval after new records"`
 	Max time.Duration `yaml:"max" doc:"interval after many requests without new records"`
@@ -84,7 +84,7 @@ const (
 	maxResponse    = 512 << 20
 )
 
-// Validate returns an error for a wrong option. It reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error {
 	for _, check := range []func() error{o.checkURL, o.checkPaging, o.checkLimits, o.checkAccess} {
 		if err := check(); err != nil {
@@ -94,7 +94,8 @@ func (o *Options) Validate() error {
 	return o.compile()
 }
 
-// checkURL checks the URL. Its errors omit the URL, because it may contain a password.
+// checkURL returns an error for an invalid URL. The error does not contain the URL, which may
+// contain a password.
 func (o *Options) checkURL() error {
 	if o.URL == "" {
 		return stream.OptionErrorf("url", "is missing; write https://host/path")
@@ -271,13 +272,13 @@ func (o *Options) FromEnvironment() []string {
 	return []string{fmt.Sprintf("%s through proxy %s", o.shown(), stream.MaskURLs(u.String()))}
 }
 
-// shown returns the URL for messages: without user and query, because these may contain secrets.
+// shown returns the URL without user and query, for messages. These parts may contain secrets.
 func (o *Options) shown() string {
 	u := url.URL{Scheme: o.target.Scheme, Host: o.target.Host, Path: o.target.Path, RawPath: o.target.RawPath}
 	return u.String()
 }
 
-// mode returns the way in which tokens name pages.
+// mode returns how a token identifies a page.
 func (o *Options) mode() mode {
 	switch {
 	case o.Offset != "":
@@ -295,7 +296,7 @@ func (o *Options) resolve(token string) *url.URL {
 	u := *o.target
 	switch m := o.mode(); {
 	case m == byURL && token != "":
-		// not ResolveReference: a path that begins with // would name another server
+		// not ResolveReference: with it, a path that begins with // would be on another server
 		if ref, err := url.ParseRequestURI(token); err == nil {
 			u.Path, u.RawPath, u.RawQuery = ref.Path, ref.RawPath, ref.RawQuery
 		}

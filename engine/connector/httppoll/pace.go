@@ -9,36 +9,36 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// maxEmptyPages is the number of consecutive pages without records that are requested without a
-// pause. APIs with filters return such pages. A limit is needed because some APIs change their
-// cursor with each request, and so always have another page.
+// maxEmptyPages bounds the consecutive pages without records that are requested without a pause.
+// APIs with filters may return such pages. Without a bound, the source could request pages forever,
+// because some APIs return a new cursor with each response.
 const maxEmptyPages = 16
 
-// pace determines when the next request is due. Times are relative to the reader's start.
+// pace determines when the next request is due. Its times are relative to the start of the reader.
 type pace struct {
 	adaptive backoff.Adaptive
 	retry    backoff.Policy
 	random   rand.Source // nil means the global one
 
-	interval   time.Duration // the previous interval
+	interval   time.Duration // the interval before the next regular request
 	due        time.Duration
 	notBefore  time.Duration // the server allows no request before this time
 	emptyPages int
 
 	failures backoff.State
 	failing  bool
-	since    time.Duration // start of the current run of failures
+	since    time.Duration // time of the first failure since the last success
 }
 
-// next returns when the next request is due.
+// next returns the time at which the next request is due.
 func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 
-// demand records that the server allows no request for the time wait.
+// demand records that the server allows no request within the time wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
-// page records a successful request. news means that the page had new records. turned means that
-// another page follows. page reports whether the next request must wait for the interval, because
-// the feed was read to its end or had too many empty pages.
+// page records a successful request. Set news if the page had new records, and turned if another
+// page follows. The next request is due at once if another page follows. It must wait for the
+// interval (end) if none follows, or after maxEmptyPages empty pages.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {
@@ -59,11 +59,11 @@ func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	return true
 }
 
-// jitter is the maximum relative deviation of a wait from the interval.
+// jitter is the maximum deviation of a wait from the interval, as a fraction of the interval.
 const jitter = 0.1
 
-// failed records a failed request. It returns the wait until the next one, and the time since the
-// first failure.
+// failed records a failed request. It returns the wait until the next request, and the time since
+// the first failure.
 func (p *pace) failed(now time.Duration) (wait, failing time.Duration) {
 	if !p.failing {
 		p.failing, p.since = true, now

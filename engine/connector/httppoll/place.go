@@ -12,26 +12,29 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// place identifies one page of the feed by its request and the number of steps before it. A
-// position counts steps: one for each record of a page, and one for each turn to the next page.
+// place identifies a page of the API. It consists of the page's token, which is part of its
+// request, and of the number of steps before the page. A position counts steps: one for each
+// record, and one for each change to the next page.
 //
-//	page ""       records a b c    steps 1 2 3    turn 4
+//	page ""       records a b c    steps 1 2 3    change to the next page: step 4
 //	page "x9"     records d e      steps 5 6
 //
-// The position after record d is number 5 with the key of page "x9". A restart requests that page
-// again, and skips its first record. In the modes byRecord and byOffset, a page begins after each
-// record, and turns are not steps. So positions do not depend on the server's page size.
+// Example: the position after record d is the number 5 with the key of page "x9". After a restart,
+// the source requests this page again and skips its first record.
+//
+// In the modes byRecord and byOffset, a new page begins after each record, and only records are
+// steps. Positions then do not depend on the number of records that the server puts on a page.
 type place struct {
 	mode  mode
-	token string // "" is the first page
+	token string // "" for the first page
 	base  int64  // number of steps before its first record
-	// with the option id: digests of the last ids before the page, oldest first
+	// with the option id: digests of the last ids before this page, the oldest first
 	tail []digest
-	// encoded form: the Key of positions in this page
+	// the place in encoded form: the Key of positions in this page
 	key string
 }
 
-// mode is the way in which a token names a page.
+// mode determines how a token identifies a page.
 type mode byte
 
 // The modes.
@@ -42,7 +45,7 @@ const (
 	byRecord mode = 'r' // the token is the cursor of the last record before the page
 )
 
-// perRecord reports whether a page begins after each record.
+// perRecord reports whether a new page begins after each record.
 func (m mode) perRecord() bool { return m == byOffset || m == byRecord }
 
 // digest is the first bytes of a SHA-256 hash.
@@ -63,8 +66,7 @@ const (
 	maxKey = 1024
 )
 
-// newPlace returns a place with its key. It returns an error if the token is too long for a
-// position.
+// newPlace returns a place with its key. It returns an error if the token is too long for the key.
 func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
 	p := place{mode: m, token: token, base: base, tail: tail}
 	if token == "" && base == 0 && len(tail) == 0 {
@@ -86,7 +88,7 @@ func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
 
 var errPlace = errors.New("the checkpoint's position is not one of http_poll")
 
-// readPlace decodes the key of a position.
+// readPlace decodes a place from the Key of a position.
 func readPlace(m mode, key string) (place, error) {
 	if key == "" {
 		return place{mode: m}, nil
@@ -117,12 +119,12 @@ func readPlace(m mode, key string) (place, error) {
 	return p, nil
 }
 
-// position returns the position after the given number of steps. It must be in this page.
+// position returns the position in this page after the given number of steps.
 func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of a followed by b, in order.
+// lastOf returns the last n distinct digests of a followed by b, in their order.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)

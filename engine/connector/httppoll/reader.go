@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader reads the feed for one route.
+// reader reads the pages for one route.
 type reader struct {
 	s       *source
 	once    bool
@@ -25,18 +25,18 @@ type reader struct {
 	fields  intake.Objects
 
 	page      place
-	at        int64           // number of steps read
+	at        int64           // number of steps read so far
 	handedOut stream.Position // end of the last span
-	above     []stream.Range  // settled ranges above at
+	above     []stream.Range  // settled ranges after at
 	successor place           // the page in which above[0] begins
-	content   content         // of page, if loaded
+	content   content         // content of page, if loaded is set
 	loaded    bool
 	first     int64           // number of steps before the first record of content
-	before    digest          // of the previous page's records, until page is loaded
-	seen      map[digest]bool // with the option id: ids before at
-	valid     validators      // of page
-	end       bool            // the last request reached the end of the feed
-	unmet     int             // consecutive requests that lacked records before a settled range
+	before    digest          // digest of the previous page's records, until page is loaded
+	seen      map[digest]bool // with the option id: ids of the records before at
+	valid     validators      // validators of page
+	end       bool            // the last request has reached the last page
+	unmet     int             // consecutive responses without the expected records, see took
 }
 
 var _ stream.Reader = (*reader)(nil)
@@ -74,7 +74,7 @@ func (r *reader) unload() {
 	r.content, r.loaded, r.seen, r.valid = content{}, false, nil, validators{}
 }
 
-// Read implements stream.Reader. All records of a batch are of one page.
+// Read implements stream.Reader. All records of a batch come from one page.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// Commit implements stream.Reader. The engine keeps the position.
+// Commit implements stream.Reader. It does nothing, because the engine stores the position.
 func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
 // Close implements stream.Reader.
@@ -101,8 +101,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the loaded records of the page, up to the next settled range, and a span that covers
-// them. After the last record, it turns to the next page.
+// fill appends the loaded records up to the next settled range, and a span for them. After the last
+// record of the page, it changes to the next page.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -159,14 +159,14 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader is after the last record that the page had when it was first
-// read. The page may have grown since then. Its additional records do not count, because some
-// records of its successor are already settled.
+// endedHere reports whether the reader has read all records that the page had when it was first
+// read, if this is known from a settled range. The page may have more records now. They must not be
+// read, because records on the next page are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
 
-// appendRecord appends record i of the page, unless it is a repetition.
+// appendRecord appends record i of the page, unless a record with the same id was read before.
 func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	r.at++
 	if m := r.page.mode; m.perRecord() {
@@ -201,7 +201,7 @@ func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	return nil
 }
 
-// setFields turns the members of JSON objects into fields.
+// setFields adds the members of JSON objects as fields.
 func (r *reader) setFields(b *stream.Batch) {
 	if r.s.o.Format != JSON {
 		return
@@ -213,7 +213,7 @@ func (r *reader) setFields(b *stream.Batch) {
 			b.DeadLetter(i, err)
 			continue
 		}
-		// not SetFields, which would mark the unchanged text as changed
+		// SetFields would mark the unchanged text as changed
 		record := &b.Records[i]
 		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
 	}
@@ -248,7 +248,7 @@ func (r *reader) nextPage() error {
 
 func (r *reader) fail(err error) error { return fmt.Errorf("%s: %w", r.client.place(), err) }
 
-// poll waits until a request is due, and requests the page. An error ends the route.
+// poll waits until a request is due, and requests the current page. An error ends the route.
 func (r *reader) poll(ctx context.Context) error {
 	if wait := r.pace.next() - r.now(); wait > 0 {
 		if err := retry.Sleep(ctx, wait); err != nil {
@@ -256,7 +256,7 @@ func (r *reader) poll(ctx context.Context) error {
 		}
 	}
 	var valid validators
-	if r.loaded { // otherwise there is no page that could be unchanged
+	if r.loaded { // otherwise there is no earlier version of the page
 		valid = r.valid
 	}
 	r.counter(polls, 1)
@@ -288,8 +288,8 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again records a failed request that is retried. In a finite run, it returns an error if requests
-// have failed for the time retry.give_up.
+// again is called after a failed request that will be repeated. In a finite run, it returns an
+// error if requests have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())
@@ -301,7 +301,7 @@ func (r *reader) again(err error) error {
 	return nil
 }
 
-// load loads the records of a response.
+// load extracts the records from a response.
 func (r *reader) load(res *response) error {
 	c, err := r.s.o.extract(res, r.page.token)
 	if errors.Is(err, errFormat) {
@@ -327,7 +327,7 @@ func (r *reader) load(res *response) error {
 	return r.took(r.index() < len(c.records))
 }
 
-// took records a successful request.
+// took is called after a successful request. news means that the page has new records.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)
@@ -335,7 +335,7 @@ func (r *reader) took(news bool) error {
 		r.unmet = 0
 		return nil
 	}
-	// the feed no longer has undelivered records that were read before a settled range
+	// the server no longer has records that were read before a settled range but are not delivered
 	if r.unmet++; r.unmet < patience {
 		return nil
 	}
@@ -354,6 +354,6 @@ func (r *reader) took(news bool) error {
 var errIgnored = errors.New("the next page has the same records as the page before: the server " +
 	"ignores the paging parameter; check `cursor` or `offset`, and `next`")
 
-// patience is the number of consecutive requests without the expected records (see unmet) after
-// which these count as missing.
+// patience is the number of consecutive responses without expected records (see unmet) after which
+// these records count as missing.
 const patience = 3

@@ -23,18 +23,18 @@ const (
 	maxRedirects   = 5
 )
 
-// client requests pages. It belongs to one reader.
+// client requests pages for one reader.
 type client struct {
 	o       *Options
 	token   *httpaccess.Token
 	trust   *httpaccess.Trust
-	trusted *tls.Config // the TLS configuration of http
+	trusted *tls.Config // the configuration in use
 	http    *nethttp.Client
 	proxy   func(*nethttp.Request) (*url.URL, error)
-	base    nethttp.RoundTripper // nil: use the network
+	base    nethttp.RoundTripper // nil if the network is used
 }
 
-// newClient returns a client. It reads the files of certificates and token.
+// newClient returns a client. It reads the files with certificates and the token.
 func newClient(o *Options, h stream.Host, base nethttp.RoundTripper) (*client, error) {
 	c := &client{o: o, base: base}
 	var err error
@@ -48,7 +48,7 @@ func newClient(o *Options, h stream.Host, base nethttp.RoundTripper) (*client, e
 	return c, err
 }
 
-// current returns the HTTP client. It creates a new one if tls.ca has changed.
+// current returns the HTTP client. If the file of tls.ca has changed, it creates a new one.
 func (c *client) current() *nethttp.Client {
 	trusted := c.trust.Current()
 	if c.http != nil && c.trusted == trusted {
@@ -61,7 +61,7 @@ func (c *client) current() *nethttp.Client {
 		transport = &nethttp.Transport{
 			Proxy: c.proxy, TLSClientConfig: trusted.Clone(), TLSHandshakeTimeout: connectTimeout,
 			ForceAttemptHTTP2:  true,
-			DisableCompression: true, // read decompresses, up to a limit
+			DisableCompression: true, // read decompresses, because of the size limit
 			MaxIdleConns:       1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxHeader,
 		}
 	}
@@ -88,13 +88,13 @@ func (c *client) close() {
 	}
 }
 
-// redirectError is a redirect that is not followed.
+// redirectError means that the server redirects the request, and the client does not follow.
 type redirectError struct{ text string }
 
 // Error describes the redirect.
 func (e *redirectError) Error() string { return e.text }
 
-// tooLargeError is a response that exceeds max_response.
+// tooLargeError means that a response is larger than max_response.
 type tooLargeError struct{ limit stream.Size }
 
 // Error names the limit.
@@ -110,12 +110,13 @@ type response struct {
 	body   []byte // decompressed
 }
 
-// validators holds the response headers that make the next request for the page conditional.
+// validators has the headers of a response that make the next request for the same page
+// conditional: the server may then answer 304, not modified.
 type validators struct{ etag, modified string }
 
 func (v validators) isSet() bool { return v != validators{} }
 
-// get requests a page. Its errors show the URL without user and query.
+// get requests a page. Its errors contain the URL only without user and query.
 func (c *client) get(ctx context.Context, u *url.URL, v validators) (*response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, fmt.Errorf("no complete response "+
 		"within timeout (%v)", c.o.Timeout))
@@ -175,7 +176,7 @@ func (c *client) do(ctx context.Context, u *url.URL, v validators) (*response, e
 	return r, err
 }
 
-// read reads and decompresses the body, up to max_response.
+// read reads and decompresses the body. The result has at most max_response bytes.
 func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	limit := int64(c.o.MaxResponse)
 	body := io.LimitReader(res.Body, limit+1)
@@ -200,8 +201,7 @@ func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	return data, nil
 }
 
-// isPermanent reports whether a request that failed with err fails again until an operator changes
-// something.
+// isPermanent reports whether a request will fail with err until an operator changes something.
 func isPermanent(err error) bool {
 	if _, ok := errors.AsType[*redirectError](err); ok {
 		return true

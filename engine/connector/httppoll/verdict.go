@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// verdict classifies a status.
+// verdict is the meaning of a response's status.
 type verdict uint8
 
 // The verdicts.
@@ -16,12 +16,12 @@ const (
 	answered      verdict = iota // the response has a page
 	unchanged                    // 304: the page has not changed
 	temporary                    // retry
-	throttled                    // retry at the time that the server demands
-	misconfigured                // an operator is needed
+	throttled                    // retry when the server allows it
+	misconfigured                // an operator must change something
 )
 
-// judge classifies a status. conditional is set if the request allowed a 304, retryAfter if the
-// response has the header Retry-After.
+// judge returns the verdict on a status. conditional means that the request allowed a 304.
+// retryAfter means that the response has the header Retry-After.
 //
 //	2xx                 answered
 //	304                 unchanged, if the request was conditional
@@ -42,11 +42,11 @@ func judge(status int, conditional, retryAfter bool) verdict {
 	return misconfigured
 }
 
-// maxHold bounds the wait that a server may demand. After it, one more request does no harm.
+// maxHold bounds the wait that a server can demand.
 const maxHold = time.Hour
 
-// demanded returns the wait that the server demands. A date in Retry-After is relative to the Date
-// of the response, because clocks may differ.
+// demanded returns the wait that the server demands. If Retry-After has a date, the wait is the
+// time between the header Date of the response and this date, because the clocks may differ.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/intake"
 )
 
-// statusError is an error with the status of its response.
+// statusError is an error for which the response has a certain status.
 type statusError struct {
 	status int
 	err    error
@@ -34,20 +34,21 @@ func failure(status int, format string, args ...any) error {
 }
 
 const (
-	// firstRead is the number of bytes that are first reserved for a body if its decompressed
-	// length is unknown.
+	// firstRead is the number of bytes that are reserved at first if the length of the decompressed
+	// body is unknown.
 	firstRead = 64 << 10
-	// freeRatio is the number of decompressed bytes up to which max_ratio is not checked.
+	// freeRatio is the number of decompressed bytes above which max_ratio is checked.
 	freeRatio = 1 << 20
-	// leastRate is the minimum rate of a body in bytes per second. It applies after graceRead.
+	// leastRate is the minimum rate of a body in bytes per second. It is checked after graceRead.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
-	// The bounds of the window of a zstd decoder, which counts against the memory of the source.
+	// The bounds of the window of a zstd decoder. The window counts against the memory limit of the
+	// source.
 	leastWindow = 1 << 20
 	maxWindow   = 8 << 20
 )
 
-// bodyReader reads one body within its limits.
+// bodyReader reads a request's body within the limits of size, ratio and time.
 type bodyReader struct {
 	o        *Options
 	r        *nethttp.Request
@@ -58,8 +59,8 @@ type bodyReader struct {
 	received int64     // bytes received over the connection
 }
 
-// Read implements io.Reader. It reads the request's body, and fails if the client is slower than
-// leastRate.
+// Read implements io.Reader. It reads the body as the client has sent it. It fails if the client
+// sends fewer than leastRate bytes per second.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	end := b.begun.Add(graceRead + time.Duration(b.received/leastRate)*time.Second)
 	if end.After(b.until) {
@@ -79,7 +80,7 @@ func (b *bodyReader) initial() int64 {
 	return firstRead
 }
 
-// read returns the decompressed body. It reserves room before it reads more bytes.
+// read returns the decompressed body. It reserves memory before it reads more bytes.
 func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 	if b.isSnappy() {
 		block, err := b.readAll(ctx, b)
@@ -125,8 +126,8 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// grow reserves more bytes. The time that it waits for room does not count as time that the client
-// takes for the body.
+// grow reserves more bytes. The time of its wait does not count as time in which the client must
+// send the body.
 func (b *bodyReader) grow(ctx context.Context, bytes int64) error {
 	before := time.Now()
 	err := b.room.Grow(ctx, bytes)
@@ -134,14 +135,15 @@ func (b *bodyReader) grow(ctx context.Context, bytes int64) error {
 	return err
 }
 
-// isSnappy reports whether the body is one snappy block. Loki's clients send protobuf this way.
+// isSnappy reports whether the body is a single snappy block. Clients of Loki send protobuf in this
+// form.
 func (b *bodyReader) isSnappy() bool {
 	encoding := b.encoding()
 	return encoding == "snappy" ||
 		encoding == "" && b.o.Format == Loki && !strings.HasPrefix(b.r.Header.Get("Content-Type"), typeJSON)
 }
 
-// unsnappy decompresses a snappy block, which begins with the size of its content.
+// unsnappy decompresses a snappy block. The block begins with the size of its content.
 func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error) {
 	if len(block) == 0 {
 		return nil, nil
@@ -166,7 +168,7 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	return plain, nil
 }
 
-// failed returns the error of a failed read, with its status.
+// failed returns err, an error of reading the body, with the status for the response.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -188,7 +190,8 @@ func (b *bodyReader) encoding() string {
 	return encoding
 }
 
-// decompress returns a reader of the decompressed body, and a function that frees the decompressor.
+// decompress returns a reader of the decompressed body. done must be called afterwards to free the
+// decompressor.
 func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func(), err error) {
 	nothing := func() {}
 	switch encoding := b.encoding(); encoding {
@@ -217,9 +220,9 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 	}
 }
 
-// reserveWindow reserves memory for the window of a zstd decoder, which the decoder allocates at
-// the first block. The size of the window is in the header of the first frame. If a later frame has
-// a larger window, the difference is not reserved.
+// reserveWindow reserves memory for the window of a zstd decoder. The decoder allocates its window
+// at the first block. The size is in the header of the first frame. If the window of a later frame
+// is larger, the additional bytes are not reserved.
 func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {
@@ -230,7 +233,7 @@ func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error 
 	window := h.WindowSize
 	switch {
 	case h.Skippable:
-		window = maxWindow // the header of the next frame is not known yet
+		window = maxWindow // only the header of the next frame has the size
 	case h.SingleSegment:
 		window = h.FrameContentSize
 	}

@@ -12,20 +12,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// bulkItem is the result of one action of a _bulk request.
+// bulkItem is an action of a _bulk request, with its result.
 type bulkItem struct {
 	action, index, id []byte // as in the request, without quotes
-	problem           string // "": the document was accepted
+	problem           string // why the document was refused; "" if it was accepted
 }
 
-// itemBytes is the approximate memory of an action: its bulkItem and its part of the response.
+// itemBytes is the approximate memory of an action: that of its bulkItem and of its part in the
+// response.
 const itemBytes = 384
 
-// maxIndex bounds the index in a path, in bytes. It is the limit of Elasticsearch.
+// maxIndex is the maximum length in bytes of an index in the path of a request. Elasticsearch has
+// the same limit.
 const maxIndex = 255
 
-// bulkInto returns a decoder of _bulk requests. Actions without _index get the given index, unless
-// it is empty.
+// bulkInto returns a decoder of _bulk requests. It uses index for actions without _index. If index
+// is empty, such actions have none.
 func bulkInto(index string) decoder {
 	var text []byte // as in JSON, without quotes
 	if index != "" {
@@ -37,9 +39,9 @@ func bulkInto(index string) decoder {
 	}
 }
 
-// decodeBulk reads the documents of a _bulk request, and adds the _index and _id of their actions
-// as members. If an action is not supported, only that action fails. If actions cannot be
-// distinguished from documents, the whole body fails.
+// decodeBulk returns the documents of a _bulk request as records. It adds the _index and _id of
+// their actions as members. If an action is not supported, only this action fails. If actions and
+// documents cannot be told apart, the whole body fails.
 func decodeBulk(body, index []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner
@@ -138,8 +140,8 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 	return item, nil
 }
 
-// appendDocument appends a document, with the _index and _id of its action as the first members. It
-// omits them if the document itself has members with these names.
+// appendDocument appends a document. The _index and _id of its action become the first members,
+// unless the document itself has members with these names.
 func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte) []byte {
 	dst = append(dst, '{')
 	for _, m := range []struct {

@@ -23,22 +23,22 @@ const (
 	typeProtobuf = "application/x-protobuf"
 )
 
-// decoded holds the records of a body, and the response to send when they are settled.
+// decoded has the records in a body, and the response to send when they are settled.
 type decoded struct {
 	records intake.Records
 	reply   reply
 }
 
-// decoder converts a body to records. It may keep body. An error is the client's fault, unless room
-// has returned it.
+// decoder converts a body to records, which may refer to the memory of body. An error means that
+// the body is invalid, unless it is an error of room.
 type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
 
-// room makes sure that the given number of bytes is reserved in addition to those of the body.
-// Decoders call it before they use much more memory than the body has, such as for labels that each
-// record repeats.
+// room reserves the given number of bytes, in addition to those of the body. A decoder calls it
+// before it uses much more memory than the body, for example for labels that each record repeats.
 type room func(bytes int64) error
 
-// add adds a record. other is the number of bytes in use besides the body and the records.
+// add adds a record. other is the number of bytes in use in addition to those of the body and the
+// records.
 func (d *decoded) add(record []byte, other int64, room room) error {
 	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
 	if err := room(other + size); err != nil {
@@ -53,7 +53,7 @@ var decoders = map[string]decoder{
 	Bulk: bulkInto(""), Loki: decodeLoki, OTLP: decodeOTLP,
 }
 
-// replyRecords returns the response for formats without a specific one.
+// replyRecords returns the response for formats that do not define one.
 func replyRecords(n int) reply {
 	return reply{200, typeJSON, fmt.Appendf(nil, "{\"records\":%d}\n", n)}
 }
@@ -63,7 +63,7 @@ func tooLong(what string, number, size, most int) error {
 	return fmt.Errorf("%s %d has %d bytes, at most %d (max_record)", what, number, size, most)
 }
 
-// decodeLines makes a record of each line.
+// decodeLines returns each line as a record.
 func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) {
 	if n := len(body); n > 0 && body[n-1] != '\n' {
 		body = append(body, '\n')
@@ -76,8 +76,8 @@ func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, nil
 }
 
-// checkLines returns an error if a line is too long. It skips to the last line end within the
-// maximum length of a line, so that it need not look at each short line.
+// checkLines returns an error if a line is too long. It jumps from line end to line end as far as a
+// line may be long, and so does not look at each short line.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')
@@ -115,7 +115,7 @@ func decodeNDJSON(_ string, body []byte, maxRecord int, _ room) (decoded, error)
 	return d, nil
 }
 
-// scanObject checks a JSON object and returns the first mistake, or "".
+// scanObject checks a JSON object. It returns the first mistake and its position, or "".
 func scanObject(s *json.Scanner, data []byte) (what string, at int) {
 	for s.Start(data, 0, len(data)); s.Next(); {
 		continue
@@ -152,8 +152,8 @@ func decodeArray(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, err
 }
 
-// eachElement calls f with each element of an array. It looks only at brackets, commas and strings,
-// and does not check the elements.
+// eachElement calls f with each element of an array. It searches only for brackets, commas and
+// strings. It does not check whether the elements are valid.
 func eachElement(array []byte, f func([]byte) error) error {
 	depth, start, quoted := 0, 1, false
 	for i := 0; i < len(array); i++ {
@@ -201,7 +201,7 @@ func eachElement(array []byte, f func([]byte) error) error {
 	return fmt.Errorf("the array is not closed at its end, byte %d", len(array))
 }
 
-// oneLine returns a valid JSON text without line ends between its tokens.
+// oneLine returns a valid JSON text without the line ends between its tokens.
 func oneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
-// StateHeader is a header of 503 responses. It tells the client whether any part of the request was
-// accepted.
+// StateHeader is a header of responses with status 503. It tells the client whether the request's
+// records may still be delivered.
 const StateHeader = "Penstock-State"
 
 // The values of [StateHeader].
 const (
-	stateUntaken = "untaken" // nothing was accepted: send it again
+	stateUntaken = "untaken" // no record was accepted: send the request again
 	stateUnknown = "unknown" // may still be delivered: send it again with the same Idempotency-Key
 )
 
@@ -41,16 +41,16 @@ func (s *Server) handler() nethttp.Handler {
 			w.Header().Set("X-Elastic-Product", "Elasticsearch") // clients demand it
 		}
 		mux.ServeHTTP(w, r)
-		// After the handler, net/http reads a part of the body that the handler did not read.
+		// After the handler, net/http reads some of the body that the handler has not read.
 		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(discardTime))
 	})
 }
 
-// discardTime bounds the time for reading the rest of a refused body. When it has passed, the
-// connection is closed.
+// discardTime bounds the time in which the rest of a refused body is read. Then the connection is
+// closed.
 const discardTime = 2 * time.Second
 
-// exact makes a pattern match exactly one path.
+// exact returns a pattern that matches only the given path.
 func exact(path string) string {
 	if strings.HasSuffix(path, "/") {
 		return path + "{$}"
@@ -58,7 +58,7 @@ func exact(path string) string {
 	return path
 }
 
-// about responds to the first request of Elasticsearch clients.
+// about answers the first request of Elasticsearch clients, which asks for the version.
 func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if _, ok := s.tenant(w, r); ok {
 		write(w, reply{200, typeJSON,
@@ -66,9 +66,9 @@ func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-// push handles one request with records.
+// push handles a request with records.
 func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
-	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Time{}) // clear the last deadline
+	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the previous request
 	s.host.Count("requests", 1)
 	tenant, ok := s.tenant(w, r)
 	if !ok {
@@ -83,7 +83,7 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	defer cancel()
 	visit := s.arrive(r, tenant)
 	defer s.service.end(visit.arrival)
-	defer visit.arrival.Cancel() // no effect after visit.answer
+	defer visit.arrival.Cancel() // has no effect after visit.answer
 	d, hash, room, err := s.receive(ctx, w, r)
 	if err != nil {
 		visit.refuse(w.Header())
@@ -103,7 +103,8 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	write(w, answer)
 }
 
-// tenant returns the name of the client, or "" if clients have no names.
+// tenant returns the name of the client that sends the request. It returns "" if clients have no
+// names.
 func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, bool) {
 	if !s.HasTokens() {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -120,7 +121,7 @@ func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, b
 	return "", false
 }
 
-// receive waits for room, and then reads and decodes a body.
+// receive waits until there is memory for the body, and then reads and decodes the body.
 func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *nethttp.Request) (
 	d decoded, hash [sha256.Size]byte, room *intake.Reservation, err error,
 ) {
@@ -144,7 +145,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	b.until, _ = ctx.Deadline()
 	body, err := b.read(ctx)
 	if err == nil {
-		_ = b.conn.SetReadDeadline(time.Time{}) // else the connection fails at the deadline
+		_ = b.conn.SetReadDeadline(time.Time{}) // otherwise the connection fails at this deadline
 		s.host.Count("bytes_received", b.received)
 		if r.Header.Get("Idempotency-Key") != "" {
 			hash = hashOf(index, body)
@@ -164,8 +165,8 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	return d, hash, room, err
 }
 
-// hashOf returns the hash of a body. If the path of the request contains an index, the hash
-// includes it.
+// hashOf returns the hash of a body. If the path of the request has an index, the hash depends on
+// it as well.
 func hashOf(index string, body []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	if index != "" {
@@ -189,25 +190,25 @@ func (s *Server) expand(ctx context.Context, r *intake.Reservation, body int64) 
 	}
 }
 
-// isStatus reports whether err has a status of its own.
+// isStatus reports whether err determines the status of the response.
 func isStatus(err error) bool {
 	_, ok := errors.AsType[*statusError](err)
 	return ok
 }
 
-// untaken returns the error of a request of which nothing was accepted.
+// untaken returns the error of a request none of whose records were accepted.
 func (s *Server) untaken(err error) error {
 	return s.busy(stateUntaken, err)
 }
 
-// unknown returns the error of a request that may still be delivered.
+// unknown returns the error of a request whose records may still be delivered.
 func (s *Server) unknown(err error) error { return s.busy(stateUnknown, err) }
 
 func (s *Server) busy(state string, err error) error {
 	return &busyError{state: state, after: s.RetryAfter(), err: err}
 }
 
-// busyError is an error with the status 503.
+// busyError is an error for which the response has the status 503.
 type busyError struct {
 	state string
 	after time.Duration
@@ -251,12 +252,13 @@ func (s *Server) deliver(
 				return reply{}, s.unknown(err)
 			}
 		}
-		// The previous request failed and is no longer delivered: this one takes its place.
+		// The previous request with this key has failed and is not delivered any more. Use this one
+		// instead.
 		s.keys.failed(entry)
 	}
 }
 
-// first submits the first request of a key.
+// first submits a request whose key is new.
 func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intake.Reservation) (reply, error) {
 	room.Identify(entry.request())
 	sub, err := room.Submit(d.records, true)
@@ -272,8 +274,8 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 	return d.reply, err
 }
 
-// settled waits until a submission is settled. If ctx ends earlier and no worker has got any of the
-// submission, settled withdraws it.
+// settled waits until a submission is settled. If ctx ends earlier, settled withdraws the
+// submission, unless a worker may have received some of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	unknown, err := s.Await(ctx, sub, size)
 	switch {
@@ -285,7 +287,7 @@ func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) 
 	return nil
 }
 
-// refuse responds to a request that was not delivered.
+// refuse responds to a request whose records were not delivered.
 func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		s.host.Count("requests_busy", 1)
@@ -328,7 +330,7 @@ func (s *Server) writeError(w nethttp.ResponseWriter, status int, err error) {
 	}
 }
 
-// writeTimeout bounds the time that a client takes to read a response.
+// writeTimeout bounds the time in which a client must read a response.
 const writeTimeout = 30 * time.Second
 
 func write(w nethttp.ResponseWriter, r reply) {
@@ -341,5 +343,5 @@ func write(w nethttp.ResponseWriter, r reply) {
 		w.Header().Del("Content-Length")
 	}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // a client that has disconnected asks again
+	_, _ = w.Write(r.body) // a client that has disconnected repeats its request
 }

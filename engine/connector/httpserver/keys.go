@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	maxKey     = 256      // bytes of an Idempotency-Key
-	keysBytes  = 32 << 20 // bytes of remembered responses
-	keyCost    = 256      // bytes of a response in addition to its body
+	maxKey     = 256      // maximum length of an Idempotency-Key in bytes
+	keysBytes  = 32 << 20 // bytes of all remembered responses
+	keyCost    = 256      // bytes of a remembered response in addition to its body
 	maxAnswers = keysBytes / keyCost
 )
 
-// keyed is the request of an Idempotency-Key, in progress or answered.
+// keyed is a request with an Idempotency-Key. It is in progress or answered.
 type keyed struct {
 	key   string
 	hash  [sha256.Size]byte
 	begun time.Time
 	ready chan struct{} // closed when sub is set or the request has failed
 
-	sub   *intake.Submission // nil: the request failed before it was submitted
-	reply reply              // valid when sub is settled
+	sub   *intake.Submission // nil if the request failed before it was submitted
+	reply reply              // the response, valid when sub is settled
 }
 
-// request returns the id of the request's partition. The id includes the hash of the body. So after
-// a restart, a request with the same key and another body is never mistaken for one that was
-// delivered.
+// request returns the id of the request's partition in the intake. The id depends on the key and
+// the body. After a restart, a request with the same key and another body is thus not mistaken for
+// a delivered one.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
 }
 
-// keys remembers requests by their Idempotency-Key, so that a repeated request is not delivered
-// again. It is safe for concurrent use.
+// keys remembers requests by their Idempotency-Key, so that a repeated request is not delivered a
+// second time. It is safe for concurrent use.
 type keys struct {
 	keep time.Duration
 
@@ -52,8 +52,8 @@ func newKeys(keep time.Duration) *keys {
 	return &keys{keep: keep, by: make(map[string]*list.Element), order: list.New()}
 }
 
-// begin returns the request of a key. mine means that the request is new: the caller must submit it
-// and call submitted or failed.
+// begin returns the request with a key. mine means that the key is new: the caller must then submit
+// the request, and call submitted or failed.
 func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *keyed, mine bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,8 +67,8 @@ func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *
 	return entry, true
 }
 
-// submitted records that the request was submitted to the routes, and its response once it is
-// settled.
+// submitted records that the request was submitted to the routes. r is the response to send when it
+// is settled.
 func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,7 +79,7 @@ func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	close(e.ready)
 }
 
-// failed removes a request of which nothing was accepted.
+// failed forgets a request none of whose records were accepted.
 func (k *keys) failed(e *keyed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,8 +93,8 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire removes requests that are too old. It also removes the oldest requests while there are too
-// many, or while their responses are too large.
+// expire forgets requests that are too old. It also forgets the oldest ones while there are too
+// many requests, or while their responses take too much memory.
 func (k *keys) expire(now time.Time) {
 	for {
 		oldest := k.order.Front()
@@ -114,8 +114,8 @@ func (k *keys) remove(at *list.Element) {
 	k.bytes -= keyCost + len(e.reply.body)
 }
 
-// wait returns the submission of a request that another call of the client has begun. It returns
-// nil if the request failed before it was submitted.
+// wait waits until a request that another call has begun is submitted, and returns the submission.
+// It returns nil if that request failed before.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

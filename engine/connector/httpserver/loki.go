@@ -23,8 +23,8 @@ var lokiFields = slices.Concat(
 	schemaOf(stream.TextType, "timestamp", "message"), schemaOf(stream.JSONType, "labels", "metadata"),
 )
 
-// decodeLoki reads a request of Loki's push API. The content type decides whether the body is JSON
-// or protobuf. A protobuf body has already been decompressed from snappy.
+// decodeLoki decodes a request of Loki's push API. The content type tells whether the body is JSON
+// or protobuf. A protobuf body must have been decompressed from snappy.
 func decodeLoki(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
 	l := lokiDecoder{most: maxRecord, room: room}
 	var err error
@@ -107,8 +107,8 @@ func wrongProtobuf(at, code int) error {
 		protowire.ParseError(code), at+1)
 }
 
-// stream reads the message StreamAdapter, which contains labels as text, and entries. It reads the
-// labels first, because they may follow the entries.
+// stream decodes the message StreamAdapter, which has labels as text, and entries. It first looks
+// for the labels, because they may follow the entries.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
 	err := fields(message, func(n protowire.Number, v value) (err error) {
@@ -128,7 +128,7 @@ func (l *lokiDecoder) stream(message []byte) error {
 	})
 }
 
-// entry reads an EntryAdapter: time, line, structured metadata.
+// entry decodes an EntryAdapter: time, line, structured metadata.
 func (l *lokiDecoder) entry(message, labels []byte) error {
 	var at time.Time
 	var line string
@@ -164,8 +164,8 @@ func parseTimestamp(message []byte) (time.Time, error) {
 	return time.Unix(seconds, nanos), err
 }
 
-// appendPair appends the name and value in a protobuf message to a JSON object without its closing
-// brace.
+// appendPair appends a member to a JSON object without its closing brace. The name and value are
+// those in a protobuf message.
 func appendPair(dst, message []byte) ([]byte, error) {
 	var name, text []byte
 	err := fields(message, func(n protowire.Number, v value) error {
@@ -220,7 +220,7 @@ func parseLabels(text string) ([]byte, error) {
 	}
 }
 
-// json reads {"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}]]}]}.
+// json decodes {"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}]]}]}.
 func (l *lokiDecoder) json(body []byte) error {
 	if !utf8.Valid(body) {
 		return errors.New("the body is not UTF-8")
@@ -252,7 +252,7 @@ func raw(data []byte, v json.Value) []byte { return data[v.Off : v.Off+v.Len] }
 
 func isArray(data []byte, v json.Value) bool { return v.Kind == stream.JSON && data[v.Off] == '[' }
 
-// jsonEntry reads ["nanoseconds","line"] or ["nanoseconds","line",{metadata}].
+// jsonEntry decodes ["nanoseconds","line"] or ["nanoseconds","line",{metadata}].
 func (l *lokiDecoder) jsonEntry(s *json.Scanner, entry, labels []byte) error {
 	fail := func() error {
 		return fmt.Errorf(`entry %d is not ["NANOSECONDS","LINE"] or ["NANOSECONDS","LINE",{METADATA}]`, l.entries+1)

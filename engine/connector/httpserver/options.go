@@ -38,7 +38,8 @@ type Options struct {
 	HeaderTime time.Duration `yaml:"header_timeout" doc:"time limit for the header of a request"`
 }
 
-// Register makes the source answer, at NATS servers, the requests of senders that look for workers.
+// Register makes the source known to senders: at NATS servers, it answers requests of senders that
+// look for workers.
 type Register struct {
 	natsaccess.Options
 
@@ -87,7 +88,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for each wrong option. It reads the files of tls.
+// Validate returns an error for each invalid option. It also reads the files of tls.
 func (o *Options) Validate() error {
 	if o.MaxRatio < 1 {
 		return stream.OptionErrorf("max_ratio", "is %d, want 1 or more", o.MaxRatio)

@@ -11,7 +11,8 @@ import (
 // otlpFields lists the fields of a log record with known types.
 var otlpFields = otlplog.Fields()
 
-// decodeOTLP reads an export request of logs. The response has the encoding of the request.
+// decodeOTLP decodes an OTLP export request with logs. The response has the same encoding as the
+// request.
 func decodeOTLP(contentType string, body []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	decode, memory := otlplog.Protobuf, otlplog.ProtobufMemory

@@ -1,12 +1,13 @@
-// Package httpserver implements the source http_server. Clients push records to it.
+// Package httpserver implements the source http_server, to which clients send records over HTTP.
 //
-// A request is answered when every route has settled its records: delivered, dead-lettered or
-// dropped them. Data is not written to disk, so a slow receiver makes clients wait. The source
-// reserves room in memory before it reads a body. If no worker has got a request at its deadline,
-// the request is withdrawn. Otherwise the response tells the client that the outcome is unknown.
+// A request is answered when every route has settled its records, that is, delivered, dead-lettered
+// or dropped them. The source reserves memory before it reads a body. It does not write data to
+// disk, so that clients must wait while a receiver is slow.
 //
-// The source owns its listener, which lives as long as the source. The records belong to the intake
-// (package intake).
+// If a request is not settled at its deadline, the source withdraws its records, unless a worker
+// may have received some of them. The response then tells the client that the outcome is unknown.
+//
+// The records are kept in an intake (package intake). The port is open as long as the source runs.
 package httpserver
 
 import (
@@ -32,7 +33,7 @@ func Source() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "http_server", DefaultOptions, New)
 }
 
-// Server is the source.
+// Server is the source http_server.
 type Server struct {
 	*push.Server
 	o      Options
@@ -84,10 +85,10 @@ func (s *Server) Addr(ctx context.Context) (net.Addr, error) {
 	}
 }
 
-// closeGrace bounds the time for responses after the source stops.
+// closeGrace bounds the time for the last responses after the source has stopped.
 const closeGrace = time.Second
 
-// newServer returns the server for serve and stop.
+// newServer returns the HTTP server that serve runs and stop ends.
 func (s *Server) newServer() *nethttp.Server {
 	return &nethttp.Server{
 		Handler: s.handler(), ReadHeaderTimeout: s.o.HeaderTime, IdleTimeout: s.o.IdleTime,
@@ -106,7 +107,7 @@ func (s *Server) serve(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	limited := listen.Limit(inner, s.o.Connections)
-	defer func() { _ = limited.Close() }() // closed already, unless Serve failed
+	defer func() { _ = limited.Close() }() // already closed, unless Serve failed
 	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	if s.o.TLS.On() {
 		if s.server.TLSConfig, err = s.o.TLS.Config(s.log, "h2", "http/1.1"); err != nil {
@@ -127,7 +128,7 @@ func (s *Server) serve(ctx context.Context) error {
 	return err
 }
 
-// register answers senders that look for workers, unless the source drains.
+// register answers senders that look for workers. It does not answer while the source drains.
 func (s *Server) register(ctx context.Context) error {
 	addr, err := s.Addr(ctx)
 	if err != nil {
@@ -145,13 +146,13 @@ func (s *Server) stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	if s.server.Shutdown(grace) != nil {
-		_ = s.server.Close() // clients notice that they got no response
+		_ = s.server.Close() // clients see that they have got no response
 	}
 	return nil
 }
 
-// setIdle records whether a connection of the listener is idle. The connection may be wrapped by
-// TLS.
+// setIdle records whether a connection is idle. c may be a TLS connection, which wraps the one of
+// the listener.
 func setIdle(c net.Conn, idle bool) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

@@ -9,17 +9,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// unitRecords is the unit in which the source grants its window, and in which Penstock's sinks
-// declare the cost of a request.
+// unitRecords is the unit of the window that the source advertises. Penstock's sinks state the cost
+// of a request in the same unit.
 const unitRecords = "records"
 
-// priceBytes is the size that counts as at least one record: a body of 10 KiB costs at least 10
-// records.
+// priceBytes is the number of bytes for which a request costs at least one record. Example: a body
+// of 10 KiB costs at least 10 records.
 const priceBytes = 1 << 10
 
 // service decides which requests count as being served. If slots is 0, these are all requests that
-// a route has read. Otherwise, at most slots requests count at a time, in the order in which a
-// route read them.
+// a route has read. Otherwise they are at most slots of these requests, in the order in which a
+// route has read them.
 type service struct {
 	slots int // 0: no limit
 
@@ -28,7 +28,7 @@ type service struct {
 	waiting []*flow.Arrival
 }
 
-// read records that a route has read the request.
+// read is called when a route has read a request.
 func (q *service) read(a *flow.Arrival) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -36,7 +36,7 @@ func (q *service) read(a *flow.Arrival) {
 	q.serve()
 }
 
-// end records that the request is answered.
+// end is called when a request is answered.
 func (q *service) end(a *flow.Arrival) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +45,8 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve lets waiting requests count as served. The caller holds mu.
+// serve makes waiting requests count as being served, in order, until slots requests do. The caller
+// holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)
@@ -57,10 +58,10 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request from the viewpoint of the advertised window. A request waits from the arrival
-// of its header until service counts it as being served. It is then served until the source
-// responds. Requests of all clients count, but only clients that send [stream.SenderHeader] get the
-// window.
+// visit is a request as the advertised window counts it. The request waits from the arrival of its
+// header until service counts it as being served. It is then served until the source has responded.
+// Requests of all clients count, but the source sends its window only to clients with
+// [stream.SenderHeader].
 type visit struct {
 	s       *Server
 	asked   bool
@@ -68,8 +69,8 @@ type visit struct {
 	price   float64
 }
 
-// arrive begins a visit. Its cost is the one that the client has declared, until the records are
-// known. A sender's name is unique only within its token or certificate, so that no client can use
+// arrive begins a visit. Until the records are known, its cost is the one that the client has
+// stated. The name of a sender is combined with its token or certificate, so that no client can use
 // the window of another one.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
@@ -82,13 +83,13 @@ func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	return v
 }
 
-// decoded replaces the declared cost by the real one.
+// decoded replaces the stated cost by the real one.
 func (v *visit) decoded(d *decoded) {
 	v.price = max(1, float64(d.records.Len()), float64(d.records.Size()/priceBytes))
 	v.arrival.Reprice(v.price)
 }
 
-// answer ends the visit and adds the window to the response header.
+// answer ends the visit, and adds the advertised window to the response's header.
 func (v *visit) answer(h nethttp.Header) {
 	grant := v.arrival.Done()
 	if !v.asked {
@@ -98,7 +99,8 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse adds the draining state to the response header of a request that was not delivered.
+// refuse is for a request that was not delivered. If the source drains, it states this in the
+// response's header.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields lists the fields of records. A record may lack some of them, because its entry does. All
-// other fields of an entry are members of the field journal.
+// fields lists the fields of records. If the entry lacks one of them, the record lacks it too. All
+// other fields of the entry are members of the field journal.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "unit", Type: stream.TextType}, {Name: "app_name", Type: stream.TextType},
@@ -27,13 +27,13 @@ var fields = []stream.SchemaField{
 	{Name: "journal", Type: stream.JSONType},
 }
 
-// texts lists journal fields that become fields of the record unchanged.
+// texts lists fields of the journal that become fields of the record unchanged.
 var texts = []struct{ from, to string }{
 	{"_HOSTNAME", "hostname"}, {"_SYSTEMD_UNIT", "unit"}, {"SYSLOG_IDENTIFIER", "app_name"},
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes lists numeric fields with names for their values.
+// codes lists fields of the journal with numbers, and names for these numbers.
 var codes = []struct {
 	from, name, code string
 	names            []string
@@ -54,9 +54,10 @@ type entry struct {
 	record []byte          // a JSON object on one line
 }
 
-// parse parses a line of `journalctl -o json` as an entry. before is the position of the previous
-// entry. The position of an entry is its time in microseconds as the number, with the cursor as the
-// key. The number is always greater than that of the previous entry.
+// parse parses a line of `journalctl -o json`. before is the position of the preceding entry. The
+// position of an entry consists of a number and a key: its time in microseconds and its cursor. If
+// this time is not later than that of the preceding entry, parse uses a greater number, so that
+// positions always grow.
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
@@ -86,7 +87,7 @@ func parse(line []byte, before stream.Position) (entry, error) {
 	for _, f := range codes {
 		code, err := strconv.Atoi(textOf(all[f.from]))
 		if err != nil || code < 0 {
-			continue // the field stays a member of journal
+			continue // the field is kept as a member of journal
 		}
 		if code < len(f.names) {
 			out = fmt.Appendf(out, `,%q:%q`, f.name, f.names[code])
@@ -98,11 +99,11 @@ func parse(line []byte, before stream.Position) (entry, error) {
 	return e, nil
 }
 
-// maxCursor bounds the bytes of a cursor, which is part of positions and ids.
+// maxCursor is the maximum length of a cursor in bytes. The cursor is a part of positions and ids.
 const maxCursor = 512
 
-// appendRest appends the remaining fields and ends the object. It omits address fields such as
-// __CURSOR.
+// appendRest appends the remaining fields and the end of the object. It omits fields that only
+// locate the entry, such as __CURSOR.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")
@@ -122,8 +123,9 @@ func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	return append(out, '}')
 }
 
-// textOf returns a value as text. journalctl writes non-text bytes as an array of numbers, and a
-// repeated field as an array of values. textOf joins the values of a repeated field with line ends.
+// textOf returns a value as text. journalctl writes bytes that are not text as an array of numbers.
+// It writes a field that occurs several times as an array of values, which textOf joins with line
+// ends.
 func textOf(value json.RawMessage) string {
 	if text, ok := scalar(value); ok {
 		return text
@@ -134,7 +136,7 @@ func textOf(value json.RawMessage) string {
 	}
 	parts := make([]string, len(several))
 	for i, one := range several {
-		parts[i], _ = scalar(one) // omits values other than scalars
+		parts[i], _ = scalar(one) // ignores other values than scalars
 	}
 	return strings.Join(parts, "\n")
 }
@@ -144,7 +146,7 @@ func scalar(value json.RawMessage) (text string, ok bool) {
 	if json.Unmarshal(value, &text) == nil {
 		return text, true
 	}
-	var raw []uint8 // []uint8 decodes an array of numbers; a string would be base64
+	var raw []uint8 // an array of numbers; a string would be base64
 	if json.Unmarshal(value, &raw) == nil && len(raw) > 0 {
 		return strings.ToValidUTF8(string(raw), "\ufffd"), true
 	}

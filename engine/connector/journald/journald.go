@@ -1,8 +1,9 @@
-// Package journald implements the source that reads the journal of systemd through journalctl.
+// Package journald implements the source that reads the systemd journal. It runs the program
+// journalctl.
 //
-// Each route has its own journalctl process, which starts after the last entry that the route has
-// settled. The cursor of that entry is the key of the position. When journalctl ends, it is
-// restarted after the last entry that was read.
+// Each route has a journalctl process of its own. The process starts after the last entry that the
+// route has settled; the position of this entry contains its cursor. When journalctl ends, it is
+// started again after the last entry that was read.
 package journald
 
 import (
@@ -33,7 +34,7 @@ type Journal struct {
 	part stream.Partition
 }
 
-// New returns a source. It starts nothing.
+// New returns a source. It does not start journalctl.
 func New(o Options, h stream.Host) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func New(o Options, h stream.Host) (*Journal, error) {
 	return &Journal{o: o, host: h, part: stream.Partition{ID: "journal", Name: "journal"}}, nil
 }
 
-// ahead bounds the entries that are read ahead of batches.
+// ahead is the maximum number of entries that are read before a batch needs them.
 const ahead = 64
 
 // Open implements stream.Source. It starts journalctl.
@@ -75,15 +76,15 @@ type reader struct {
 	failed  error         // the failure, if any; set before ended is closed
 
 	at      stream.Position // position of the last entry in a batch
-	above   []stream.Range  // settled ranges above at
-	pending []entry         // received from entries, but not in a returned batch
+	above   []stream.Range  // settled ranges after at
+	pending []entry         // received from entries, but not in a batch that Read has returned
 	objects intake.Objects
 }
 
 var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
 
-// follow restarts journalctl until ctx is done. If once is set, it runs journalctl once, to the end
-// of the journal, and returns its error.
+// follow runs journalctl, and restarts it when it ends, until ctx is done. If once is set, it runs
+// journalctl only once, up to the end of the journal, and returns its error.
 func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
 	var failed backoff.State
 	for {
@@ -109,8 +110,7 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
-// run runs journalctl from a given position (at), sends its entries to the reader, and updates the
-// position.
+// run runs journalctl from the position at, passes its entries to the reader, and advances at.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
 	o := &r.j.o
 	spec := child.Spec{
@@ -151,7 +151,7 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	})
 }
 
-// line returns the next line. It returns nil for an empty or too long line, which is skipped.
+// line returns the next line. For a line that is empty or too long, it returns nil.
 func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	long := false
@@ -225,7 +225,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		case <-r.ended:
 		}
 		select {
-		case e := <-r.entries: // received before the end
+		case e := <-r.entries: // entries received before the end
 			r.pending = append(r.pending, e)
 		default:
 			_ = finish()
@@ -237,7 +237,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// setFields turns the members of the records into fields.
+// setFields adds the members of the records as fields.
 func (r *reader) setFields(b *stream.Batch) {
 	r.objects.Begin()
 	for i := range b.Records {
@@ -246,15 +246,15 @@ func (r *reader) setFields(b *stream.Batch) {
 			b.DeadLetter(i, err)
 			continue
 		}
-		// not SetFields, which would mark the unchanged text as changed
+		// SetFields would mark the unchanged text as changed
 		record := &b.Records[i]
 		record.Field, record.NumFields = uint32(from), uint32(len(b.Fields)-from)
 		record.Parsed = true
 	}
 }
 
-// take adds an entry to the batch, unless it is settled. full means that the batch must end before
-// the entry.
+// take adds an entry to the batch, unless the entry is settled. full means that the entry does not
+// belong to this batch, which must end before it.
 func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
 		if len(b.Spans) > 0 {

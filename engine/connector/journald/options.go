@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Start positions of a route without a stored position.
+// The values of the option for a route without a stored position: where to begin.
 const (
 	Earliest = "earliest"
 	Latest   = "latest"
@@ -27,7 +27,7 @@ type Options struct {
 	MaxRecord   stream.Size `yaml:"max_record" doc:"maximum entry size as JSON; longer ones are skipped and counted"`
 }
 
-// DefaultOptions returns options that read the machine's whole journal.
+// DefaultOptions returns options that read the whole journal of the machine.
 func DefaultOptions() *Options {
 	return &Options{
 		Start: Earliest, Command: []string{"journalctl"}, Env: []string{"PATH"}, MaxRecord: 1 << 20,
@@ -79,8 +79,8 @@ func isPriority(text string) bool {
 	return false
 }
 
-// arguments returns the arguments of journalctl to read after a cursor, or from the start if cursor
-// is "".
+// arguments returns the arguments with which journalctl reads the entries after cursor. If cursor
+// is "", it reads from the start.
 func (o *Options) arguments(cursor string, follow bool) []string {
 	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
 	if o.Directory != "" {
@@ -104,7 +104,7 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	if follow {
 		args = append(args, "--follow")
 		if cursor != "" || o.Start == Earliest {
-			args = append(args, "--no-tail") // otherwise it begins ten lines before the end
+			args = append(args, "--no-tail") // otherwise it begins at the last ten lines
 		}
 	}
 	return append(args, o.Match...)

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}. It
-// has a stream for each set of labels, in the order of their first records.
+// append appends a push request:
+// {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}. There is one stream
+// for each set of labels, in the order in which the sets first appear.
 func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	b.Split()
 	streams := make(map[string][]int)
@@ -64,9 +65,9 @@ func (l *Streams) isText(b *stream.Batch, i int) bool {
 	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
 }
 
-// appendLabels appends the labels of record i as a JSON object: the fixed labels by name, then
-// those made from fields. A missing or empty field gives no label, because Loki has no empty
-// labels.
+// appendLabels appends the labels of record i as a JSON object: first the fixed labels by name,
+// then those from fields. A missing or empty field gives no label, because labels in Loki cannot be
+// empty.
 func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	start := len(dst)
 	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
@@ -74,7 +75,7 @@ func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	}
 	dst = appendFields(dst, start, b, i, l.LabelFields, maxLabelValue)
 	if len(dst) == start {
-		dst = appendPair(dst, start, "job", []byte("penstock")) // Loki requires labels
+		dst = appendPair(dst, start, "job", []byte("penstock")) // Loki requires at least one label
 	}
 	return append(dst, '}')
 }
@@ -90,8 +91,8 @@ func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
 	return append(dst, '}')
 }
 
-// appendFields appends the non-empty fields of record i to the object that begins at start. It cuts
-// each value to limit bytes.
+// appendFields appends the fields of record i that are not empty to the JSON object that begins at
+// offset start. It cuts each value to limit bytes.
 func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string, limit int) []byte {
 	for _, field := range names {
 		if f, ok := httpsink.FieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {
@@ -102,7 +103,7 @@ func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string,
 	return dst
 }
 
-// appendPair appends a member to the JSON object that begins at start.
+// appendPair appends a member to the JSON object that begins at offset start.
 func appendPair(dst []byte, start int, name string, value []byte) []byte {
 	separator := byte(',')
 	if len(dst) == start {
@@ -112,5 +113,6 @@ func appendPair(dst []byte, start int, name string, value []byte) []byte {
 	return ndjson.AppendString(dst, value)
 }
 
-// maxLabelValue bounds the bytes of a label's value. It is Loki's default.
+// maxLabelValue is the maximum length of a label's value in bytes, as in Loki's default
+// configuration.
 const maxLabelValue = 2048

@@ -1,4 +1,4 @@
-// Package loki is the sink that pushes batches to Grafana Loki and compatible stores.
+// Package loki implements the sink that pushes batches to Grafana Loki and compatible stores.
 package loki
 
 import (
@@ -18,7 +18,8 @@ type Options struct {
 	Streams
 }
 
-// Streams are the options that are specific to Loki. Records with the same labels form a stream.
+// Streams has the options that are specific to Loki. A stream consists of records with the same
+// labels.
 type Streams struct {
 	Labels         map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} if a record has none at all"`
 	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels, too; choose few fields with few values"`
@@ -54,7 +55,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, o.Streams.Codec(), h)
 }
 
-// Validate returns an error for a wrong option. It reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
 
 // FromEnvironment implements stream.EnvironmentUser.
@@ -62,10 +63,10 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// maxLabels is the maximum number of labels of a stream. Loki's default limit is 15, too.
+// maxLabels is the maximum number of labels of a stream, as in Loki's default configuration.
 const maxLabels = 15
 
-// Check returns a [stream.OptionError] for a wrong option.
+// Check returns a [stream.OptionError] for an invalid option.
 func (l *Streams) Check() error {
 	if err := stream.CheckEnums(l); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (l *Streams) Check() error {
 	return nil
 }
 
-// checkFields returns an error if fields contains a name twice or one that is in labels.
+// checkFields returns an error if a name is in fields twice, or if it is in labels as well.
 func checkFields(option string, fields []string, labels map[string]string) error {
 	seen := maps.Clone(labels)
 	if seen == nil {
@@ -120,7 +121,7 @@ func labelOf(field string) string {
 	return string(name)
 }
 
-// Codec returns the format of requests.
+// Codec returns the codec for push requests.
 func (l *Streams) Codec() httpsink.Codec { return codec{l} }
 
 type codec struct{ *Streams }
@@ -141,5 +142,5 @@ func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	return c.append(dst, b, time.Now())
 }
 
-// Outcome implements httpsink.Codec. The status alone decides.
+// Outcome implements httpsink.Codec. The outcome depends only on the status.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }

@@ -8,30 +8,29 @@ import (
 )
 
 // recordOverhead is the number of bytes that each record counts against the limit in addition to
-// its text and line end. chunkBytes is the maximum size of a chunk, unless a single record is
-// larger.
+// its text and line end. chunkBytes is the maximum size of a chunk. A larger record has a chunk of
+// its own.
 const (
 	recordOverhead = 8
 	chunkBytes     = 64 << 10
 )
 
-// buffer holds records at positions. The position of a record is the number of bytes that were
-// added since the source was created, up to and including the record and its line end. It is not
-// safe for concurrent use.
+// buffer holds records. The position of a record is the total number of bytes added so far,
+// including this record and its line end. A buffer is not safe for concurrent use.
 type buffer struct {
 	chunks    []chunk // ascending, without gaps
 	start     int64   // position before the first record
 	end       int64   // position of the last record
-	held      int64   // bytes that count against the limit
+	held      int64   // bytes counted against the limit
 	chunkSize int
 }
 
-// chunk is a sequence of records that is freed as a whole.
+// chunk is a sequence of records. It is freed as a whole.
 type chunk struct {
 	from int64
 	data []byte // records, each with a line end
 	ends []int  // ends of the records in data
-	odd  bool   // some record contains a line end or ends in CR, so lines are not records
+	odd  bool   // a record contains a line end or ends in CR: the lines are not the records
 }
 
 func (c *chunk) to() int64 { return c.from + int64(len(c.data)) }
@@ -61,7 +60,7 @@ func (b *buffer) add(records [][]byte) {
 	b.held += costOf(records)
 }
 
-// free drops chunks that end at or below the position. It reports whether there were any.
+// free frees the chunks up to a position. It returns false if there were none.
 func (b *buffer) free(upTo int64) bool {
 	n := 0
 	for n < len(b.chunks) && b.chunks[n].to() <= upTo {
@@ -76,9 +75,9 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between two positions (from, until) to batch, as long as batch has room.
-// It appends the end of each record in batch.Data to ends. It returns the position of the last
-// record and the extended ends. odd means that the lines of batch.Data may differ from the records.
+// read appends the records between the positions from and until to batch, as long as batch has
+// room. For each record it appends its end in batch.Data to ends. It returns the position of the
+// last record, and ends. odd means that the lines in batch.Data may differ from the records.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

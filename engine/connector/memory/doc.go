@@ -1,8 +1,9 @@
-// Package memory connects a program with an engine that it embeds. The program pushes records into
-// a [Source]. A [Sink] passes records to a function or to a loop.
+// Package memory connects a program with an engine that runs in the same process. The program
+// pushes records into a [Source]. A [Sink] passes records to a function or to a loop of the
+// program.
 //
-// The program creates the value, puts its Component into the engine's list, and names it in the
-// config:
+// The program creates the Source or Sink, adds its Component to the engine's list of components,
+// and uses its name in the config:
 //
 //	source := memory.NewSource(memory.SourceOptions{})
 //	sink := memory.NewSink(memory.SinkOptions{Deliver: deliver})
@@ -11,15 +12,16 @@
 //	pipelines:
 //	  orders: { source: memory, sink: memory }
 //
-// # What is kept
+// # Lost records
 //
-// A pushed record stays in memory until every route of the pipeline has settled it: delivered,
-// dead-lettered or dropped. While the process lives, nothing is lost. A failed route reads again
-// from its own position, and a restarted pipeline finds the same records. When the process ends,
-// unsettled records are lost, because they exist nowhere else. A program that must not lose them
-// keeps its own copy until [Source.Send] or [Source.Settled] has returned, and pushes it again
-// after a crash. The receivers may then get it twice.
+// A pushed record stays in memory until every route of the pipeline has settled it (delivered,
+// dead-lettered or dropped it). While the process runs, no record is lost: a failed route continues
+// from its own position, and a restarted pipeline finds the same records.
 //
-// Neither component is in connector/all. Only a program that holds the value can use them; a config
-// file alone cannot.
+// When the process ends, unsettled records are lost. If a program must not lose them, it keeps a
+// copy of each record until [Source.Send] or [Source.Settled] has returned, and pushes the record
+// again after a crash. Receivers may then get it twice.
+//
+// The components are not in connector/all, because a config alone cannot use them: the program must
+// have the Source or Sink.
 package memory

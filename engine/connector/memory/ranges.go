@@ -13,7 +13,7 @@ func (r *reader) CanReadRanges(partitionID string) bool { return partitionID == 
 func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	s := r.source
 	if p.ID != s.part.ID {
-		return stream.ErrRangeGone // of another process: its records were in memory only
+		return stream.ErrRangeGone // the records of another process were only in its memory
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,11 +37,11 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 	r.At, r.Above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.At; known && lost > 0 {
-		// the route lost its checkpoint, or was not in the pipeline when the records were freed
+		// the route has lost its checkpoint, or was not in the pipeline when the records were freed
 		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route,
 			"bytes", lost)
 	}
-	if !mark.Waiting { // otherwise Commit sets it
+	if !mark.Waiting { // otherwise the first Commit sets it
 		r.progress.settled = max(r.progress.settled, r.At)
 	}
 	r.progress.cuts.Trim(r.progress.settled)
@@ -78,7 +78,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// fill appends available records to b. full means that b must end here. changed is closed at the
+// fill appends available records to b. full means that b must end now. changed is closed at the
 // next change of the source. The error is io.EOF if the source has ended.
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	s := r.source
@@ -88,7 +88,7 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 		r.Skip()
 	}
 	border := min(s.buffer.end, r.Border(nil))
-	if r.At < s.buffer.start { // freed: the ledger gets an empty span
+	if r.At < s.buffer.start { // freed records: an empty span lets the ledger advance
 		r.Cover(b, &s.part, min(border, s.buffer.start))
 		return true, nil, nil
 	}
@@ -105,11 +105,11 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return full, s.changes(), nil
 }
 
-// extend adds new records to the span of the batch. These are the records that fill has appended to
-// b.Data after the first size bytes.
+// extend updates the batch after fill has appended records to b.Data. These are the bytes after the
+// first size bytes. They become a part of the batch's span.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
-		b.Split() // the records before are lines
+		b.Split() // the records before these are lines
 	}
 	if odd || len(b.Records) > 0 {
 		off := size

@@ -10,31 +10,33 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// SinkOptions are options of a [Sink].
+// SinkOptions are the options of a [Sink].
 type SinkOptions struct {
-	// Name is the sink's key in a config. Empty means "memory". Sinks of one engine with different
-	// functions need different names.
+	// Name is the name of the sink in a config. Empty means "memory". If an engine has several
+	// sinks of this kind, they need different names.
 	Name string
-	// Deliver takes a batch. Its return value is the outcome, as for [stream.Worker]: nil means
-	// delivered, a *[stream.Rejected] makes dead letters, and any other error is retried with
-	// backoff. The batch is read-only, its Records are filled, and it must not be used after
-	// Deliver has returned. If Deliver is nil, [Sink.Records] takes the records.
+	// Deliver is called with each batch. It returns the outcome, as a [stream.Worker] does: nil
+	// means delivered, a *[stream.Rejected] causes dead letters, and after any other error the
+	// batch is retried with backoff. Deliver must not change the batch, and must not use it after
+	// it has returned. The batch's Records are filled. If Deliver is nil, [Sink.Records] returns
+	// the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
-	// Workers is the number of concurrent deliveries of a route. Zero means 1, which keeps the
-	// order in which the records were read, unless a batch is delivered again.
+	// Workers is the number of concurrent calls of Deliver for a route. Zero means 1. With 1,
+	// batches are delivered in the order in which they were read, unless a batch is delivered
+	// again.
 	Workers int
 }
 
 // Sink passes batches to a function, or records to a loop over [Sink.Records]. Its methods are safe
-// for concurrent use. Routes that share it deliver concurrently.
+// for concurrent use. Several routes can use the same Sink, and deliver to it concurrently.
 //
-// A sink has no queue: at most Workers batches of each route are in flight, and a slow function or
-// loop slows the route down. Delivery is at least once: records may be repeated if the process ends
+// A Sink has no queue: each route has at most Workers batches in flight, and a slow function or
+// loop slows the route down. Delivery is at least once. Records may be repeated if the process ends
 // before the route has saved its progress, or if Deliver or the loop takes longer than
 // `flow.timeout`.
 type Sink struct {
 	o     SinkOptions
-	ready chan chan *handover // sent by loops that want a batch
+	ready chan chan *handover // loops that wait for a batch send to it
 }
 
 // NewSink returns a sink.
@@ -46,7 +48,8 @@ func NewSink(o SinkOptions) *Sink {
 	return &Sink{o: o, ready: make(chan chan *handover)}
 }
 
-// Component returns the sink's entry in an engine's list of components. It has no options.
+// Component returns the sink's entry for the engine's list of components. The component has no
+// options.
 func (s *Sink) Component() stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole,
@@ -57,19 +60,20 @@ func (s *Sink) Component() stream.Component {
 
 // Record is one record of a sink.
 type Record struct {
-	// ID identifies the record by its partition and position. A record that is delivered again has
-	// the same ID.
+	// ID identifies the record by its partition and position. If a record is delivered again, it
+	// has the same ID.
 	ID string
-	// Data is the record's text or, if a processor has parsed it, a JSON object. It belongs to the
-	// caller.
+	// Data is the record's text or, if a processor has parsed the record, a JSON object. The caller
+	// may keep and change it.
 	Data []byte
 }
 
-// Records returns the records as they are delivered, until ctx is done. Several loops share them. A
-// batch counts as delivered when the loop has got the batch's last record and asks for another one.
-// A loop that ends earlier returns the whole batch, which is then delivered again.
+// Records returns the records as they are delivered, until ctx is done. Several loops can run
+// concurrently; each record is passed to one of them. A batch is delivered when the loop has
+// processed the batch's last record and asks for the next one. If the loop ends earlier, the whole
+// batch is delivered again.
 //
-// While there is no loop, the routes wait. This is backpressure, not a failure. Records is for
+// While no loop runs, the routes wait. This is backpressure, not a failure. Records is only for
 // sinks without a Deliver function. If there is one, the loop gets no records.
 func (s *Sink) Records(ctx context.Context) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
@@ -95,7 +99,7 @@ type handover struct {
 
 var errLoopLeft = errors.New("memory sink: the loop was left before the end of the batch")
 
-// each yields the records and reports the outcome, even if yield panics.
+// each passes the records to yield, and reports the outcome of the batch even if yield panics.
 func (h *handover) each(yield func(Record) bool) bool {
 	outcome := errLoopLeft
 	defer func() { h.outcome <- outcome }()
@@ -123,15 +127,15 @@ func (r *route) Close() error { return nil }
 // Encodes implements stream.Encoder.
 func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes nothing. It splits the batch into Records while the
-// batch has a single owner.
+// Encode implements stream.Encoder. It encodes nothing. It only splits the batch into Records,
+// because no other goroutine uses the batch yet.
 func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// loopWait is the time that Deliver waits for a loop. It is shorter than a timeout, which would
-// count as a failure of the worker.
+// loopWait is the time for which Deliver waits for a loop before it reports backpressure. It must
+// be shorter than the timeout of an attempt, which would count as a failure of the worker.
 const loopWait = 50 * time.Millisecond
 
 var errNoLoop = errors.New("memory sink: nobody loops over Records")
@@ -163,7 +167,7 @@ func (s *Sink) handOver(ctx context.Context, b *stream.Batch) error {
 		return context.Cause(ctx)
 	}
 	h := &handover{records: recordsOf(b), outcome: make(chan error, 1)}
-	want <- h // never blocks: buffer of 1
+	want <- h // never blocks: want has a buffer of 1
 	select {
 	case err := <-h.outcome:
 		return err

@@ -14,15 +14,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// SourceOptions are options of a [Source].
+// SourceOptions are the options of a [Source].
 type SourceOptions struct {
-	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of
-	// one engine need different names.
+	// Name is the name of the source in a config. Empty means "memory". If an engine has several
+	// sources of this kind, they need different names.
 	Name string
-	// MaxBytes bounds the records that the source holds. Each counts with its length plus 9 bytes.
-	// Push blocks at this limit. Records are freed when all routes have saved that they are
-	// settled, about once per `checkpoint.sync`. So the limit also bounds the throughput: MaxBytes
-	// per such interval. Zero means 64 MiB.
+	// MaxBytes bounds the bytes of the records in the source. Each record counts with its length
+	// plus 9 bytes. At this limit, Push waits. Zero means 64 MiB.
+	//
+	// Records are freed when all routes have saved that these records are settled, about once per
+	// `checkpoint.sync`. The throughput is therefore at most MaxBytes per `checkpoint.sync`.
 	MaxBytes int64
 }
 
@@ -32,19 +33,19 @@ const DefaultMaxBytes = 64 << 20
 var (
 	// ErrClosed is returned by Push after Close.
 	ErrClosed = errors.New("memory source: closed")
-	// ErrTooLarge is returned by Push for records that together exceed MaxBytes.
+	// ErrTooLarge is returned by Push if its records together exceed MaxBytes.
 	ErrTooLarge = errors.New("memory source: records exceed MaxBytes: push fewer at once, or raise the limit")
 )
 
-// Source is a source for records that a program pushes. Its methods are safe for concurrent use.
+// Source is a source of records that a program pushes. Its methods are safe for concurrent use.
 //
-// Records are in the order of the pushes, and each route reads all of them. A route that joins
-// later starts with the oldest record that the source still holds.
+// The records are in the order of the pushes, and each route reads all of them. A route that is
+// added later starts with the oldest record that is still in the source.
 type Source struct {
 	name    string
 	max     int64
 	part    stream.Partition
-	pushing chan struct{} // held by the Push that waits for room, so that others do not overtake it
+	pushing chan struct{} // held by the Push that waits for room: later ones wait too
 
 	mu       sync.Mutex // guards the fields below
 	buffer   buffer
@@ -52,14 +53,14 @@ type Source struct {
 	pipeline string            // pipeline of the source; "" before the first Open
 	host     stream.SourceHost // of the latest instance; nil before the first Open
 	routes   map[string]*progress
-	settled  int64         // every route has settled the records up to it
-	changed  chan struct{} // closed at the next change; nil without waiters
+	settled  int64         // position up to which every route has settled the records
+	changed  chan struct{} // closed at the next change; nil if nothing waits
 }
 
 // progress is the progress of one route.
 type progress struct {
 	settled int64
-	cuts    readers.Cuts // above settled
+	cuts    readers.Cuts // ends of batches after settled
 }
 
 // NewSource returns an open, empty source.
@@ -79,11 +80,12 @@ func NewSource(o SourceOptions) *Source {
 	return s
 }
 
-// partitionPrefix begins the id of a source's partition. The rest is random, because positions of
-// another process refer to other data.
+// partitionPrefix is the prefix of the id of a source's partition. The rest of the id is random,
+// because positions of another process belong to other data.
 const partitionPrefix = "memory-"
 
-// Component returns the source's entry in an engine's list of components. It has no options.
+// Component returns the source's entry for the engine's list of components. The component has no
+// options.
 func (s *Source) Component() stream.Component {
 	return stream.Component{
 		Role: stream.SourceRole,
@@ -98,16 +100,15 @@ func (s *Source) Component() stream.Component {
 	}
 }
 
-// Push adds copies of all records, or none of them. It blocks until there is room, even while no
-// engine runs, or until ctx is done. The error is [ErrClosed], [ErrTooLarge] or the cause of ctx's
-// end.
+// Push adds copies of all records, or none of them. It waits until there is room, even while no
+// engine runs, or until ctx is done. The error is [ErrClosed], [ErrTooLarge] or the cause of ctx.
 func (s *Source) Push(ctx context.Context, records ...[]byte) error {
 	_, err := s.push(ctx, records)
 	return err
 }
 
-// Send calls Push, and then waits until every route has settled the records, as [Source.Settled]
-// does. If the wait fails, the records stay in the source and may still be delivered.
+// Send calls Push, and then waits as [Source.Settled] does. If the wait fails, the records stay in
+// the source and may still be delivered.
 func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	to, err := s.push(ctx, records)
 	if err != nil {
@@ -116,10 +117,10 @@ func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Settled returns when every route has settled all records that were pushed before the call
-// (delivered, dead-lettered or dropped) and has saved this. That takes up to `checkpoint.sync`
-// longer than the deliveries. Settled does not return nil while a permanently stopped route has
-// unread records. The error is the cause of ctx's end.
+// Settled waits until every route has settled all records that were pushed before the call
+// (delivered, dead-lettered or dropped them), and has saved this. This takes up to
+// `checkpoint.sync` longer than the deliveries. If a route has stopped permanently before it has
+// read all these records, Settled waits until ctx is done. The error is the cause of ctx.
 func (s *Source) Settled(ctx context.Context) error {
 	s.mu.Lock()
 	to := s.buffer.end
@@ -127,8 +128,8 @@ func (s *Source) Settled(ctx context.Context) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Close ends the source. Push fails from now on, and each route ends when it has read and settled
-// all records. Close may be called twice.
+// Close ends the source. All later calls of Push fail, and each route ends when it has settled all
+// records. Close may be called twice.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,15 +169,17 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 	return s.until(ctx, func() (bool, error) { return s.settled >= to, nil })
 }
 
-// routesEvery is the interval at which a wait checks whether a route has left the pipeline.
+// routesEvery is the interval at which a waiting call checks whether a route was removed from the
+// pipeline.
 const routesEvery = time.Second
 
-// until calls done with mu held, now and after each change, until it returns true or an error.
+// until calls done now and after each change, until done returns true or an error. It holds mu
+// during these calls.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var tick <-chan time.Time // started by the first wait
+	var tick <-chan time.Time // created by the first wait
 	for {
 		s.mu.Lock()
 		ok, err := done()
@@ -217,7 +220,7 @@ func (s *Source) notify() {
 	}
 }
 
-// attach records that a route of the pipeline opens a reader, and returns the route's progress.
+// attach records that a route of the pipeline opens a reader. It returns the progress of the route.
 func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
 	pipeline, _, _ := strings.Cut(route, "/")
 	if s.pipeline != "" && s.pipeline != pipeline {
@@ -233,8 +236,8 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees records that every route of the pipeline has settled. It drops the progress of
-// routes that have left the pipeline.
+// release frees the records that every route of the pipeline has settled. It forgets the progress
+// of routes that are no longer in the pipeline.
 func (s *Source) release() {
 	if s.host == nil {
 		return
@@ -248,7 +251,7 @@ func (s *Source) release() {
 	for _, name := range names {
 		p := s.routes[name]
 		if p == nil {
-			least = 0 // the route has not opened yet
+			least = 0 // the route has not opened a reader yet
 			continue
 		}
 		present[name] = p

@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Async configures operations of receivers that answer 202 and continue the work. The sink polls
-// such operations until they end. If Location is empty, the sink does not poll.
+// Async configures the polling of asynchronous operations. A receiver starts one by answering a
+// request with status 202. The sink then polls a URL until the operation has ended. If Location is
+// empty, the sink does not poll.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`
@@ -29,7 +30,7 @@ type Async struct {
 const (
 	defaultPoll    = "exponential base=1s factor=2 max=1m"
 	maxOperation   = 30 * 24 * time.Hour // bounds async.max
-	maxLocation    = 2 << 10             // bytes of a location
+	maxLocation    = 2 << 10             // maximum length of a location in bytes
 	leastPoll      = 10 * time.Millisecond
 	statusAccepted = nethttp.StatusAccepted
 )
@@ -73,7 +74,7 @@ func (a *Async) plan() (p parked.Polling, err error) {
 	return p, nil
 }
 
-// operation returns the operation that a 202 response started.
+// operation returns the asynchronous operation that a receiver has started with a 202 response.
 func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, err error) {
 	b, err := r.batch()
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, e
 	return o, nil
 }
 
-// resolve returns the absolute form of a location, and its host:port. The receiver chooses the
-// location, so it must be a URL that is allowed for records, too.
+// resolve returns the absolute URL of a location, and its host:port. The receiver has chosen the
+// location. Therefore it must be allowed like the URLs of records.
 func (o *Options) resolve(base *url.URL, location string) (string, string, error) {
 	location = strings.TrimSpace(location)
 	switch {
@@ -121,8 +122,9 @@ func (o *Options) resolve(base *url.URL, location string) (string, string, error
 	return u.String(), host, nil
 }
 
-// pollRequest makes the request of a poll. The record's headers may hold credentials, so they are
-// sent only to the origin of the record's URL. Polls are not signed: they have no body.
+// pollRequest returns the request of a poll. It has the record's headers only if the poll goes to
+// the same scheme, host and port as the record's own request, because these headers may contain
+// credentials. It is not signed, because it has no body.
 func (s *Sink) pollRequest(ctx context.Context, d *parked.Delivery) (*nethttp.Request, error) {
 	u, _, err := s.o.Allow.Check(d.Operation.Location)
 	if err != nil {
@@ -162,8 +164,9 @@ func (v verdict) String() string {
 	}[v]
 }
 
-// judgePoll returns the verdict on the response to a poll, and a text for the history. If a
-// response is neither done nor failed, polling continues until async.max. A 410 ends it at once.
+// judgePoll returns the verdict on the response to a poll, and a text for the history. The verdict
+// comes from the conditions async.done and async.failed or, if neither holds, from the status. A
+// 410 means failure.
 func (p *programs) judgePoll(r *response) (verdict, string) {
 	status := strings.TrimSpace(strconv.Itoa(r.status) + " " + nethttp.StatusText(r.status))
 	undecided := ""
@@ -187,7 +190,7 @@ func (p *programs) judgePoll(r *response) (verdict, string) {
 	return v, v.String() + ": " + status + undecided
 }
 
-// pollVerdict returns the verdict for a status alone.
+// pollVerdict returns the verdict that follows from the status alone.
 func pollVerdict(status int, hasRetryAfter bool) verdict {
 	switch {
 	case status == nethttp.StatusGone:
@@ -203,7 +206,7 @@ func pollVerdict(status int, hasRetryAfter bool) verdict {
 	return pollUnexpected
 }
 
-// eventOf returns the event for a verdict.
+// eventOf returns the event of a delivery for the verdict on a poll.
 func eventOf(v verdict) parked.Event {
 	switch v {
 	case pollSuccess:

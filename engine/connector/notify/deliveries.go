@@ -77,8 +77,8 @@ func (d *Deliveries) DeliveryOf(
 	})
 }
 
-// find returns the newest delivery of a key among those for which wanted returns true. If wanted is
-// nil, find considers all.
+// find returns the newest delivery with the given key for which wanted returns true. A nil wanted
+// selects all.
 func (d *Deliveries) find(
 	ctx context.Context, key string, wanted func(*parked.Delivery) bool,
 ) (stream.Delivery, error) {
@@ -143,7 +143,7 @@ func (d *Deliveries) operate(
 	return d.Delivery(ctx, key)
 }
 
-// translated returns the error of package stream for an error of the store.
+// translated returns err as the corresponding error of package stream, if there is one.
 func translated(err error) error {
 	if _, ok := errors.AsType[*parked.NotFoundError](err); ok {
 		return stream.ErrNoDelivery
@@ -154,7 +154,7 @@ func translated(err error) error {
 	return err
 }
 
-// shown returns a delivery without the parts that may contain secrets.
+// shown returns a delivery without those parts that may contain secrets.
 func (d *Deliveries) shown(p *parked.Delivery) stream.Delivery {
 	out := stream.Delivery{
 		ID:      p.ID,

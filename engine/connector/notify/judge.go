@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// responseSchema lists the fields that conditions on responses may use. Header names are in lower
+// responseSchema lists the fields that conditions on a response can use. Header names are in lower
 // case.
 var responseSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType},
@@ -20,7 +20,7 @@ var responseSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "body", Type: stream.TextType},
 }}
 
-// compileConditions compiles the expressions over responses.
+// compileConditions compiles the conditions on responses.
 func (p *programs) compileConditions(o *Options) error {
 	for _, c := range []struct {
 		key  string
@@ -50,7 +50,7 @@ func (p *programs) compileConditions(o *Options) error {
 	return nil
 }
 
-// response is a receiver's response. Its body is read up to maxResponse.
+// response is the response of a receiver. body has at most the first maxResponse bytes.
 type response struct {
 	status    int
 	header    nethttp.Header
@@ -58,8 +58,8 @@ type response struct {
 	truncated bool
 }
 
-// judge returns the event of a response for its delivery, and the reason if the response is not
-// accepted. A condition that cannot be evaluated counts as false.
+// judge returns the event that a response causes, and a reason unless the response is accepted. A
+// condition that cannot be evaluated counts as false.
 func (p *programs) judge(r *response) (parked.Event, string) {
 	accepted, reason := r.status >= 200 && r.status < 300, ""
 	if p.accept != nil {
@@ -99,7 +99,8 @@ func holds(condition *expr.Program, r *response) (bool, error) {
 	return e.Holds(0)
 }
 
-// batch returns a batch with the response as its record, for expressions.
+// batch returns a batch whose only record has the fields of the response, for the evaluation of
+// conditions.
 func (r *response) batch() (*stream.Batch, error) {
 	if r.truncated {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	downAfter  = 3                      // consecutive deliveries without a response or with a 5xx
-	firstProbe = 15 * time.Second       // wait before the first probe of a down host; doubles up to
-	lastProbe  = 30 * time.Minute       // at most 60 probes a day
-	slowAfter  = time.Second            // a longer attempt makes its host slow
-	longAfter  = 300 * time.Millisecond // a longer attempt takes an extra place
+	downAfter  = 3                      // failures in a row (no response, 5xx) of a down host
+	firstProbe = 15 * time.Second       // wait before the first probe of a down host; doubles
+	lastProbe  = 30 * time.Minute       // maximum wait between probes
+	slowAfter  = time.Second            // a host with a longer attempt is slow
+	longAfter  = 300 * time.Millisecond // a longer attempt moves to an extra place
 )
 
-// lane is a host with deliveries that are due, in flight, or due later. The dispatcher owns it. Its
-// circuit is nil before the first failure.
+// lane is the state of a host with parked deliveries. Only the dispatcher uses it. circuit is nil
+// until the first failure.
 type lane struct {
 	id       int64
 	name     string
@@ -33,8 +33,8 @@ type lane struct {
 	inFlight []int64   // ids of deliveries
 	window   *limit.Limiter
 	circuit  *breaker.Circuit
-	failed   []int64       // deliveries of the current run of failures
-	since    time.Time     // start of that run
+	failed   []int64       // ids of deliveries that have failed since the last success
+	since    time.Time     // time of the first of these failures
 	reason   string        // of the last failure
 	slow     bool          // the last attempt failed or was slow, or one in flight is slow
 	full     bool          // the last visit found more due deliveries than it could send
@@ -43,20 +43,20 @@ type lane struct {
 	opens    time.Time     // when the rate limit allows the next request; zero if it does now
 }
 
-// absence is the reason why the dispatcher leaves a lane out of the heap.
+// absence is the reason why a lane is not in the heap of lanes to be visited.
 type absence uint8
 
 const (
 	present   absence = iota // the lane is in the heap if a visit is scheduled
-	held                     // slow hosts have used up their share of the attempts
+	held                     // the slow hosts have used up their share of the attempts
 	recording                // skipped planned times are being stored
 )
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit of a lane. It opens after consecutive failures of different
-// deliveries. Failures of a single delivery never open it, because that delivery must keep its
-// exact schedule.
+// newCircuit returns the circuit of a lane. The circuit opens after downAfter failures in a row of
+// different deliveries. Failures of a single delivery never open it, because this delivery must
+// keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -70,11 +70,12 @@ func newCircuit() *breaker.Circuit {
 	return c
 }
 
-// isDown reports whether the host gets only probes and last attempts.
+// isDown reports whether the host counts as down. It then gets only probes and the last attempts of
+// deliveries.
 func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
 
-// allow reports whether the circuit lets an attempt through. If it does, the caller must call
-// settle afterwards. now is the time since the epoch of circuits and rate limits.
+// allow reports whether the circuit allows an attempt. If it does, the caller must call settle
+// after the attempt. now is relative to laneSet.epoch.
 func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
 	if l.circuit == nil {
 		return breaker.Ticket{}, true // the ticket of a new circuit
@@ -82,8 +83,8 @@ func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
 	return l.circuit.Allow(now)
 }
 
-// settle reports the outcome of an attempt to the circuit. It creates the circuit at the first
-// failure.
+// settle reports the outcome of an attempt to the circuit. At the first failure, it creates the
+// circuit.
 func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	if l.circuit == nil {
 		if o != breaker.Failure {
@@ -94,20 +95,21 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether a new lane could replace this one without a loss of state. It ignores the
-// field slow.
+// isIdle reports whether the lane has no state that a new lane would not have. It ignores the field
+// slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane has nothing to do at the given time, so that it can be deleted
-// to make room for another host. since is the same time relative to the epoch of rate limits.
+// isResting reports whether the lane has nothing to do at the time now. It can then be deleted to
+// make room for another host. since is the same time as now, relative to laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks resting lanes by the state that is lost if the lane is deleted.
+// worth returns the value of the state that is lost if a resting lane is deleted. Lanes of low
+// worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -118,14 +120,14 @@ func (l *lane) worth() (n int) {
 	return n
 }
 
-// attempt is an in-flight attempt.
+// attempt is an attempt that is in flight.
 type attempt struct {
 	lane  *lane
 	begun time.Time
 	speed speed
 }
 
-// speed classifies in-flight attempts by their age.
+// speed is the class of an in-flight attempt. An attempt changes its class as it gets older:
 //
 //	event                                quick   long   slow
 //	in flight for over longAfter         long    -      -
@@ -133,34 +135,34 @@ type attempt struct {
 type speed uint8
 
 const (
-	quickAttempt speed = iota // of a host that is not known to be slow
+	quickAttempt speed = iota // at a host that is not known to be slow
 	longAttempt
-	slowAttempt // of a slow host
+	slowAttempt // at a slow host
 )
 
-// attemptSlots counts the in-flight attempts. Attempts that take long move to extra places, so that
-// hosts that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to
-// their share.
+// attemptSlots counts the in-flight attempts and bounds them. There are places for quick attempts,
+// and extra places to which attempts move when they take long. Hosts that respond quickly thus
+// always find places. Attempts at slow hosts can begin only up to a share of the places:
 //
 //	attempts 256:  | quick attempts; others only while no extra place is free |
 //	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
 type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // slow attempts
-	recent                 []*attempt // quick and long attempts, oldest first
-	long                   int        // the number of long ones, which are the first of recent
+	recent                 []*attempt // quick and long attempts, the oldest first
+	long                   int        // number of long attempts, which are at the start of recent
 }
 
 func newAttemptSlots(attempts int) attemptSlots {
 	return attemptSlots{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
 }
 
-// isFull reports whether no host may get a further attempt.
+// isFull reports whether no further attempt may begin.
 func (p *attemptSlots) isFull() bool {
 	return p.busy()-min(p.extra, p.slow+p.long) >= p.attempts
 }
 
-// isFullFor reports whether a lane may not get a further attempt.
+// isFullFor reports whether no further attempt may begin at a lane's host.
 func (p *attemptSlots) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
 // busy returns the number of in-flight attempts.
@@ -178,8 +180,8 @@ func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	return a
 }
 
-// age changes the speed of attempts that have become older, and marks the hosts of slow ones as
-// slow. So a silent host is slow long before its first attempt times out.
+// age changes the class of attempts that have become older. The host of a slow attempt becomes
+// slow. A host that does not respond is thus slow long before its first attempt times out.
 func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt
@@ -194,7 +196,7 @@ func (p *attemptSlots) age(now time.Time) {
 	p.slow += n
 }
 
-// untilAged returns the time until age may change the speed of an attempt.
+// untilAged returns the time until the next attempt may change its class.
 func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	wait := time.Hour
 	if p.long > 0 {
@@ -218,8 +220,8 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
-// end records the end of an attempt and returns its outcome for the circuit. A delivery counts only
-// once in a run of failures, unless the attempt was a probe.
+// end records the end of an attempt, and returns its outcome for the circuit. If a delivery fails
+// several times in a row, only its first failure counts. Failures of probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {
@@ -239,8 +241,8 @@ func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) bre
 	return breaker.Failure
 }
 
-// laneHeap orders the lanes by due time. Among lanes with the same due time, the least recently
-// visited one comes first.
+// laneHeap is a heap of lanes by due time. Of lanes with the same due time, the one whose last
+// visit is longest ago comes first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.
@@ -277,7 +279,7 @@ func (h *laneHeap) Pop() any {
 	return l
 }
 
-// schedule sets the due time of a lane, and adds the lane to the heap if it is not there.
+// schedule sets the due time of a lane. If the lane is not in the heap, schedule adds it.
 func (h *laneHeap) schedule(l *lane, due time.Time) {
 	l.due = due
 	if l.index >= 0 {

@@ -10,25 +10,25 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes reserved for each pattern of allow.hosts, if the option hosts is
-// large enough.
+// keptLanes is the number of lanes reserved for each pattern of allow.hosts. It is smaller if the
+// option hosts is small.
 const keptLanes = 100
 
-// laneSet holds the lanes in memory, at most `most`. Other hosts wait in the store until a lane is
-// free. Hosts are grouped by the pattern of allow.hosts that matches them. So many names below one
-// domain leave lanes for the hosts of other patterns.
-//
-//	most 10,000, three patterns: at least 100 lanes for each, 9,700 for all
+// laneSet holds the lanes in memory, at most `most`. A host for which there is no room waits in the
+// store until a lane becomes free. Hosts that match the same pattern of allow.hosts form a group,
+// and some lanes are reserved for each group. Many hosts below one domain thus leave lanes for the
+// hosts of other patterns. Example: with 10,000 lanes and three groups, 100 lanes are reserved for
+// each group, and 9,700 are for all.
 type laneSet struct {
 	epoch   time.Time // origin of the times of circuits and rate limits
 	byID    map[int64]*lane
 	most    int
 	kept    int            // lanes reserved for each group
-	groups  map[string]int // number of lanes by pattern; "" counts hosts listed by name
-	claimed int            // reserved lanes that groups do not use yet
+	groups  map[string]int // number of lanes by pattern; "" is for hosts listed by name
+	claimed int            // reserved lanes that are not in use
 
-	missing time.Time // earliest due time of a host that got no lane; zero: none
-	swept   time.Time // when evict last found no lane to delete
+	missing time.Time // earliest due time of a host without a lane; zero if there is none
+	swept   time.Time // last time at which evict found no lane to delete
 }
 
 func newLaneSet(most int, patterns []string, epoch time.Time) laneSet {
@@ -46,17 +46,17 @@ func newLaneSet(most int, patterns []string, epoch time.Time) laneSet {
 	return s
 }
 
-// hasRoom reports whether a host of a group may get a lane.
+// hasRoom reports whether there is room for another lane of a group.
 func (s *laneSet) hasRoom(group string) bool {
 	others := s.claimed - max(0, s.kept-s.groups[group])
 	return len(s.byID)+others < s.most
 }
 
-// add adds the lane of a host if there is room. For a host that is due, it deletes resting lanes to
-// make room. It returns nil if the host has to wait in the store.
+// add adds a lane for a host if there is room. If the host is due, add deletes resting lanes to
+// make room. It returns nil if the host must wait in the store.
 func (s *laneSet) add(h parked.Host, group string, due *laneHeap, now time.Time) *lane {
 	if _, known := s.groups[group]; !known {
-		group = "" // a pattern of an earlier configuration
+		group = "" // an earlier configuration had this pattern
 	}
 	if !s.hasRoom(group) && !h.Due.After(now) {
 		s.evict(group, due, now)
@@ -82,11 +82,11 @@ func (s *laneSet) delete(l *lane) {
 	}
 }
 
-// evict deletes resting lanes to make room for a host of a group, at most an eighth of all lanes.
-// Lanes without state go first, then those with the latest due time. Other groups lose none of the
-// lanes that are reserved for them (kept).
+// evict deletes resting lanes to make room for a host of a group. It deletes at most an eighth of
+// all lanes: first those without state, then those with the latest due time. Other groups keep
+// their reserved lanes.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
-	if now.Sub(s.swept) < pagePause { // the search visits all lanes
+	if now.Sub(s.swept) < pagePause { // the search visits all lanes: limit its frequency
 		return
 	}
 	var resting []*lane
@@ -113,29 +113,30 @@ func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	}
 }
 
-// since returns now relative to the epoch of circuits and rate limits.
+// since returns now relative to epoch.
 func (s *laneSet) since(now time.Time) time.Duration { return now.Sub(s.epoch) }
 
-// miss records the due time of a host that has no lane.
+// miss records the due time of a host without a lane.
 func (s *laneSet) miss(due time.Time) {
 	if s.missing.IsZero() || due.Before(s.missing) {
 		s.missing = due
 	}
 }
 
-// pagePause is the time between two pages of a round. It limits the processor time that the search
-// costs.
+// pagePause is the minimum time between two pages of a round. It limits the processor time for the
+// search.
 const pagePause = 200 * time.Millisecond
 
-// round is a search for due hosts without a lane. It reads the store page by page.
+// round is a search for due hosts that have no lane. It reads the hosts in the store page by page.
 type round struct {
 	runs  bool
 	after int64     // id of the last host seen
-	next  time.Time // of the next page
+	next  time.Time // time of the next page
 }
 
-// starts reports whether a page is due at now. It begins a round if none is running and a missing
-// host is due. Hosts that find no lane after the start of a round belong to the next round.
+// starts reports whether a page is due at now. If no round is running and a host without a lane is
+// due, starts begins a new round. A host that finds no room during a round belongs to the next
+// round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}
@@ -143,7 +144,8 @@ func (r *round) starts(s *laneSet, now time.Time) bool {
 	return r.runs && !now.Before(r.next)
 }
 
-// pageEnded records the end of a page. after is zero at the end of the store.
+// pageEnded records the end of a page. after is HostPage.After, which is zero at the end of the
+// store.
 func (r *round) pageEnded(after int64, now time.Time) {
 	r.runs, r.after, r.next = after > 0, after, now.Add(pagePause)
 }
@@ -159,7 +161,7 @@ func (r *round) until(s *laneSet, now time.Time) time.Duration {
 	return max(0, s.missing.Sub(now), r.next.Sub(now))
 }
 
-// isBusy reports whether hosts without a lane are due at now.
+// isBusy reports whether there are due hosts without a lane at now.
 func (r *round) isBusy(s *laneSet, now time.Time) bool {
 	return r.runs || !s.missing.IsZero() && !now.Before(s.missing)
 }

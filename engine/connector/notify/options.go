@@ -54,13 +54,13 @@ type Options struct {
 
 // HostLimit bounds the requests to each host.
 type HostLimit struct {
-	// Rate is in requests per second. Zero, the default, means no limit.
+	// Rate is the number of requests per second. Zero, the default, means no limit.
 	Rate stream.PerSecond `yaml:"rate" doc:"requests a second: 10/s, 600/m or 5000/h"`
 	// Burst is the number of requests that may be sent at once after a pause. Zero means 1.
 	Burst int `yaml:"burst" min:"0" doc:"requests allowed at once after a pause; default 1"`
 }
 
-// pace returns the limit as a rate.GCRA. The zero GCRA means no limit.
+// pace returns the limit as a rate.GCRA. The zero GCRA has no limit.
 func (l HostLimit) pace() rate.GCRA {
 	if l.Rate <= 0 {
 		return rate.GCRA{}
@@ -86,9 +86,9 @@ const (
 const (
 	leastHistory = 10 * time.Minute
 
-	// settleTime exceeds the time from the commit of a row until its position is settled. Rows are
-	// kept until a synced checkpoint has their positions, so that records are recognized if they
-	// are read again.
+	// settleTime is longer than the time between the commit of a row and the acknowledgement of its
+	// record. A row must stay in the store until a synced checkpoint has the record's position. If
+	// the record is read again before that, the store recognizes it.
 	settleTime = time.Minute
 )
 
@@ -111,7 +111,7 @@ var paymentSchedule = []time.Duration{
 	6 * time.Hour,
 }
 
-// DefaultOptions returns options that post the record on paymentSchedule.
+// DefaultOptions returns options that send the record with POST, on paymentSchedule.
 func DefaultOptions() *Options {
 	return &Options{
 		Method:         nethttp.MethodPost,
@@ -132,7 +132,7 @@ func DefaultOptions() *Options {
 // PreferredBatch implements stream.Preferred. All rows of a batch are stored in one commit.
 func (o *Options) PreferredBatch() stream.BatchLimits { return stream.BatchLimits{Records: 500} }
 
-// methods lists the literal methods. Any other text is an expression.
+// methods lists the HTTP methods that can be written literally. Any other text is an expression.
 var methods = []string{
 	nethttp.MethodGet,
 	nethttp.MethodPost,
@@ -159,7 +159,8 @@ var reserved = []string{
 	headerWebhookSignature,
 }
 
-// Validate returns an error for a wrong option. It reads the files of keys and authorities.
+// Validate returns an error for an invalid option. It also reads the files with keys and
+// authorities.
 func (o *Options) Validate() error {
 	if err := o.Allow.Validate(); err != nil {
 		return stream.OptionErrorf("allow", "%w", err)
@@ -214,7 +215,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// plan makes the schedules of attempts and polls.
+// plan creates the schedules of attempts and polls.
 func (o *Options) plan() error {
 	if o.Exhausted != exhaustedDeadLetter && o.Exhausted != exhaustedKeep {
 		return stream.OptionErrorf("exhausted", "is not one of dead_letter, keep")
@@ -249,7 +250,7 @@ func (o *Options) plan() error {
 	return nil
 }
 
-// checkHeaderName returns the reason why a header cannot be set, or "".
+// checkHeaderName returns the reason why a header must not be set, or "".
 func checkHeaderName(name string) string {
 	const special = "!#$%&'*+-.^_`|~"
 	if name == "" {

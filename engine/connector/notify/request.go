@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxKey bounds the bytes of a business key.
+// maxKey is the maximum length of a business key in bytes.
 const maxKey = 256
 
-// maxBody bounds the bytes of a request's body.
+// maxBody is the maximum size of a request's body in bytes.
 const maxBody = 1 << 20
 
-// programs holds the compiled expressions of the options.
+// programs has the compiled expressions in the options.
 type programs struct {
 	url, method, body, key, signer *expr.Program // nil if not an expression or not set
 	schedule                       *expr.Program
@@ -58,7 +58,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// evaluators makes rows of a batch's records. It belongs to one goroutine.
+// evaluators creates rows for the store from a batch's records. It must be used by one goroutine.
 type evaluators struct {
 	o                              *Options
 	url, method, body, key, signer *expr.Evaluator
@@ -94,8 +94,8 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the value of an expression for record i, or the default (missing) if there is no
-// expression.
+// value returns the value of an expression for record i. If there is no expression, it returns
+// missing.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,
 ) (string, error) {
@@ -109,7 +109,8 @@ func (e *evaluators) value(
 	return string(e.text), nil
 }
 
-// row makes the row of record i. An error means that the record cannot be made into a request.
+// row returns record i as a row for the store. An error means that no request can be made from the
+// record.
 func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row, err error) {
 	rec := &b.Records[i]
 	part := b.Spans[rec.Span].Part
@@ -204,7 +205,7 @@ func visible(text string) bool {
 	return true
 }
 
-// refusal is the error of a record that cannot be made into a request.
+// refusal is the error of a record from which no request can be made.
 type refusal struct{ err error }
 
 // Error implements error.
@@ -213,7 +214,8 @@ func (r *refusal) Error() string { return r.err.Error() }
 // Unwrap returns the cause.
 func (r *refusal) Unwrap() error { return r.err }
 
-// Group implements stream.Grouped. A refused URL is a detail, because it differs by record.
+// Group implements stream.Grouped. A refused URL belongs to the detail, because it differs from
+// record to record.
 func (r *refusal) Group() (reason, detail string) {
 	if refused, ok := errors.AsType[*egress.RefusedError](r.err); ok {
 		return "url is not allowed: " + refused.Reason, refused.Target

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	visitSize    = 8                     // deliveries sent before other hosts are visited
+	visitSize    = 8                     // deliveries of a host sent before other hosts are visited
 	skipSize     = 256                   // deliveries of a down host that are skipped in one commit
 	pageSize     = 1000                  // hosts read from the store at once
 	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
-	stopGrace    = 5 * time.Second       // time that in-flight attempts get after a stop
+	stopGrace    = 5 * time.Second       // time after a stop in which in-flight attempts may end
 	pressure     = 10                    // percent of the store kept free of ended deliveries
-	visitsAtOnce = 64                    // visits before the ends of attempts are handled
+	visitsAtOnce = 64                    // visits before the results of attempts are processed
 	roomPause    = 10 * time.Millisecond // wait before a lane without room is visited again
 	maxRecording = 64                    // lanes with skipped times that are being stored
 	windowLasts  = time.Minute           // idle time after which the window of a lane is deleted
@@ -32,8 +32,8 @@ const (
 
 var errStopping = errors.New("penstock stops")
 
-// sender sends the parked deliveries that are due. One goroutine executes run and owns the lanes.
-// The goroutines of work make the attempts.
+// sender is the dispatcher: it sends the parked deliveries that are due. A single goroutine calls
+// run, and only this goroutine uses the lanes. Other goroutines call work and make the attempts.
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
@@ -48,19 +48,19 @@ type sender struct {
 	due     laneHeap
 	visits  uint64
 	slots   attemptSlots
-	held    []*lane // slow lanes that wait for the share of slow hosts, in order
+	held    []*lane // lanes of slow hosts that wait for the share of slow hosts, in order
 	storing int     // lanes that are recording, at most maxRecording
 	version int64
 	rounds  int // calls of maintain
 
-	attempts context.Context // context of in-flight attempts; ends stopGrace after run's
+	attempts context.Context // of in-flight attempts; ends stopGrace after run's context
 	stop     context.CancelCauseFunc
 	workers  atomic.Int64
 	rested   chan struct{} // closed when all workers have ended
 
 	mu      sync.Mutex // guards the fields below
 	added   map[int64]parked.Host
-	waiting []chan struct{} // each is closed when nothing is due or in flight
+	waiting []chan struct{} // each is closed as soon as nothing is due or in flight
 }
 
 // job is an attempt to make.
@@ -69,17 +69,17 @@ type job struct {
 	delivery *parked.Delivery
 	permit   limit.Permit
 	ticket   breaker.Ticket
-	counted  bool // the circuit let the attempt through and expects its outcome
+	counted  bool // the circuit has allowed the attempt and expects its outcome
 	probe    bool
 }
 
-// skips are planned times of one lane that pass without an attempt.
+// skips are planned times of one lane's deliveries that passed without an attempt.
 type skips struct {
 	lane    *lane
 	changes []parked.Change
 }
 
-// ended is a completed attempt with its recorded result.
+// ended is an attempt that has ended, and whose result is stored.
 type ended struct {
 	job
 	progress parked.Progress
@@ -107,7 +107,7 @@ func newSender(s *Sink) *sender {
 	return out
 }
 
-// add tells the dispatcher that hosts got deliveries. It does not block.
+// add tells the dispatcher that hosts have got deliveries. It does not block.
 func (s *sender) add(hosts []parked.Host) {
 	s.mu.Lock()
 	if s.added == nil {
@@ -129,7 +129,7 @@ func (s *sender) wake() {
 	}
 }
 
-// awaitIdle returns when nothing is due or in flight.
+// awaitIdle waits until nothing is due or in flight.
 func (s *sender) awaitIdle(ctx context.Context) error {
 	quiet := make(chan struct{})
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *sender) awaitIdle(ctx context.Context) error {
 	}
 }
 
-// run dispatches until ctx ends. It returns an error if the store fails.
+// run sends due deliveries until ctx ends. It returns an error if the store fails.
 func (s *sender) run(ctx context.Context) error {
 	if err := s.reload(ctx); err != nil {
 		return endOf(ctx, err)
@@ -179,7 +179,8 @@ func (s *sender) run(ctx context.Context) error {
 	}
 }
 
-// endOf returns nil if the end of ctx caused the error.
+// endOf returns nil if ctx has ended, because err is then a consequence of this. Otherwise it
+// returns err.
 func endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -187,7 +188,7 @@ func endOf(ctx context.Context, err error) error {
 	return err
 }
 
-// pause returns the time until run must dispatch again, unless it is woken earlier.
+// pause returns the time until run must call dispatch again, unless an event comes earlier.
 func (s *sender) pause(now time.Time) time.Duration {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -200,7 +201,7 @@ func (s *sender) pause(now time.Time) time.Duration {
 	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
-// reload reads the hosts that have deliveries from the store.
+// reload reads the hosts with waiting deliveries from the store.
 func (s *sender) reload(ctx context.Context) error {
 	for after := int64(0); ; {
 		page, err := s.store.Hosts(ctx, after, pageSize)
@@ -217,8 +218,8 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a host's lane for its due time, unless it is scheduled earlier. If there is no
-// room for a new lane, the host waits in the store.
+// meet schedules a visit of the host's lane at its due time, unless an earlier visit is scheduled.
+// If there is no room for a new lane, the host waits in the store.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -231,7 +232,7 @@ func (s *sender) meet(h parked.Host, now time.Time) {
 	}
 }
 
-// admit gives lanes to due hosts that found no room before. It reads one page of the store.
+// admit looks for due hosts without a lane, and gives them lanes. It reads one page of the store.
 func (s *sender) admit(ctx context.Context, now time.Time) error {
 	if !s.round.starts(&s.lanes, now) {
 		return nil
@@ -251,7 +252,7 @@ func (s *sender) admit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain picks up changes of other processes and deletes deliveries that ended long ago.
+// maintain reads the changes by other processes, and deletes deliveries that ended long ago.
 func (s *sender) maintain(ctx context.Context) error {
 	version, err := s.store.DataVersion(ctx)
 	if err != nil {
@@ -285,7 +286,7 @@ func (s *sender) maintain(ctx context.Context) error {
 	return err
 }
 
-// dispatch starts due attempts for which there is room.
+// dispatch visits lanes with due deliveries, as long as there is room for attempts.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -318,8 +319,9 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next returns the lane to visit next, or nil if none is due or all places are taken. A lane of a
-// slow host that waited for room (held) comes first if the share of slow hosts has room again.
+// next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
+// begin. A lane that was held because of the share of slow hosts comes first, as soon as this share
+// has room again.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -334,13 +336,13 @@ func (s *sender) next(now time.Time) *lane {
 	return l
 }
 
-// release ends the wait of a held lane.
+// release makes a held lane available for visits again.
 func (s *sender) release(l *lane) {
 	l.absent = present
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit sends or skips due deliveries of a lane, and schedules its next visit.
+// visit sends or skips due deliveries of a lane, and schedules the next visit.
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -389,9 +391,8 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. A full lane is visited at the end of an attempt. If
-// more deliveries may be due, the lane is visited again now, otherwise when its next delivery is
-// due.
+// revisit schedules the next visit of a lane. If the lane was full, this is at the end of an
+// attempt. If more deliveries may be due, it is now. Otherwise it is when the next delivery is due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
 	l.full = full
 	switch {
@@ -418,9 +419,10 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget frees memory of an idle lane. It deletes a lane without deliveries. If the next delivery
-// of a lane is not due within a minute (windowLasts), it deletes only the window of the lane. A
-// slow lane loses only its window, so that its next deliveries still count as slow.
+// forget frees memory of an idle lane. If the lane has no deliveries, forget deletes it. If the
+// next delivery is due only after windowLasts, forget deletes the lane's window. It also deletes
+// only the window of a slow lane without deliveries, so that the next deliveries to its host still
+// count as slow.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):
@@ -431,8 +433,9 @@ func (s *sender) forget(l *lane, now time.Time) {
 	}
 }
 
-// skip returns a change of a delivery in which its next n planned times pass without an attempt.
-// Skipped polls add no lines to the history, because there may be thousands of them.
+// skip returns a change in which the next n planned times of a delivery pass without an attempt.
+// Each skipped attempt gets an entry in the history. Skipped polls get none, because there may be
+// thousands of them.
 func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) parked.Change {
 	c := parked.Change{Delivery: d, To: d.Progress}
 	schedule := d.Schedule(s.sink.o.schedule)
@@ -452,8 +455,8 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 	return c
 }
 
-// begin starts an attempt if its host has room. skip means that the host is down and the planned
-// time passes without an attempt.
+// begin starts an attempt if the host has room for it. skip means that the host is down: the
+// planned time must pass without an attempt.
 func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
 	if s.slots.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
 		return false, false
@@ -495,7 +498,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	return true, false
 }
 
-// end applies the end of an attempt to its lane.
+// end updates the lane after the end of an attempt.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.slots.end(e.attempt)
@@ -567,7 +570,7 @@ func (s *sender) notifyIdle(now time.Time) {
 	s.waiting = nil
 }
 
-// recheck makes run look at a host again after an operator's change.
+// recheck makes run look at a host again after an operator has changed one of its deliveries.
 func (s *sender) recheck(ctx context.Context, host string) {
 	h, ok, err := s.store.Host(ctx, host)
 	if err != nil || !ok {

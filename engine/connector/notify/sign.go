@@ -19,8 +19,8 @@ const (
 	headerWebhookSignature = "Webhook-Signature"
 )
 
-// Sign configures signatures. Each attempt is signed when it is made. Neither keys nor signatures
-// are parked.
+// Sign configures the signatures of requests. Each attempt is signed when it is made. The store
+// contains neither keys nor signatures.
 type Sign struct {
 	Webhooks Webhooks  `yaml:"standard_webhooks" doc:"sign with the headers webhook-id, webhook-timestamp and webhook-signature"`
 	HMAC     HMAC      `yaml:"hmac" doc:"sign with an HMAC of the body in one header"`
@@ -30,7 +30,7 @@ type Sign struct {
 	keys *reread.File[map[string][]string]
 }
 
-// Webhooks configures signatures according to Standard Webhooks.
+// Webhooks configures signatures according to the specification Standard Webhooks.
 type Webhooks struct {
 	On      bool     `yaml:"on" doc:"sign with keys_file; implied by secrets"`
 	Secrets []string `yaml:"secrets" secret:"true" doc:"secrets, each whsec_ and base64; all of them sign, so that keys can be rotated"`
@@ -99,7 +99,8 @@ func (s *Sign) check(name string) error {
 	return nil
 }
 
-// sign adds the signatures of an attempt made at now. After an error, the request must not be sent.
+// sign adds signatures with the time now to the headers of an attempt. After an error, the request
+// must not be sent.
 func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now time.Time) error {
 	secrets, plain := s.Webhooks.Secrets, []string{s.HMAC.Secret}
 	if s.keys != nil {

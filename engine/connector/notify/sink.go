@@ -1,12 +1,14 @@
-// Package notify implements the sink `http` for configs with the option `url`. It sends each record
-// to a URL of its own, on a schedule of its own, until the receiver accepts it. Typical records are
-// notifications and webhooks.
+// Package notify implements the sink `http` for configs with the option `url`. It sends each
+// record, such as a notification or a webhook, to a URL of its own. It repeats the request on a
+// schedule of its own, until the receiver accepts it.
 //
-// Every record is parked before its first attempt (kit/parked). A batch counts as delivered when
-// its rows are durable. A dispatcher then sends due records, fairly between hosts. A slow or down
-// host delays only its own deliveries. Package kit/egress checks URLs and addresses.
+// The sink parks every record, that is, stores it on disk (kit/parked), before its first attempt. A
+// batch counts as delivered when its records are durable in the store. A dispatcher then sends the
+// records that are due. It shares its attempts fairly between hosts: a slow host, or one that is
+// down, delays only its own deliveries. Package kit/egress checks URLs and addresses.
 //
-// The sink owns its store, its connections and the goroutines of the dispatcher and of attempts.
+// The sink has its own store and connections, and starts goroutines for the dispatcher and for the
+// attempts.
 package notify
 
 import (
@@ -22,8 +24,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the sink's entry in the list of components. The option url selects it among the
-// sinks named http.
+// Component returns the sink's entry for the list of components. There are several sinks named
+// http; a config with the option url selects this one.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -34,7 +36,8 @@ func Component() stream.Component {
 	}
 }
 
-// batches is the number of batches that may be parked concurrently. They share commits.
+// batches is the number of batches that can be parked concurrently. Several of them can share a
+// commit.
 const batches = 16
 
 // Sink parks records and delivers them. It implements stream.ParkingSink and stream.Encoder.
@@ -51,7 +54,7 @@ type Sink struct {
 	makers       sync.Pool     // *evaluators
 }
 
-// counters are the counters that are shown from startup.
+// counters lists the counters that are shown from startup on.
 var counters = []string{
 	"attempts",
 	"attempts_accepted",
@@ -136,15 +139,15 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes nothing. It splits the batch into Records while the
-// batch has a single owner.
+// Encode implements stream.Encoder. It encodes nothing. It only splits the batch into Records,
+// because no other goroutine uses the batch yet.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// Deliver implements stream.Worker. It parks the records, and refuses records that cannot be made
-// into requests. In a finite run, it returns after the first attempts.
+// Deliver implements stream.Worker. It parks the records, and refuses those from which no request
+// can be made. In a finite run, it returns after the first attempts.
 func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -187,8 +190,8 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// split separates the refused records from the others, which the engine delivers again. If one
-// record of an origin is refused, all records of that origin are refused.
+// split returns an outcome in which some records are refused, and the engine delivers the others
+// again. If one record of an origin is refused, all records of this origin are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}
@@ -258,7 +261,7 @@ func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.E
 	})
 }
 
-// reasonOf returns the reason of a dead letter. It is the same for all dead letters of a kind.
+// reasonOf returns the reason of a dead letter. Dead letters of the same kind have the same reason.
 func (s *Sink) reasonOf(d *parked.Delivery, last parked.Entry) string {
 	stopped := last.Event == parked.Stop.String()
 	switch {

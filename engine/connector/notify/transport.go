@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	maxResponse = 64 << 10 // bytes of a response's body that the sink reads
-	maxExcerpt  = 500      // bytes of a body that the history keeps
-	maxDetail   = 500      // bytes of an error that the history keeps
+	maxResponse = 64 << 10 // bytes of a response's body that are read
+	maxExcerpt  = 500      // bytes of a response's body in the history
+	maxDetail   = 500      // bytes of an error in the history
 )
 
-// newTransport returns a transport that checks each address before it connects.
+// newTransport returns a transport that checks each address before it connects to it.
 func newTransport(o *Options) (*nethttp.Transport, error) {
 	roots, err := authorities(o.CA)
 	if err != nil {
@@ -41,7 +41,8 @@ func newTransport(o *Options) (*nethttp.Transport, error) {
 	}), nil
 }
 
-// authorities reads a PEM file. Nil means the system's authorities.
+// authorities reads the certificates in a PEM file. It returns nil if path is "", which means the
+// system's authorities.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -63,12 +64,12 @@ type result struct {
 	entry      parked.Entry
 	operation  parked.Operation // set with the event Start
 	retryAfter time.Duration
-	down       bool // indicates that the host is down
+	down       bool // the attempt indicates that the host is down
 }
 
-// attempt makes one request: the record's own, or a poll of the operation that the receiver started
-// for it. It checks the URL again, since the configuration may have changed after the record was
-// parked. Redirects are not followed.
+// attempt makes one request: the record's own, or a poll of an operation that the receiver has
+// started. It checks the URL again, because the configuration may have changed since the record was
+// parked. It does not follow redirects.
 func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	begun := time.Now()
 	out.entry.At = begun
@@ -112,8 +113,8 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	return out
 }
 
-// exchange sends a request and reads the response up to maxResponse. It returns errStopping if
-// penstock stopped the attempt.
+// exchange sends a request, and reads the response and its body up to maxResponse bytes. It returns
+// errStopping if the attempt was stopped because penstock stops.
 func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, error) {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
@@ -135,8 +136,8 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 	}, nil
 }
 
-// judge sets the event of a response. If an operation cannot be polled, its delivery ends, because
-// a second request might repeat the operation.
+// judge sets the event that a response causes. If a receiver has started an operation that cannot
+// be polled, the delivery ends: a second request might start the operation a second time.
 func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	switch {
 	case d.Polled():
@@ -158,7 +159,7 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	}
 }
 
-// cause returns the error without the URL that net/http prepends.
+// cause returns the error without the URL, which net/http puts before it.
 func cause(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
 		return refused
@@ -172,7 +173,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// request makes the request of an attempt, with new signatures.
+// request returns the request of an attempt, with new signatures.
 func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Request, error) {
 	u, _, err := s.o.Allow.Check(d.URL)
 	if err != nil {
@@ -195,7 +196,7 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
 }
 
-// setHeaders sets the headers of a parked request.
+// setHeaders sets the headers in stored, a JSON object from the store.
 func setHeaders(header nethttp.Header, stored string) error {
 	if stored == "" {
 		return nil
@@ -210,7 +211,7 @@ func setHeaders(header nethttp.Header, stored string) error {
 	return nil
 }
 
-// contentType returns the default type of a body.
+// contentType returns the default Content-Type for a body.
 func contentType(body []byte) string {
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
 	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {

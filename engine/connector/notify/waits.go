@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// Waits is the option schedule: a list of waits, a policy, or an expression over the record.
+// Waits is the option schedule. It is a list of waits, a backoff policy, or an expression that
+// returns the record's own schedule.
 type Waits struct {
 	List   []time.Duration `yaml:",list"`
 	Policy string          // in the syntax of penstock backoff; "" for none
@@ -24,9 +25,9 @@ type Waits struct {
 // Expression marks the text as an expression for the config reader; see [expr.Text].
 func (*Waits) Expression() {}
 
-// UnmarshalText reads a policy or an expression. A text that is both counts as a policy. Texts of
-// the form NAME KEY=VALUE also count as policies, since they are not expressions. Options.Validate
-// then reports their errors.
+// UnmarshalText reads a policy or an expression. A text that can be both is a policy. A text of the
+// form NAME KEY=VALUE is a policy even if it has a mistake, because it cannot be an expression.
+// Options.Validate then reports the mistake.
 func (w *Waits) UnmarshalText(text []byte) error {
 	*w = Waits{}
 	if _, err := backoff.Parse(string(text)); err == nil || policyForm.Match(text) {
@@ -65,9 +66,9 @@ func waitsOf(spec string) (waits []time.Duration, err error) {
 	return waits, nil
 }
 
-// parseWaits reads a record's schedule: waits separated by spaces or commas, a JSON array of waits,
-// or a policy. Numbers are seconds. An empty text yields nil, which means the schedule of the
-// route.
+// parseWaits parses a record's own schedule: waits separated by spaces or commas, a JSON array of
+// waits, or a policy. Numbers without a unit are seconds. For an empty text, it returns nil, which
+// means the schedule of the route.
 func parseWaits(text string) (waits []time.Duration, err error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -84,7 +85,7 @@ func parseWaits(text string) (waits []time.Duration, err error) {
 		return nil, err
 	}
 	for i := range waits {
-		waits[i] = waits[i].Truncate(time.Millisecond) // due times are stored with this precision
+		waits[i] = waits[i].Truncate(time.Millisecond) // the store has milliseconds
 	}
 	return waits, parked.Schedule{Waits: waits}.Validate()
 }
@@ -104,7 +105,7 @@ func listedWaits(text string) (waits []time.Duration, err error) {
 	return waits, nil
 }
 
-// jsonWaits reads a JSON array. An empty array means a single attempt.
+// jsonWaits parses a JSON array of waits. An empty array means a single attempt.
 func jsonWaits(text string) ([]time.Duration, error) {
 	var items []any
 	if err := json.Unmarshal([]byte(text), &items); err != nil {
@@ -121,10 +122,11 @@ func jsonWaits(text string) ([]time.Duration, error) {
 	return append([]time.Duration{}, waits...), err
 }
 
-// maxCachedWaits bounds the schedules that each parking goroutine keeps in memory.
+// maxCachedWaits bounds the number of schedules in each waitsCache.
 const maxCachedWaits = 256
 
-// waitsCache holds the schedules of recent records, because many records share the same ones.
+// waitsCache has the parsed schedules of recent records, because many records have the same
+// schedule.
 type waitsCache map[string][]time.Duration
 
 func (c waitsCache) get(text string) ([]time.Duration, error) {

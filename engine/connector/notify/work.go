@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// work makes attempts until ctx ends. In-flight attempts then get stopGrace to finish. An error
-// means that the result of an attempt could not be stored. The route restarts and repeats the
-// attempt.
+// work makes attempts until ctx ends. In-flight attempts may then take stopGrace to end. An error
+// means that the result of an attempt could not be stored. The route is then restarted, and the
+// attempt is made again.
 func (s *sender) work(ctx context.Context) error {
 	defer func() {
 		if s.workers.Add(-1) == 0 {
@@ -30,7 +30,7 @@ func (s *sender) work(ctx context.Context) error {
 	}
 }
 
-// perform makes an attempt or a poll and stores its result.
+// perform makes an attempt or a poll, and stores its result.
 func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	out := ended{job: j}
 	schedule := j.delivery.Schedule(s.sink.o.schedule)
@@ -46,7 +46,7 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	}
 	s.count(&out)
 	if out.result.event == parked.Abort {
-		return out, nil // the delivery is due again
+		return out, nil // the attempt does not count: the delivery is due again
 	}
 	kept := context.WithoutCancel(ctx)
 	if out.progress.State == parked.Dead {
@@ -65,8 +65,8 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	return out, err
 }
 
-// record stores skipped planned times until ctx ends. It stores those of several lanes in one
-// commit. The dispatcher does not wait for it.
+// record stores the changes of deliveries with skipped attempts, until ctx ends. It stores the
+// changes of several lanes in one commit. The dispatcher does not wait for it.
 func (s *sender) record(ctx context.Context) error {
 	for {
 		var lanes []*lane
@@ -91,7 +91,7 @@ func (s *sender) record(ctx context.Context) error {
 	}
 }
 
-// apply returns the progress after the result.
+// apply returns the progress of a delivery after the result.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
 ) (parked.Progress, error) {
@@ -105,14 +105,14 @@ func (r *result) apply(
 	return next, err
 }
 
-// repeats reports whether a poll had the same result as the poll before it. The history has only
-// the first of such polls. The delivery keeps the number of polls.
+// repeats reports whether a poll had the same result as the poll before it. The history contains
+// only the first of several equal results. The delivery itself has the number of polls.
 func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 	return r.event == parked.Pending && next.State == parked.Waiting &&
 		r.entry.Detail == d.Operation.Found
 }
 
-// breakOff cancels in-flight attempts stopGrace after ctx has ended.
+// breakOff cancels in-flight attempts when stopGrace has passed after the end of ctx.
 func (s *sender) breakOff(ctx context.Context) error {
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)

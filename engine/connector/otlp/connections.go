@@ -10,20 +10,20 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/listen"
 )
 
-// connections tells the listener which connections have no requests, so that it can close one of
-// them to make room for a new one. It is a listener and a stats.Handler of the gRPC server. It is
-// safe for concurrent use.
+// connections knows the number of running requests of each connection. The listener can then close
+// a connection without requests to make room for a new one. connections is a listener and a
+// stats.Handler of the gRPC server. It is safe for concurrent use.
 type connections struct {
 	*listen.Listener
 
 	mu     sync.Mutex                // guards byPeer and all requests counts
-	byPeer map[string]*countedStream // accepted connections that TagConn has not seen yet
+	byPeer map[string]*countedStream // accepted connections for which TagConn was not called yet
 }
 
 // countedStream is one connection.
 type countedStream struct {
 	conn     *listen.Conn
-	requests int // in progress; guarded by the mu of connections
+	requests int // number of running requests; guarded by the mu of connections
 }
 
 func newConnections(l *listen.Listener) *connections {
@@ -44,7 +44,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &forgetful{Conn: conn, connections: c}, nil
 }
 
-// forgetful removes a connection from byPeer if it is closed before TagConn has seen it.
+// forgetful is a connection that removes itself from byPeer if it is closed before TagConn was
+// called for it.
 type forgetful struct {
 	*listen.Conn
 	connections *connections

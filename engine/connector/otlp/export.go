@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/otlplog"
 )
 
-// service describes LogsService. For clients, Export is a unary call. Here it is a stream, so that
-// the handler runs before the message is read.
+// service describes LogsService. To clients, Export is a unary call. Here it is declared as a
+// stream, so that the handler runs before the message is read.
 func (s *Server) service() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "opentelemetry.proto.collector.logs.v1.LogsService",
@@ -34,7 +34,7 @@ func (s *Server) service() *grpc.ServiceDesc {
 	}
 }
 
-// rawCodec passes messages unchanged, because export parses them with its own limits.
+// rawCodec passes messages on unchanged. export parses them, with its own limits.
 type rawCodec struct{}
 
 // Marshal implements encoding.CodecV2.
@@ -53,13 +53,13 @@ func (rawCodec) Name() string { return proto.Name }
 
 type endKey struct{}
 
-// withEnd makes the reads of a call cancelable by its handler; see end.
+// withEnd adds a cancel function to the context of a call; see end.
 func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, endKey{}, cancel), nil
 }
 
-// end returns a function that cancels the reads of a call.
+// end returns the function with which the handler of a call can cancel the call's reads.
 func end(call grpc.ServerStream) context.CancelCauseFunc {
 	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
 }
@@ -75,7 +75,7 @@ func (s *Server) export(call grpc.ServerStream) error {
 	}
 	ctx, cancel := s.WithDeadline(call.Context())
 	defer cancel()
-	room, err := s.Admit(ctx, int64(s.o.MaxMessage)) // the largest message
+	room, err := s.Admit(ctx, int64(s.o.MaxMessage)) // for a message of maximum size
 	if err != nil {
 		return s.busy(codes.ResourceExhausted, err)
 	}
@@ -89,7 +89,7 @@ func (s *Server) export(call grpc.ServerStream) error {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return s.busy(codes.ResourceExhausted, err) // no room for its records in time
+		return s.busy(codes.ResourceExhausted, err) // no room for the records in time
 	default:
 		s.host.Count("requests_refused", 1)
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -112,7 +112,7 @@ func (s *Server) authorized(ctx context.Context) bool {
 }
 
 // receive reads the message of a call. If the client is too slow, the call ends with the status
-// Canceled, which gRPC has already sent when RecvMsg returns.
+// Canceled: gRPC has already sent this status when RecvMsg returns.
 func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
 	done := s.reads.begin(end(call))
 	err = call.RecvMsg(&message)
@@ -131,9 +131,9 @@ type refusals struct {
 	first error // reason of the first refusal
 }
 
-// parse returns the records of a message. Records over the limit are refused individually. Records
-// may need more memory than the message, because each of them repeats the attributes of its
-// resource and its scope. In that case, parse reserves more room.
+// parse returns the records in a message. It refuses each record that exceeds the limit, and keeps
+// the others. The records may need more memory than the message, because each of them repeats the
+// attributes of its resource and its scope. parse then reserves more memory.
 func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
 	records intake.Records, refused refusals, err error,
 ) {
@@ -172,7 +172,7 @@ func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reserva
 	return records, refused, err
 }
 
-// answer returns an ExportLogsServiceResponse.
+// answer returns the response, an ExportLogsServiceResponse.
 func (r refusals) answer() []byte {
 	if r.count == 0 {
 		return nil
@@ -205,7 +205,7 @@ func (s *Server) deliver(
 	return nil
 }
 
-// busy returns a status that makes clients repeat the request after a wait.
+// busy returns a status after which clients wait and repeat the request.
 func (s *Server) busy(code codes.Code, err error) error {
 	s.host.Count("requests_busy", 1)
 	if errors.Is(err, intake.ErrDraining) {

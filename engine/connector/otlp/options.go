@@ -17,7 +17,8 @@ type Options struct {
 	MaxMessage stream.Size   `yaml:"max_message" doc:"maximum size of one request, decompressed"`
 }
 
-// DefaultOptions returns options that accept messages of the size that gRPC clients send.
+// DefaultOptions returns the default options. They accept messages of the size that gRPC clients
+// send.
 func DefaultOptions() *Options {
 	return &Options{
 		ServerOptions: push.ServerOptions{
@@ -36,7 +37,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: otlplog.Fields(), Open: true, OnError: in.OnError}, nil
 }
 
-// Validate returns an error for each wrong option. It reads the files of tls.
+// Validate returns an error for each invalid option. It also reads the files of tls.
 func (o *Options) Validate() error {
 	return errors.Join(
 		stream.CheckEnums(o), o.Check("max_message", o.MaxMessage),

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// readLimit cancels reads that take too long. It is safe for concurrent use.
+// readLimit cancels reads that exceed a time limit. It is safe for concurrent use.
 type readLimit struct {
 	after time.Duration
 
@@ -25,7 +25,7 @@ func newReadLimit(after time.Duration) *readLimit {
 	return &readLimit{after: after, reads: list.New()}
 }
 
-// begin adds a read. The caller must call done after the read.
+// begin adds a read with the function that cancels it. The caller must call done after the read.
 func (l *readLimit) begin(cancel context.CancelCauseFunc) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,7 +37,7 @@ func (l *readLimit) begin(cancel context.CancelCauseFunc) (done func()) {
 	}
 }
 
-// checksPerLimit is the number of checks within the limit of a read.
+// checksPerLimit is the number of checks within the time limit of a read.
 const checksPerLimit = 10
 
 // run cancels overdue reads until ctx is done.

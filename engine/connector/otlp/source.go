@@ -1,12 +1,13 @@
-// Package otlp implements the source otlp. OpenTelemetry clients and collectors send logs to it
-// over gRPC. For the same records over HTTP, use the source http_server with format otlp.
+// Package otlp implements the source otlp, which receives logs from OpenTelemetry clients and
+// collectors over gRPC. For the same records over HTTP, use the source http_server with format
+// otlp.
 //
-// A request is answered when every route has settled its records. The source reserves room for the
-// largest message before it reads one, which bounds the memory of all connections. If there is no
-// room, or if a request is not settled by its deadline, the client gets a retryable status with
-// RetryInfo.
+// A request is answered when every route has settled its records. Before the source reads a
+// message, it reserves memory for a message of maximum size; this bounds the memory of all
+// connections. The client gets a status with RetryInfo, and so repeats the request later, if there
+// is no memory or if the request is not settled at its deadline.
 //
-// The source owns its listener and its gRPC server. The intake owns the records.
+// The source has its own listener and gRPC server. The records are kept in an intake.
 package otlp
 
 import (
@@ -33,7 +34,7 @@ func Source() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "otlp", DefaultOptions, New)
 }
 
-// Server is the source.
+// Server is the source otlp.
 type Server struct {
 	*push.Server
 	o     Options
@@ -67,13 +68,13 @@ const (
 	maxStreams = 100
 	// maxHeader bounds the header of a request in bytes.
 	maxHeader = 32 << 10
-	// handshakeTime bounds the time from accepting a connection to its first HTTP/2 frame.
+	// handshakeTime bounds the time between the start of a connection and its first HTTP/2 frame.
 	handshakeTime = 10 * time.Second
 	// ioBuffer is the size of each of the two buffers of a connection.
 	ioBuffer = 8 << 10
 	// minPing is the minimum time between two keepalive pings of a client.
 	minPing = 10 * time.Second
-	// closeGrace bounds the time for responses after the source stops.
+	// closeGrace bounds the time for the last responses after the source has stopped.
 	closeGrace = time.Second
 )
 
@@ -84,7 +85,7 @@ func (s *Server) serve(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	conns := newConnections(listen.Limit(inner, s.o.Connections))
-	defer func() { _ = conns.Close() }() // closed already, unless serve fails
+	defer func() { _ = conns.Close() }() // already closed, unless serve fails
 	options := append(s.serverOptions(), grpc.StatsHandler(conns))
 	if s.o.TLS.On() {
 		config, err := s.o.TLS.Config(s.host.Log(), "h2")
@@ -115,8 +116,8 @@ func (s *Server) serve(ctx context.Context) error {
 	return errors.Join(err, group.Wait())
 }
 
-// stop stops a server when its requests have ended, but at the latest after closeGrace. The clients
-// of the remaining requests see that they got no response.
+// stop stops a server when its requests have ended, or after closeGrace. The clients of the
+// remaining requests then see that they have got no response.
 func stop(group *supervise.Group, server *grpc.Server) {
 	ended := make(chan struct{})
 	group.Go("requests", func(context.Context) error {

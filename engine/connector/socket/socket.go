@@ -1,8 +1,9 @@
 // Package socket implements the source that reads records from a TCP, UDP or Unix socket.
 //
-// The protocols have no acknowledgements, so a sender does not learn whether its records were
-// delivered. A full source stops reading from connections, so that TCP and Unix stream sockets push
-// back on their senders. Datagrams that do not fit are dropped and counted.
+// These protocols have no acknowledgements: a sender does not learn whether its records were
+// delivered. If the source is full, it stops reading from TCP and Unix stream connections, so that
+// their senders must wait (backpressure). A datagram for which there is no room is dropped and
+// counted.
 package socket
 
 import (
@@ -36,7 +37,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for each wrong option. It reads the files of tls.
+// Validate returns an error for each invalid option. It also reads the files of tls.
 func (o *Options) Validate() error {
 	return errors.Join(intake.CheckDelimiter("delimiter", o.Delimiter), o.Check(o.MaxRecord))
 }
@@ -46,7 +47,7 @@ func Source() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "socket", DefaultOptions, New)
 }
 
-// Server is the source.
+// Server is the source socket.
 type Server struct{ *push.Socket }
 
 // New returns a source. Its socket is not open yet.
@@ -72,7 +73,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	return &Server{s}, nil
 }
 
-// trimEnd returns a datagram without the line end that some senders append.
+// trimEnd returns a datagram without the line end that some senders add.
 func trimEnd(data []byte) []byte {
 	if n := len(data); n > 0 && data[n-1] == '\n' {
 		data = data[:n-1]

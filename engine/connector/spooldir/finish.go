@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// syncSpacing is the least time between two syncs of the directory, because one takes as long
-	// as thousands of renames. A goroutine of its own does the syncs, and Close does the last one.
-	// After a power loss before a sync, files may have their old names again. They are recognised
-	// by their ids.
+	// syncSpacing is the minimum time between two syncs of the directory. A sync takes as long as
+	// thousands of renames, and so a goroutine of its own syncs for many renames at once. Close
+	// makes the last sync. If the power fails before a sync, files may have their old names again,
+	// but they are recognised by their ids.
 	syncSpacing = time.Second
-	// maxNumber is how many names are tried if a finished file's name is taken.
+	// maxNumber bounds the numbers that are appended to a finished file's name if this name is
+	// taken.
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. If it returns false, a file counts as finished as soon as
-// its end is settled, without a second entry in the checkpoint.
+// Finishes implements stream.Finisher. If it returns false, Finish does nothing, and a file is
+// finished as soon as its end is settled. This needs no further entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
-// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the file
-// that was read and has not grown.
+// Finish implements stream.Finisher. It renames, deletes or moves the file, if this is still the
+// file that was read and has not grown.
 func (s *source) Finish(ctx context.Context, p stream.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (s *source) finish(p stream.Partition) error {
 	if err == nil && !untouched {
 		var info vfs.Info
 		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
-			return s.recoverAside(p, name) // it was removed, or the name was given to another file
+			return s.recoverAside(p, name) // it was removed, or another file has the name now
 		} else if err == nil {
 			err = s.finisher.Check(e, info.Size)
 		}
@@ -72,7 +73,7 @@ func (s *source) gone(name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// finishUnknown handles a partition of an earlier run that no reader has met in this run.
+// finishUnknown handles a partition that no reader has opened in this run.
 func (s *source) finishUnknown(p stream.Partition) error {
 	id, err := fileid.Parse(p.ID)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	}
 	info, err := s.dir.Stat(p.Name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !follow.IsOf(id, info) {
-		// otherwise it was finished before, or the name has been given to another file
+		// it was finished before, or another file has the name now
 		return s.recoverAside(p, p.Name)
 	} else if err != nil {
 		return fmt.Errorf("finish %q: %w", p.Name, err)
@@ -91,9 +92,8 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown renames, moves or deletes e's file, which has the given name. Before the file counts
-// as finished, it is checked under its new name. If it is not the file that was read, it gets the
-// old name back.
+// finishKnown renames, moves or deletes the file of e, which has the given name. It checks the file
+// again under its new name. If this is not the file that was read, the file gets its old name back.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name
 	var held vfs.File
@@ -120,9 +120,10 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 	return nil
 }
 
-// rename gives e's file a free name, and then checks that the renamed file is e's file and has not
-// grown. Otherwise rename restores the old name and returns an error. If a grown file cannot be
-// restored because its old name is taken, it keeps the new name, without an error.
+// rename gives the file of e an unused name. Then it checks that the renamed file is that of e and
+// has not grown. If the check fails, rename restores the old name and returns an error. If the file
+// has grown and its old name is taken meanwhile, the file keeps the new name, and rename returns no
+// error.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)
@@ -142,7 +143,8 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		back := dir.RenameNew(name, s.dir, from)
 		if errors.Is(back, fs.ErrExist) && e.Is(info) {
-			// its old name is taken: it stays finished, and its readers detect that it has grown
+			// its old name is taken: keep the new one; the readers will notice that the file has
+			// grown
 			return name, nil
 		}
 		return "", errors.Join(err, back)
@@ -150,7 +152,7 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 	return "", fmt.Errorf("%d names beginning with %q are taken; remove some", maxNumber, want)
 }
 
-// unchanged returns an error unless info is that of e's file with the size that its readers have
+// unchanged returns an error unless info describes the file of e, with the size up to which it was
 // read.
 func (s *source) unchanged(e *follow.Entry, info vfs.Info) error {
 	if !e.Is(info) {
@@ -175,7 +177,7 @@ func (s *source) move(e *follow.Entry, name string) (string, error) {
 	return s.rename(e, name, s.moved, name)
 }
 
-// sync makes names durable that were changed since the last sync.
+// sync makes the renames since the last sync durable.
 func (s *source) sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -11,24 +11,24 @@ import (
 // lockName is the lock file in the directory that is read.
 const lockName = ".penstock.lock"
 
-// names selects the names of files to read.
+// names decides by their names which files to read.
 type names struct {
 	include, exclude []string
 	suffix           string
 }
 
-// wanted reports whether the file at this path beneath the directory is to be read.
+// wanted reports whether the file with this path, relative to the directory, should be read.
 func (n names) wanted(name string) bool {
 	base := path.Base(name)
 	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
 }
 
-// hidden reports whether a name is ignored: the lock file, and temporary files of rsync and
-// editors.
+// hidden reports whether a file is ignored because its name begins with a dot. Examples are the
+// lock file and temporary files of rsync and editors.
 func hidden(base string) bool { return strings.HasPrefix(base, ".") }
 
-// done reports whether a name is that of a finished file. Such a name ends with the suffix, or with
-// the suffix, a dot and a number.
+// done reports whether base is the name of a finished file. Such a name ends with the suffix, or
+// with the suffix, a dot and a number.
 func (n names) done(base string) bool {
 	if n.suffix == "" {
 		return false
@@ -57,7 +57,8 @@ func match(globs []string, name, base string) bool {
 	return false
 }
 
-// numbered returns the nth name to try so that no file is replaced: name, name.1, name.2 and so on.
+// numbered returns the name to try if the names before it are taken: name, name.1, name.2 and so
+// on.
 func numbered(name string, n int) string {
 	if n == 0 {
 		return name

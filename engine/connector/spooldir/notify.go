@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// watchLocked starts the goroutine that makes renames durable, and the watcher that wakes readers
-// before their next poll. Polling is authoritative: without a working watcher, changes are only
-// noticed later. If once is set, no watcher is started, because the readers read only the listed
-// files. Ending a watcher would take Linux 15 ms.
+// watchLocked starts a goroutine that makes renames durable, and a watcher that wakes the readers
+// when files change. The readers also poll; without a working watcher they notice changes later. If
+// once is set, there is no watcher, because the readers only read the files that exist at the
+// start. (On Linux, ending a watcher would take 15 ms.)
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop
@@ -30,7 +30,7 @@ func (s *source) watchLocked(once bool) {
 	})
 }
 
-// syncOften makes the renames of Finish durable, until ctx is done or stop is closed.
+// syncOften makes the renames of Finish durable at intervals, until ctx is done or stop is closed.
 func (s *source) syncOften(ctx context.Context, stop <-chan struct{}) error {
 	tick := time.NewTicker(syncSpacing)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Actions on a finished file.
+// The values of the option finished.
 const (
 	finishedRename = "rename"
 	finishedDelete = "delete"
@@ -59,10 +59,10 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: a record has its text and the members added by meta.
+// Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
-// Validate rejects invalid options.
+// Validate returns an error for invalid options.
 func (o *Options) Validate() error {
 	if err := stream.CheckEnums(o); err != nil {
 		return err

@@ -10,10 +10,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// maxDepth is how deep a recursive listing goes.
+// maxDepth is the maximum depth of subdirectories that are listed.
 const maxDepth = 64
 
-// place lists the files of a source: those in the directory and, if finished, in move_to.
+// place lists the files of a source: those in the directory, and those in move_to if finished files
+// are moved.
 type place struct{ s *source }
 
 // List implements follow.Place.
@@ -25,8 +26,8 @@ func (p place) List(found func(follow.Listed), refused func(label, why string)) 
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with the wanted files beneath name. For a file in the map awaiting, it uses the
-// stat in that map.
+// list calls found with each wanted file in the directory name and below it. If a file is in the
+// map awaiting, list uses the information in the map instead of a stat.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {
@@ -89,7 +90,8 @@ func (p place) FolderMissing(label string, dev uint64) bool {
 	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)
 }
 
-// regular calls found with the regular files of a directory beneath dir.
+// regular calls found with the wanted regular files in the directory beneath, which is relative to
+// dir.
 func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Listed)) error {
 	entries, err := dir.Entries(beneath)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,20 +13,21 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// asideName returns the hidden name that a file has while it is being deleted. It depends on the
-// partition alone, so that the next process finds it.
+// asideName returns the hidden name that a file has while it is being deleted. It depends only on
+// the partition, so that the next process can find the file after a crash.
 func asideName(p stream.Partition, name string) string {
 	sum := sha256.Sum256([]byte(p.ID))
 	return path.Join(path.Dir(name), ".penstock-delete-"+hex.EncodeToString(sum[:8]))
 }
 
-// remove deletes the file of e. To avoid deleting another file that took the name, remove renames
-// the file aside, checks it there, and only then unlinks it. If one more file may be held open,
-// remove opens it first, because a writer may still add data to a file without a name.
+// remove deletes the file of e. Another file may get the name at any time, and must not be deleted.
+// Therefore remove first gives the file a hidden name, checks that it is the right file, and only
+// then deletes it. If possible, remove opens the file before and returns it (held): a writer that
+// has the file open may still write to it.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {
-		own = p.Name // it could not be renamed back to this name
+		own = p.Name // it was given this name before and could not be renamed back
 	} else if err := s.dir.RenameNew(name, s.dir, aside); err != nil {
 		return nil, err
 	}
@@ -55,8 +56,8 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held 
 	return nil, errors.Join(err, back)
 }
 
-// putBack renames a file back that was renamed aside. If another file has the name, it fails, and a
-// later Finish tries again.
+// putBack gives a file with a hidden name its old name back. If another file has this name now,
+// putBack fails, and a later Finish tries again.
 func (s *source) putBack(aside, name string) error {
 	if err := s.dir.RenameNew(aside, s.dir, name); err != nil {
 		return fmt.Errorf("put %q back to its name %q: %w", aside, name, err)
@@ -64,8 +65,8 @@ func (s *source) putBack(aside, name string) error {
 	return nil
 }
 
-// recoverAside puts back a file that a process renamed aside and did not delete. It is called if
-// the name does not lead to the partition's file.
+// recoverAside is called if the partition's file is not found under its name. If a process was
+// interrupted while it deleted the file, recoverAside gives the file its name back.
 func (s *source) recoverAside(p stream.Partition, name string) error {
 	if s.o.Finished != finishedDelete {
 		return nil

@@ -1,10 +1,13 @@
-// Package spooldir is the source spool_dir, which reads files that are put into a directory.
+// Package spooldir implements the source spool_dir, which reads files that other programs put into
+// a directory.
 //
-// It lists the directory, and renames, deletes or moves each file once it has been quiet and all of
-// its data is settled. Package engine/kit/follow recognises files and reads many of them as
-// batches. The engine owns the source and opens one reader per route. The package never follows a
-// symlink, changes the content of a file, or renames over another file. A file that grows, shrinks,
-// vanishes or is replaced is read as far as possible, and reported.
+// It lists the directory repeatedly. When a file has not changed for a while and all its data is
+// settled, the source renames, deletes or moves it. Package engine/kit/follow recognises files and
+// reads them into batches. The engine opens one reader per route.
+//
+// The source never follows a symlink, never changes the content of a file, and never overwrites a
+// file by a rename. A file that grows, shrinks, disappears or is replaced is read as far as
+// possible, and the source reports it.
 package spooldir
 
 import (
@@ -25,7 +28,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// source is the state shared by the readers of all routes: the directory and its lock.
+// source is the state that the readers of all routes share: the directory and its lock.
 type source struct {
 	o        Options
 	h        stream.Host
@@ -34,17 +37,17 @@ type source struct {
 	set      *follow.Catalogue
 	finisher follow.Finisher
 
-	// syncing is held while the directory is synced or closed. It is taken before mu.
+	// syncing is held while the directory is synced or closed. Lock it before mu.
 	syncing sync.Mutex
 
 	// guards the fields below; held during file operations only while the directory is opened or
 	// closed
 	mu     sync.Mutex
-	users  int // open readers and running calls of Finish
+	users  int // number of open readers and running calls of Finish
 	dir    vfs.Dir
 	moved  vfs.Dir // finished: move
 	lock   io.Closer
-	stop   chan struct{} // closed to end the watcher; nil: there is none
+	stop   chan struct{} // closed to end the watcher; nil if there is none
 	unsync bool          // names were changed since the last sync
 }
 
@@ -69,7 +72,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// reader is the reader of one route. It keeps the directory open.
+// reader reads for one route. While it is open, the directory stays open.
 type reader struct {
 	*follow.Reader
 	s      *source
@@ -140,7 +143,7 @@ func (r *reader) Close() error {
 	return errors.Join(r.Reader.Close(), r.s.done())
 }
 
-// acquire opens and locks the directory for the first of its users.
+// acquire begins a use of the directory. The first user opens and locks the directory.
 func (s *source) acquire() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +207,8 @@ func (s *source) openMoved() (err error) {
 	return nil
 }
 
-// done ends one use that acquire began. The last user syncs and closes the directory and releases
-// the lock.
+// done ends a use that acquire has begun. The last user syncs and closes the directory, and
+// releases the lock.
 func (s *source) done() error {
 	s.mu.Lock()
 	if s.users > 1 {
@@ -219,7 +222,7 @@ func (s *source) done() error {
 	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users--; s.users > 0 { // a new user has acquired it meanwhile
+	if s.users--; s.users > 0 { // another use has begun meanwhile
 		return err
 	}
 	if s.stop != nil {

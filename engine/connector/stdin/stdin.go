@@ -1,9 +1,9 @@
-// Package stdin implements the source that reads the process's standard input.
+// Package stdin implements the source that reads the standard input of the process.
 //
-// Standard input cannot be read again, so there are no positions. If the process is killed, records
-// that were read and not delivered are lost. One goroutine of the process reads ahead by one
-// buffer. The source passes its records to an intake. A full intake pushes back on the writer of
-// the pipe.
+// Standard input cannot be read a second time. If the process is killed, records that were read and
+// not delivered are lost. A goroutine reads the input one buffer ahead. The source passes the
+// records to an intake. If the intake is full, the source stops reading, and the program that
+// writes to the pipe must wait (backpressure).
 package stdin
 
 import (
@@ -32,7 +32,7 @@ func DefaultOptions() *Options {
 	return &Options{Delimiter: intake.ByNewline, MaxRecord: 1 << 20, Memory: intake.DefaultMaxBytes}
 }
 
-// Validate returns an error for wrong options.
+// Validate returns an error for an invalid option.
 func (o *Options) Validate() error {
 	return errors.Join(
 		intake.CheckDelimiter("delimiter", o.Delimiter), intake.CheckSizes(o.MaxRecord, o.Memory),
@@ -45,20 +45,21 @@ func (*Options) Exclusive() []string { return []string{"standard input"} }
 // Source returns the component stdin for the process's standard input.
 func Source() stream.Component { return From(os.Stdin) }
 
-// From returns the component stdin for another reader, for programs and tests. All instances share
-// the reader. A new instance continues where the previous one stopped.
+// From returns the component stdin for another reader than standard input, for programs and tests.
+// All instances of the component use the same reader: a new instance continues after the bytes that
+// the previous one has read.
 func From(r io.Reader) stream.Component {
 	in := &input{reader: r, chunks: make(chan chunk)}
 	return stream.NewComponent(stream.SourceRole, "stdin", DefaultOptions,
 		func(o Options, h stream.Host) (*source, error) { return newSource(o, in, h) })
 }
 
-// readSize is the size of a read.
+// readSize is the size of one read.
 const readSize = 256 << 10
 
-// input reads a reader in a goroutine of its own, because a blocked Read cannot be canceled. The
-// goroutine ends with the reader. It reads the next chunk when a source has received the previous
-// one.
+// input reads from a reader. It has a goroutine of its own for this, because a blocked Read cannot
+// be canceled. The goroutine ends at the end of the reader. It reads a chunk only when a source has
+// received the previous one.
 type input struct {
 	reader io.Reader
 	start  sync.Once
@@ -71,7 +72,7 @@ type input struct {
 	failed error // the read error; nil at the end of the data
 }
 
-// adopt replaces the cutter by one for o. It keeps the bytes of an incomplete record.
+// adopt replaces the cutter by one with the options o. The bytes of an incomplete record are kept.
 func (in *input) adopt(o Options) {
 	if in.cutter != nil && in.of == o {
 		return
@@ -90,7 +91,7 @@ type chunk struct {
 	err  error
 }
 
-// pump reads until the reader ends.
+// pump reads until the end of the reader.
 func (in *input) pump(context.Context) error {
 	for {
 		data := make([]byte, readSize)
@@ -124,7 +125,7 @@ func newSource(o Options, in *input, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// run submits records to the routes until the input or the routes end.
+// run submits records to the routes until the input ends or the routes drain.
 func (s *source) run(ctx context.Context) error {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *source) run(ctx context.Context) error {
 	if s.in.failed == nil {
 		return nil
 	}
-	<-ctx.Done() // deliver the records before the error first
+	<-ctx.Done() // first deliver the records before the error
 	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
 }
 
@@ -152,7 +153,7 @@ var (
 )
 
 // take submits records until the input ends, the routes drain, or ctx is done. It returns an error
-// if records could not be submitted. They count as lost.
+// if it could not submit records; these are counted as lost.
 func (s *source) take(ctx context.Context) error {
 	defer s.Producer()()
 	for !s.in.ended {
@@ -181,7 +182,8 @@ func (s *source) take(ctx context.Context) error {
 	return nil
 }
 
-// inputError ends the source permanently, because a restart could not read the input again.
+// inputError ends the source permanently. A restart is not possible, because the input cannot be
+// read again.
 type inputError struct{ err error }
 
 // Error implements error.

@@ -1,8 +1,9 @@
-// Package stdout implements the sink that writes records to the process's standard output.
+// Package stdout implements the sink that writes records to the standard output of the process.
 //
-// It writes one batch at a time and each batch once, in the order in which the route delivers. A
-// slow reader, such as a pager, slows the route down. If a write fails, for example because the
-// reader has ended, the written part of the batch is unknown, and the route stops with the error.
+// It writes one batch at a time, in the order of the route, and writes each batch only once. A slow
+// reader of the output, such as a pager, slows the route down. If a write fails, for example
+// because the reader has ended, it is unknown how much of the batch was written. The route then
+// stops with the error.
 package stdout
 
 import (
@@ -29,7 +30,7 @@ type Options struct {
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"JSON lines, or the records' bytes"`
 }
 
-// Validate returns an error for wrong options.
+// Validate returns an error for an invalid option.
 func (o *Options) Validate() error {
 	if o.Format != NDJSON && o.Format != Raw {
 		return stream.OptionErrorf("format", "is %q, want ndjson or raw", o.Format)
@@ -43,7 +44,7 @@ func (*Options) Exclusive() []string { return []string{stream.StandardOutput} }
 // Component returns the sink stdout for the process's standard output.
 func Component() stream.Component { return To(os.Stdout) }
 
-// To returns the sink stdout for another writer, for programs and tests.
+// To returns the component stdout for another writer than standard output, for programs and tests.
 func To(w io.Writer) stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -60,11 +61,11 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of written batches that the sink recognizes if they are repeated. It
-// exceeds the number of in-flight batches of a lane.
+// remembered is the number of written batches whose ids the sink keeps. It is greater than the
+// number of in-flight batches of a lane.
 const remembered = 64
 
-// sink is one run of a route.
+// sink is the sink during one run of a route.
 type sink struct {
 	format string
 	w      io.Writer
@@ -72,19 +73,19 @@ type sink struct {
 	failed chan struct{} // closed by the first failed write
 
 	mu      sync.Mutex // held during a write
-	written []string   // ids of recent batches, so that none is written again after a timeout
+	written []string   // ids of the last batches: after a timeout, a batch may be delivered again
 	scratch []byte
 	err     error // of the first failed write
 }
 
-// Open implements stream.Sink. It creates one lane that takes one batch at a time.
+// Open implements stream.Sink. It creates one lane with at most one batch in flight.
 func (s *sink) Open(_ context.Context, o stream.SinkOptions) error {
 	s.host.Go("stdout", s.watch)
 	o.Lanes([]stream.Lane{{Name: "stdout", Worker: s, Limits: stream.Limits{InFlight: 1}}})
 	return nil
 }
 
-// watch ends the route permanently after a failed write.
+// watch waits for a failed write. Its error then ends the route permanently.
 func (s *sink) watch(ctx context.Context) error {
 	select {
 	case <-s.failed:
@@ -115,7 +116,7 @@ func (s *sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Deliver implements stream.Worker. It returns when the batch is written, even if ctx ends during
+// Deliver implements stream.Worker. If ctx ends during the write, Deliver still returns only after
 // the write.
 func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	id := a.Value.ID()
@@ -142,8 +143,8 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns the bytes to write for b: the payload if b has one, otherwise the batch's own
-// bytes if b is a whole raw batch, otherwise the encoded records. The last byte is a line end.
+// bytesOf returns the bytes to write for b: the payload if there is one, or the batch's own bytes
+// if b is a whole raw batch. Otherwise it encodes the records. The last byte is a line end.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -154,14 +155,14 @@ func (s *sink) bytesOf(b *stream.Batch) []byte {
 			data = s.scratch
 		}
 	}
-	if n := len(data); n > 0 && data[n-1] != '\n' { // the source does not terminate lines
+	if n := len(data); n > 0 && data[n-1] != '\n' { // the source's records have no line end
 		s.scratch = append(append(s.scratch[:0], data...), '\n')
 		data = s.scratch
 	}
 	return data
 }
 
-// Close implements stream.Sink. Standard output stays open, because it belongs to the process.
+// Close implements stream.Sink. It does not close standard output.
 func (s *sink) Close() error { return nil }
 
 // writeError ends the route permanently.

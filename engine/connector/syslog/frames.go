@@ -9,13 +9,13 @@ import (
 
 const (
 	maxCountDigits = 7
-	// The buffer grows from minSpace to maxSpace while reads fill it.
+	// The minimum and maximum size of the buffer. It grows while reads fill it.
 	minSpace = 4 << 10
 	maxSpace = 16 << 10
 )
 
-// frames cuts the data of a connection into messages (RFC 6587). A message has its length in digits
-// before it, or a line end after it. Both forms may occur on one connection.
+// frames cuts the data of a connection into messages (RFC 6587). Each message either has its length
+// in digits before it, or a line end after it. A connection may use both forms.
 type frames struct {
 	max     int
 	message func(out *intake.Records, message []byte)
@@ -59,13 +59,13 @@ func (f *frames) Frame(n int) (out intake.Records, err error) {
 	}
 	f.buf = f.buf[:copy(f.buf, rest)]
 	if len(f.buf) == 0 && cap(f.buf) > maxSpace {
-		f.buf = nil // idle connections use little memory
+		f.buf = nil // so that idle connections use little memory
 	}
 	return out, err
 }
 
-// next returns the first message and the size of its frame. The size is 0 if the frame is
-// incomplete.
+// next returns the first message, and the size of its frame. The size is 0 if the end of the frame
+// is missing.
 func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	if c := data[0]; c >= '1' && c <= '9' {
 		return f.counted(data)
@@ -80,7 +80,7 @@ func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	return bytes.TrimRight(data[:end], "\r\x00"), end + 1, nil
 }
 
-// counted returns a message that follows its length.
+// counted returns a message that has its length before it.
 func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	n := 0
 	for i, c := range data {
@@ -100,8 +100,8 @@ func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	return nil, 0, nil
 }
 
-// Rest implements listen.Framer. It returns the last message if only its line end is missing. If
-// the connection has ended within a message with a length, it returns the part that was received.
+// Rest implements listen.Framer. If the end of the last message is missing, Rest returns the part
+// that was received.
 func (f *frames) Rest() (out intake.Records) {
 	rest := f.buf
 	f.buf = nil

@@ -28,10 +28,10 @@ var facilities = []string{
 	"console", "solaris-cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }
 
-// maxPriority is 8 times the highest facility, plus the highest severity.
+// maxPriority is the highest priority: 8 times the highest facility, plus the highest severity.
 const maxPriority = 191
 
-// codes has the members of facility and severity for each priority.
+// codes has, for each priority, the members facility and severity of a record.
 var codes = func() (codes [maxPriority + 1]string) {
 	for i := range codes {
 		codes[i] = fmt.Sprintf(
@@ -43,18 +43,19 @@ var codes = func() (codes [maxPriority + 1]string) {
 
 const noCodes = `,"facility":null,"facility_code":null,"severity":null,"severity_code":null`
 
-// message is a parsed message. Its texts are ranges of the received text; missing ones are nil.
+// message is a parsed message. Its fields are parts of the received text. A field is nil if it is
+// missing.
 type message struct {
-	codes             string // members of the record for facility and severity
+	codes             string // the members facility and severity of the record
 	timestamp         []byte // in the format of RFC 3339
 	hostname, appName []byte
 	procID, msgID     []byte
 	text              []byte
 }
 
-// parser converts messages to JSON objects. It belongs to one goroutine.
+// parser converts messages to JSON objects. It must be used by one goroutine.
 type parser struct {
-	zone *time.Location // of times without a zone
+	zone *time.Location // zone of times without a zone
 	now  func() time.Time
 
 	// buffers of the current message
@@ -66,9 +67,9 @@ func newParser(zone *time.Location, now func() time.Time) *parser {
 	return &parser{zone: zone, now: now}
 }
 
-// parse returns the record of a message, which is valid until the next call. ok reports whether the
-// message has one of the two formats. If it has neither, the record has the whole text as its
-// message, and the fields before the first mistake.
+// parse returns the record of a message. The record is valid until the next call. ok reports
+// whether the message has one of the two formats. If it has neither, the record has the whole text
+// as its field message, and the fields that precede the first mistake.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	m := message{codes: noCodes}
 	p.structured.reset()
@@ -87,8 +88,8 @@ func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	return p.out, ok
 }
 
-// cutPriority cuts a priority, such as <34>, off a message. A priority has no leading zeros and is
-// at most maxPriority.
+// cutPriority removes the priority, such as <34>, from the start of a message. A priority has no
+// leading zeros and is at most maxPriority.
 func cutPriority(text []byte) (code int, rest []byte, ok bool) {
 	if len(text) < 3 || text[0] != '<' {
 		return 0, nil, false
@@ -105,8 +106,8 @@ func cutPriority(text []byte) (code int, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// cutVersion cuts the version of RFC 5424 (1 to 99) and the space after it off text. text begins
-// after the priority.
+// cutVersion removes the version of RFC 5424 (1 to 99) and the space after it from text. text
+// begins after the priority.
 func cutVersion(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || !isDigit(text[0]) || text[0] == '0' {
 		return nil, false
@@ -147,8 +148,8 @@ func (p *parser) append(dst []byte, m *message, peer string, parsed bool) []byte
 	return append(dst, '}')
 }
 
-// appendField appends a field of a header as JSON. If the field is missing or has the NILVALUE "-",
-// it appends null.
+// appendField appends a header field as a JSON value. If the field is missing, or is "-" (the
+// NILVALUE of RFC 5424), it appends null.
 func appendField(dst, text []byte) []byte {
 	if len(text) == 0 || len(text) == 1 && text[0] == '-' {
 		return append(dst, "null"...)

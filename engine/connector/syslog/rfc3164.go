@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// parse3164 parses the rest of a message of RFC 3164, after its priority. It reports whether the
+// parse3164 parses the part after the priority of a message of RFC 3164. It reports whether the
 // message is valid.
 //
 //	Oct 11 22:14:15 mymachine su[77]: 'su root' failed
 //	                hostname  | proc_id
 //	                          app_name
 //
-// Hostname, app_name and proc_id may be missing. Spaces around the timestamp and after the hostname
-// may be repeated.
+// Hostname, app_name and proc_id may be missing. There may be several spaces before and after the
+// timestamp, and after the hostname.
 func (p *parser) parse3164(m *message, text []byte) bool {
 	for len(text) > 0 && text[0] == ' ' {
 		text = text[1:]
@@ -41,13 +41,14 @@ const stampLayout = "Jan _2 15:04:05"
 
 const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
-// setStamp sets m.timestamp from the timestamp at the start of text and returns its length. It
-// returns 0 if text does not begin with a timestamp and a space. The day may have a leading zero.
+// setStamp sets m.timestamp from the timestamp at the start of text, and returns the length of the
+// timestamp. It returns 0 if text does not begin with a timestamp and a space. The day may have a
+// leading zero.
 //
-// A timestamp has no year. It gets the latest of the next, the current and the previous year in
-// which its date exists and with which it is at most a day in the future. A message of December
-// that arrives in January gets the previous year. February 29 is not a timestamp if none of the
-// years has it.
+// Such a timestamp has no year. setStamp tries the next, the current and the previous year, in this
+// order. It takes the first year in which the date exists and is at most a day in the future.
+// Example: a message of December that arrives in January gets the previous year. A timestamp of
+// February 29 is not valid if the date exists in none of these years.
 func (p *parser) setStamp(m *message, text []byte) int {
 	if len(text) <= len(stampLayout) || text[3] != ' ' || !hasLayout(text[6:], " 00:00:00 ") ||
 		!isDigit(text[5]) || !isDigit(text[4]) && text[4] != ' ' || !isTime(text[7:]) {
@@ -79,8 +80,8 @@ func (p *parser) setStamp(m *message, text []byte) int {
 	return 0
 }
 
-// cutSpaces cuts the leading spaces off text, but always leaves the last byte. ok reports whether
-// text begins with a space that is not its last byte.
+// cutSpaces removes the leading spaces from text, but always keeps the last byte. ok reports
+// whether it has removed any.
 func cutSpaces(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || text[0] != ' ' {
 		return nil, false
@@ -91,8 +92,8 @@ func cutSpaces(text []byte) (rest []byte, ok bool) {
 	return text, true
 }
 
-// hostnameLength returns the length of the hostname at the start of text, or 0 if there is none. A
-// hostname has no colon, and is followed by a space.
+// hostnameLength returns the length of the hostname at the start of text. It returns 0 if there is
+// none. A hostname contains no colon, and a space follows it.
 func hostnameLength(text []byte) int {
 	for i, c := range text[:min(len(text), maxHostname+1)] {
 		switch {
@@ -105,9 +106,9 @@ func hostnameLength(text []byte) int {
 	return 0
 }
 
-// cutTag sets app_name and proc_id from a tag at the start of text, such as su[77]. Without
-// brackets, a colon must end the tag. If a colon and a space follow the tag, cutTag returns the
-// text after them; otherwise it returns the whole text.
+// cutTag sets app_name and proc_id from the tag at the start of text, such as su[77]. A tag without
+// brackets must be followed by a colon. If a colon and a space follow the tag, cutTag returns the
+// text after them. Otherwise it returns the whole text.
 func (m *message) cutTag(text []byte) []byte {
 	n := 0
 	for n < len(text) && n < maxAppName && isGraphic(text[n]) && text[n] != ':' && text[n] != '[' {
@@ -135,7 +136,7 @@ func (m *message) cutTag(text []byte) []byte {
 	return text
 }
 
-// isPrintable reports whether text has no control characters except tabs and line ends.
+// isPrintable reports whether text has no other control characters than tabs and line ends.
 func isPrintable(text []byte) bool {
 	for _, c := range text {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {

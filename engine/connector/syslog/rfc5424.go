@@ -2,7 +2,7 @@
 
 package syslog
 
-// Maximum lengths of the fields of RFC 5424.
+// The maximum lengths of the header fields in RFC 5424.
 const (
 	maxHostname = 255
 	maxAppName  = 48
@@ -10,8 +10,8 @@ const (
 	maxMsgID    = 32
 )
 
-// parse5424 parses the rest of a message of RFC 5424, after the version and its space. It reports
-// whether the message is valid.
+// parse5424 parses the part after the version of a message of RFC 5424. It reports whether the
+// message is valid.
 func (p *parser) parse5424(m *message, text []byte) (ok bool) {
 	if text, ok = p.cutTimestamp(m, text); !ok {
 		return false
@@ -40,7 +40,8 @@ func (p *parser) parse5424(m *message, text []byte) (ok bool) {
 	return true
 }
 
-// cutField cuts a field of 1 to most visible ASCII characters, and the space after it, off text.
+// cutField removes a field and the space after it from text. The field has 1 to most visible ASCII
+// characters.
 func cutField(text []byte, most int) (field, rest []byte, ok bool) {
 	for i, c := range text {
 		if !isGraphic(c) {
@@ -53,7 +54,7 @@ func cutField(text []byte, most int) (field, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// cutTimestamp cuts the timestamp and the space after it off text.
+// cutTimestamp removes the timestamp and the space after it from text.
 func (p *parser) cutTimestamp(m *message, text []byte) (rest []byte, ok bool) {
 	n := 1
 	if len(text) == 0 {
@@ -75,9 +76,9 @@ const (
 	offsetLength = len("+00:00")
 )
 
-// setTimestamp sets m.timestamp from the timestamp at the start of text and returns its length, or
-// 0 if there is none. It removes trailing zeros of the fraction, and replaces an offset of zero
-// with Z.
+// setTimestamp sets m.timestamp from the timestamp at the start of text, and returns the length of
+// the timestamp, or 0 if there is none. It removes trailing zeros of the fraction, and writes an
+// offset of zero as Z.
 func (p *parser) setTimestamp(m *message, text []byte) int {
 	if len(text) <= len(timeLayout) || !hasLayout(text, timeLayout) {
 		return 0
@@ -87,7 +88,7 @@ func (p *parser) setTimestamp(m *message, text []byte) int {
 		return 0
 	}
 	n := len(timeLayout)
-	end := n // of the digits that the record has
+	end := n // end of the digits that the record has
 	if text[n] == '.' {
 		for n++; n < len(text) && isDigit(text[n]); n++ {
 			if text[n] != '0' {
@@ -124,8 +125,8 @@ func isOffset(text []byte) bool {
 		hasLayout(text[1:], "00:00") && twoDigits(text[1:]) < 24 && twoDigits(text[4:]) < 60
 }
 
-// hasLayout reports whether text begins like layout, in which 0 stands for any digit. text must be
-// at least as long as layout.
+// hasLayout reports whether text begins like layout. A 0 in layout stands for any digit. text must
+// be at least as long as layout.
 func hasLayout(text []byte, layout string) bool {
 	for i := range len(layout) {
 		if c := text[i]; c != layout[i] && (layout[i] != '0' || !isDigit(c)) {
@@ -137,13 +138,13 @@ func hasLayout(text []byte, layout string) bool {
 
 func twoDigits(text []byte) int { return 10*int(text[0]-'0') + int(text[1]-'0') }
 
-// isTime reports whether text, which begins with the layout 00:00:00, is a time of day. Leap
+// isTime reports whether text is a time of day. text must begin like the layout 00:00:00. Leap
 // seconds are not valid.
 func isTime(text []byte) bool {
 	return twoDigits(text) < 24 && twoDigits(text[3:]) < 60 && twoDigits(text[6:]) < 60
 }
 
-// isDate reports whether a date exists.
+// isDate reports whether the date exists.
 func isDate(year, month, day int) bool {
 	if month < 1 || month > 12 || day < 1 {
 		return false

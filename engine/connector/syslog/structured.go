@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
-// maxName is the maximum length of the names in structured data.
+// maxName is the maximum length of a name in structured data.
 const maxName = 32
 
 // structured is the structured data of a message of RFC 5424.
 type structured struct {
-	params []param // an element begins with a param without a name
+	params []param // a param without a name is the start of an element
 	buf    []byte
 }
 
@@ -28,8 +28,8 @@ type param struct {
 
 func (s *structured) reset() { s.params = s.params[:0] }
 
-// cut cuts structured data off text. ok reports whether the data is valid. Data with two elements
-// of the same id is not valid.
+// cut removes the structured data from the start of text. ok reports whether the data is valid. It
+// is not valid if two elements have the same id.
 func (s *structured) cut(text []byte) (rest []byte, ok bool) {
 	if len(text) > 0 && text[0] == '-' {
 		return text[1:], true
@@ -47,7 +47,7 @@ func (s *structured) cutElements(text []byte) (rest []byte, ok bool) {
 	return text, ok
 }
 
-// cutElement cuts an element, after its opening bracket, off text.
+// cutElement removes an element from the start of text, whose opening bracket was removed before.
 func (s *structured) cutElement(text []byte) (rest []byte, ok bool) {
 	n := nameLength(text)
 	if n == 0 {
@@ -83,7 +83,8 @@ func nameLength(text []byte) int {
 	return len(text)
 }
 
-// cutValue cuts a value, after its opening quote, and the closing quote off text.
+// cutValue removes a value and its closing quote from the start of text. The opening quote was
+// removed before.
 func (p *param) cutValue(text []byte) (rest []byte, ok bool) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -109,7 +110,7 @@ func compareParams(a, b param) int {
 	return cmp.Or(bytes.Compare(a.id, b.id), bytes.Compare(a.name, b.name))
 }
 
-// sort sorts the parameters by id and name, and reports whether an id occurs twice.
+// sort sorts the parameters by id and name. It returns true if two elements have the same id.
 func (s *structured) sort() (twice bool) {
 	slices.SortStableFunc(s.params, compareParams)
 	for i := 1; i < len(s.params); i++ {
@@ -120,8 +121,8 @@ func (s *structured) sort() (twice bool) {
 	return false
 }
 
-// append appends the data as a JSON object of its elements, sorted by id and name. If an element
-// has several parameters of the same name, it appends only the last one.
+// append appends the data as a JSON object, with the elements and parameters sorted by id and name.
+// If an element has several parameters with the same name, only the last one is appended.
 func (s *structured) append(dst []byte) []byte {
 	dst = append(dst, '{')
 	for i := range s.params {
@@ -133,7 +134,7 @@ func (s *structured) append(dst []byte) []byte {
 				dst = append(dst, "},"...)
 			}
 			dst = append(ndjson.AppendString(dst, p.id), ":{"...)
-		case i+1 < len(s.params) && compareParams(*p, s.params[i+1]) == 0: // the last one counts
+		case i+1 < len(s.params) && compareParams(*p, s.params[i+1]) == 0: // the last one is used
 		default:
 			if dst[len(dst)-1] != '{' {
 				dst = append(dst, ',')
@@ -148,8 +149,8 @@ func (s *structured) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// decode returns the value of a parameter without its escapes. The result is valid until the next
-// call.
+// decode returns the value of a parameter with its escapes decoded. The result is valid until the
+// next call.
 func (s *structured) decode(p *param) []byte {
 	if !p.escaped {
 		return p.value
@@ -157,7 +158,7 @@ func (s *structured) decode(p *param) []byte {
 	s.buf = s.buf[:0]
 	for i := 0; i < len(p.value); i++ {
 		if p.value[i] == '\\' {
-			i++ // cutValue has checked that a character follows
+			i++ // a character follows, as cutValue has checked
 		}
 		s.buf = append(s.buf, p.value[i])
 	}

@@ -1,8 +1,8 @@
 // Package syslog implements the source that receives syslog messages over UDP, TCP, TLS or a Unix
-// socket: RFC 5424 and RFC 3164, with octet counting or line ends.
+// socket. It accepts the formats RFC 5424 and RFC 3164, with octet counting or line ends as frames.
 //
-// A message that has neither format is kept whole. The protocol has no acknowledgements; package
-// socket describes the consequences.
+// A message in neither format becomes a record with its whole text. The protocol has no
+// acknowledgements; package socket describes the consequences.
 package syslog
 
 import (
@@ -34,7 +34,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for each wrong option. It reads the files of tls.
+// Validate returns an error for each invalid option. It also reads the files of tls.
 func (o *Options) Validate() error {
 	if _, err := time.LoadLocation(o.Timezone); err != nil {
 		return stream.OptionErrorf("timezone",
@@ -54,7 +54,7 @@ func Source() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "syslog", DefaultOptions, New)
 }
 
-// Server is the source.
+// Server is the source syslog.
 type Server struct {
 	*push.Socket
 	host stream.Host
@@ -90,7 +90,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	return s, nil
 }
 
-// add adds the record of a message.
+// add adds the record of a message to out.
 func (s *Server) add(p *parser, out *intake.Records, message []byte, peer string) {
 	record, ok := p.parse(trimEnd(message), peer)
 	if !ok {
@@ -99,7 +99,7 @@ func (s *Server) add(p *parser, out *intake.Records, message []byte, peer string
 	out.Add(record)
 }
 
-// trimEnd returns a message without the line end or NUL that some senders append.
+// trimEnd returns a message without the line end or NUL that some senders add.
 func trimEnd(message []byte) []byte {
 	for n := len(message); n > 0 && strings.IndexByte("\r\n\x00", message[n-1]) >= 0; n-- {
 		message = message[:n-1]

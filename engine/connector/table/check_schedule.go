@@ -8,32 +8,32 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// checkSchedule is the time of the next check of the end of a partition, or of the list of tables.
+// checkSchedule is the time of the next check for new rows of a partition, or for new tables.
 type checkSchedule struct {
 	due time.Duration // on the reader's clock
-	// the wait after the last check without a result; 0 if the last check had one
+	// the wait after the last check; 0 if that check found something
 	interval time.Duration
 }
 
-// The bounds of the intervals of checks.
+// The bounds of the intervals between checks.
 const (
-	pollShare = 100 // the shortest interval, as a fraction of `poll`
+	pollShare = 100 // the shortest interval is `poll` divided by pollShare
 	pollLeast = 5 * time.Millisecond
-	// the longest interval while open transactions may write before the last row
+	// the longest interval while open transactions may still write rows before the last row
 	openWait = 250 * time.Millisecond
 )
 
-// pacing returns the growth of the intervals.
+// pacing returns the bounds between which the intervals grow.
 func pacing(poll time.Duration) backoff.Adaptive {
 	return backoff.Adaptive{Min: max(pollLeast, poll/pollShare), Max: max(pollLeast, poll)}
 }
 
-// found makes the next check due at once, because more rows may follow.
+// found makes the next check due at once. A check that has found something is often followed by
+// another one.
 func (t *checkSchedule) found() { *t = checkSchedule{} }
 
-// notFound schedules the next check after one without a result. waiting means that a row is visible
-// but does not count yet. left is the rest of its lag, or 0 if other transactions have to end
-// first.
+// notFound schedules the next check after one that has found nothing. Set waiting if a visible row
+// may not be read yet. left is then the rest of its lag, or 0 if open transactions must end first.
 func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool,
 	left time.Duration) {
 	t.interval = pace.Next(t.interval, false)

@@ -7,36 +7,37 @@ import (
 	"time"
 )
 
-// database is the access of one reader to one database, used by one goroutine at a time. It
-// connects on demand, and reconnects after a failure. transient reports whether an error may be
-// temporary.
+// database is one reader's access to a database. One goroutine at a time may use it. It connects
+// when it is first needed, and reconnects after a failure. transient reports whether an error may
+// be temporary.
 type database interface {
 	// describe returns the properties of a table, view or query.
 	describe(ctx context.Context, of subject) (*relation, error)
-	// list returns the names of the tables, in the form used by the option tables.
+	// list returns the names of the tables, in the form used in the option tables.
 	list(ctx context.Context) ([]string, error)
-	// observe returns the last row that q selects, and the transactions that may still write rows
-	// before it.
+	// observe returns the last row that q selects, and the open transactions that may still write
+	// rows before it.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)
-	// passed returns the number of observations that have passed, counted from the start of
-	// waiting. An observation has passed when no further row can appear before its last row.
+	// passed returns how many of the first observations in waiting have passed. An observation has
+	// passed when no transaction can add rows before its last row any more.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows passes the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error
-	// keys passes the keys of q to each, in order, until each returns false.
+	// keys calls each with the keys that q selects, in order, until each returns false.
 	keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error
-	// lastGiven returns the last number that the generator of the keys, a sequence or counter, has
-	// returned; known is false if there is none or it cannot be read.
+	// lastGiven returns the last number that the generator of the keys has returned. The generator
+	// is a sequence or an AUTO_INCREMENT counter. known is false if there is none or it cannot be
+	// read.
 	lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error)
-	// wait returns after d, or when the database notifies of new rows.
+	// wait returns after d, or earlier if the database notifies of new rows.
 	wait(ctx context.Context, d time.Duration) (woken bool, err error)
 	transient(err error) bool
 	close() error
 }
 
-// sequence adapts row to a callback that never stops a query.
+// sequence returns row as a callback of a query that never stops the query.
 func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 	return func(v []driver.Value) (bool, error) {
 		row(v)
@@ -57,28 +58,28 @@ func (s subject) String() string {
 	return fmt.Sprintf("the table %q", s.name)
 }
 
-// rowQuery selects rows.
+// rowQuery selects rows by their keys.
 type rowQuery struct {
 	after  string // keys greater than this one; "" means from the start
 	upTo   string // up to and including this key; "" means to the end
-	exact  string // alternatively: only the row with this key
+	exact  string // only the row with this key; then after and upTo are unused
 	stripe *stripe
 	limit  int
 }
 
-// stripe limits the first column of order_by to values from (inclusive) to to (exclusive).
+// stripe selects the rows in which the first column of order_by is at least from and less than to.
 type stripe struct{ from, to keyValue }
 
-// observation is the last visible row at a moment, with the transactions that could still write
-// rows before it.
+// observation is the last row that was visible at some time, with the transactions that could still
+// write rows before it.
 type observation struct {
 	last    string        // its key; "" if there were no rows
 	at      time.Duration // on the reader's clock
 	xmax    uint64        // PostgreSQL: the first transaction id not assigned yet
-	writers []string      // PostgreSQL: the transactions that held a write lock on the table
+	writers []string      // PostgreSQL: the transactions with a write lock on the table
 }
 
-// rowDecision is filling's decision about a row.
+// rowDecision tells a query how to treat a row.
 type rowDecision uint8
 
 const (
@@ -87,20 +88,20 @@ const (
 	endRows             // the batch is full, or an error occurred
 )
 
-// filling adds the rows of a query to a batch.
+// filling adds the rows of a query to a batch. It also checks their order.
 type filling struct {
 	maker     *rowMaker
 	part      *partition
 	records   int    // rows that may still be added
-	bytes     int    // the batch is full at this size
+	bytes     int    // the batch is full at this number of bytes
 	keys      []byte // of the added rows, concatenated
 	ends      []int  // the end of each key in keys
-	passed    []byte // the key of the last skipped row
-	prev      string // the key before the first row; later keys are in keys
+	passed    []byte // the key of the last row that was skipped
+	prev      string // the key before the first row
 	limit     int    // of the query; its last row is checked but not added
-	offered   int    // rows offered by the query
+	offered   int    // rows that the query has returned
 	err       error  // why it ended early
-	duplicate bool   // it ended because two rows have the same place
+	duplicate bool   // it ended because two rows have the same key
 	more      bool   // it ended because the batch is full
 }
 
@@ -116,7 +117,7 @@ func (f *filling) last() []byte {
 	}
 }
 
-// accept decides whether to take the next row, which has the given key.
+// accept decides how to treat the next row of the query, which has the given key.
 func (f *filling) accept(key []byte) rowDecision {
 	r := f.part.relation
 	f.offered++

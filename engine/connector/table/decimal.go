@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// infinity and nan are values of PostgreSQL's numeric; NaN is greater than all others.
+// infinity and nan are special values of PostgreSQL's numeric. NaN is greater than all other
+// values.
 const (
 	infinity = "Infinity"
 	nan      = "NaN"
@@ -23,11 +24,14 @@ const (
 	numNaN           = 0x60
 )
 
-// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are equal. After the first byte
-// comes the number of digits before the point (4 bytes; the complement for a negative number). Then
-// come its digits without leading and trailing zeros, each plus 1, and an end byte that is less
-// than every digit (greater for a negative number). text consists of digits with an optional sign,
-// point and exponent, or is one of Infinity, -Infinity, NaN.
+// appendNumber encodes a decimal number so that the byte order of encodings is the order of the
+// values. Equal values such as 1.10 and 1.1 have equal encodings. text consists of digits with an
+// optional sign, point and exponent, or is Infinity, -Infinity or NaN.
+//
+// An encoding consists of a byte for the sign, the number of digits before the point (4 bytes), the
+// digits without leading and trailing zeros, each plus 1, and an end byte less than every digit.
+// For a negative number, all bytes after the first are complemented, so that a larger absolute
+// value sorts first.
 func appendNumber(dst []byte, text string) []byte {
 	switch text {
 	case nan:
@@ -67,8 +71,8 @@ func appendNumber(dst []byte, text string) []byte {
 	return append(dst, flip)
 }
 
-// cutNumber returns the digits of an encoded number at the start of s, without an exponent, and the
-// rest of s.
+// cutNumber decodes the number at the start of s. It returns its digits, without an exponent, and
+// the rest of s.
 func cutNumber(s string) (digits, rest string, ok bool) {
 	if s == "" {
 		return "", s, false
@@ -121,7 +125,7 @@ func sign(flip byte) string {
 	return ""
 }
 
-// placed inserts the decimal point after the first point digits.
+// placed inserts a decimal point after the first point digits.
 func placed(digits string, point int) string {
 	switch {
 	case point <= 0:

@@ -8,24 +8,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fetcher is one connection to the database with the rows it read last. While a goroutine runs the
-// fetcher, the fetcher and its partition belong to that goroutine. Otherwise they belong to the
-// goroutine that calls Read.
+// fetcher reads rows over one connection to the database, and holds the rows read last. While a
+// goroutine of the workerPool runs the fetcher, only this goroutine may use the fetcher and its
+// partition. Otherwise only the goroutine that calls Read may.
 type fetcher struct {
 	db      database
-	batch   *stream.Batch // only its memory is used; Read swaps it with that of the route's batch
+	batch   *stream.Batch // Read exchanges its memory with that of the route's batch
 	filling filling
 
 	part  *partition // the partition being read; nil if the fetcher is free
-	ready bool       // a result waits to be handed out
-	err   error      // why it ended early; the batch holds the rows read before
-	lost  error      // the rows in the batch could not be recorded and must not be handed out
+	ready bool       // a result is ready for Read
+	err   error      // why reading ended early; the batch has the rows read before
+	lost  error      // why the journal was not written: the rows must not be handed out
 }
 
-// workerPool runs the goroutines of a reader, one for each fetcher used so far.
+// workerPool has the goroutines of a reader. It has as many as fetchers were in use so far.
 type workerPool struct {
-	work    chan *fetcher // buffer for all fetchers
-	results chan *fetcher // buffer for all fetchers
+	work    chan *fetcher // has room for all fetchers
+	results chan *fetcher // has room for all fetchers
 	stopped chan struct{} // closed when a goroutine was told to stop
 	alive   sync.WaitGroup
 
@@ -70,7 +70,7 @@ func (c *workerPool) register(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// recordStop closes stopped, which shows the reader that no goroutine accepts work any more.
+// recordStop closes stopped, so that the reader learns that no goroutine accepts work any more.
 func (c *workerPool) recordStop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *workerPool) stopCause() error {
 	return c.cause
 }
 
-// stop cancels the work in progress and waits for its end.
+// stop cancels the work in progress and waits until all goroutines have ended.
 func (c *workerPool) stop() {
 	c.mu.Lock()
 	c.closed = true
@@ -99,8 +99,8 @@ func (c *workerPool) stop() {
 
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
-// step checks for new rows if the partition was read to its end, and reads rows. The journal
-// entries of these rows, which a restart needs, are durable when step returns.
+// step reads rows of the partition. If the partition was read to its end, step first checks for new
+// rows. When step returns, the journal entries that a restart needs for these rows are durable.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)
@@ -128,7 +128,7 @@ func (f *fetcher) read(ctx context.Context, r *reader, p *partition) error {
 	return err
 }
 
-// moveInto moves the rows read into b. The memory of b is used for the next rows.
+// moveInto moves the rows into b. f gets the memory of b for its next rows.
 func (f *fetcher) moveInto(b *stream.Batch) {
 	own := f.batch
 	b.Data, own.Data = own.Data, b.Data

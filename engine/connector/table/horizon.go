@@ -4,14 +4,16 @@ package table
 
 import "time"
 
-// horizon limits the reading of a partition. Rows beyond the horizon may still be preceded by rows
-// of open transactions. A horizon collects observations of the last row. An observation counts when
-// no row can appear before its row any more.
+// horizon finds the position up to which a partition may be read. Rows after it must wait, because
+// an open transaction may still write rows before them. The horizon collects observations: each is
+// the last row that was visible at some time. As soon as no transaction can write rows before this
+// row any more, the partition may be read up to it.
 type horizon struct {
 	waiting []observation // ascending by last and at
 }
 
-// maxWaiting bounds the pending observations. If there are as many, the newest one is replaced.
+// maxWaiting bounds the collected observations. If there are maxWaiting, a new one replaces the
+// newest one.
 const maxWaiting = 64
 
 // add adds an observation.
@@ -23,7 +25,7 @@ func (h *horizon) add(o observation) {
 		newest := &h.waiting[n-1]
 		switch {
 		case o.last <= newest.last:
-			return // the older observation has the same effect earlier
+			return // the older observation allows as much, and earlier
 		case n == maxWaiting:
 			*newest = o
 			return
@@ -32,8 +34,8 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass treats the first n observations as passed, except those younger than lag. It returns the
-// last row of the newest one that counts, or "".
+// pass removes the first n observations, as far as they are at least lag old. It returns the last
+// row of the newest removed one, or "" if it has removed none.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last
@@ -43,7 +45,8 @@ func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	return last
 }
 
-// due returns the time until lag lets the oldest observation pass; false if none is pending.
+// due returns the time until the oldest observation is lag old. It returns false if there is no
+// observation.
 func (h *horizon) due(now, lag time.Duration) (time.Duration, bool) {
 	if len(h.waiting) == 0 {
 		return 0, false

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is the file that stores the state of a partition: the keys seen near its end, and the
-// rows found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
-// describes the format.
+// journal is a file with the state of a partition that is needed to find late rows: the last rows
+// that were seen, and the late rows found so far. An entry is written before its rows are handed
+// out. docs/formats/table-seen.md describes the format.
 type journal struct {
 	dir  vfs.Dir
 	name string
@@ -29,9 +29,9 @@ type journal struct {
 
 const (
 	journalMagic  = "PENSTOCK-SEEN-2\n"
-	journalMagic1 = "PENSTOCK-SEEN-1\n" // without digests and absent rows
+	journalMagic1 = "PENSTOCK-SEEN-1\n" // without digests and deleted rows
 	// journalMax is the maximum size of a file that can be opened. maxRescan keys of maximum length
-	// take half of it.
+	// need half of it.
 	journalMax     = 1 << 31
 	journalSlack   = 1 << 20 // growth in bytes after which the file is rewritten
 	entryHead      = 8       // length and checksum
@@ -46,15 +46,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// journalState is the contents of a journal.
+// journalState is the content of a journal.
 type journalState struct {
 	seen   seenRows
-	found  []discovery // ascending by number
-	pruned int64       // the highest number deleted because its row is settled
+	found  []discovery // late rows, ascending by number
+	pruned int64       // the highest number of a late row that was removed because it is settled
 }
 
-// openJournal reads the journal of a partition into m; known is false if there is none. An
-// incomplete entry at the end is truncated: its rows were not handed out.
+// openJournal reads the journal of a partition into m. known is false if there is none. An
+// incomplete entry at the end is removed: it was not durable, so that its rows were not handed out.
 func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
@@ -120,7 +120,7 @@ func (m *journalState) read(text []byte, id string) (good int64, err error) {
 	return int64(len(text) - len(rest)), nil
 }
 
-// apply applies one entry and reports whether it is valid.
+// apply applies one entry to m. It returns false if the entry is invalid.
 func (m *journalState) apply(kind byte, body []byte) bool {
 	r := wire.Reader{Rest: body}
 	switch kind {
@@ -150,7 +150,7 @@ func (m *journalState) apply(kind byte, body []byte) bool {
 	return !r.Bad
 }
 
-// decodeRows reads keys, each followed by its digest if digests is set.
+// decodeRows decodes keys. If digests is set, each key is followed by its digest.
 func decodeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 	for len(r.Rest) > 0 {
 		row := seenRow{key: r.Text()}
@@ -172,7 +172,7 @@ func keysOf(rows []seenRow) []string {
 	return keys
 }
 
-// prunable returns the number up to which discoveries may be deleted.
+// prunable returns the number up to which late rows can be removed from m.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {
@@ -183,7 +183,7 @@ func (m *journalState) prunable(settled int64, main string) (num int64) {
 	return num
 }
 
-// prune deletes the discoveries up to a number.
+// prune removes the late rows up to a number.
 func (m *journalState) prune(num int64) {
 	for len(m.found) > 0 && m.found[0].num <= num {
 		m.found = m.found[1:]
@@ -226,8 +226,8 @@ func appendFound(dst []byte, d discovery) []byte {
 	return appendEntry(dst, entryFound, numbers, []byte(d.key))
 }
 
-// write makes entries durable. The file is rewritten from m after it has grown by journalSlack.
-// After an error the journal must not be used.
+// write makes entries durable. When the file has grown by journalSlack, write replaces it by a new
+// file with the content of m. After an error, the journal must not be used any more.
 func (j *journal) write(m *journalState, entries []byte) error {
 	if j.f == nil || j.size+int64(len(entries)) > j.bare+journalSlack {
 		return j.rewrite(m)
@@ -240,7 +240,7 @@ func (j *journal) write(m *journalState, entries []byte) error {
 	return err
 }
 
-// rewrite replaces the file by one that contains only m.
+// rewrite replaces the file by a new one with the content of m.
 func (j *journal) rewrite(m *journalState) error {
 	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
 	text = appendEntry(text, entryFloor, []byte(m.seen.floor))

@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// keyKind is the order, and so the encoding, of the values of an order_by column.
+// keyKind determines the order of the values of an order_by column, and their encoding.
 type keyKind uint8
 
 // The kinds of key columns.
 const (
-	keyInteger keyKind = iota + 1 // signed 64-bit; times as microseconds, dates as days
+	keyInteger keyKind = iota + 1 // signed 64-bit; also times in microseconds and dates in days
 	keyUnsigned
 	keyFloat
 	keyBytes  // byte by byte: text in C order, blobs, UUIDs
 	keyNumber // decimal digits, any number of them
-	keyAny    // SQLite's order of storage classes: numbers, text, blobs
+	keyAny    // SQLite: numbers, then texts, then blobs
 )
 
-// keyValue is one value of a keyset.
+// keyValue is the value of one column in a key.
 type keyValue struct {
 	kind keyKind // never keyAny: each value of a SQLite column has its own kind
 	n    int64   // for keyInteger, and the bits of keyUnsigned
@@ -34,13 +34,13 @@ type keyValue struct {
 	blob bool   // for keyAny: a BLOB instead of a TEXT
 }
 
-// maxKeyBytes bounds the size of an encoded keyset, so that it fits the primary key of every sink's
+// maxKeyBytes is the maximum size of an encoded key. It fits into the primary key of every sink's
 // ledger.
 const maxKeyBytes = 1000
 
-// keyset encodes the values of order_by such that the byte order of the encodings is the order of
-// the rows. An encoding begins with four bytes derived from the columns' names and kinds, by which
-// marks of another order are detected.
+// keyset encodes the order_by columns of a row as a key. The byte order of the keys is the order of
+// the rows. Each key begins with four bytes derived from the names and kinds of the columns. They
+// reveal a stored position that belongs to another order_by.
 type keyset struct {
 	names  []string
 	kinds  []keyKind
@@ -57,10 +57,10 @@ func newKeyset(names []string, kinds []keyKind) keyset {
 	return k
 }
 
-// begin appends the common prefix of all keys.
+// begin appends the common first bytes of all keys.
 func (k *keyset) begin(dst []byte) []byte { return append(dst, k.prefix[:]...) }
 
-// fits reports whether an encoding was made for this order.
+// fits reports whether a key was encoded with these columns.
 func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.prefix[:])) }
 
 const signBit = 1 << 63
@@ -71,8 +71,8 @@ func appendInteger(dst []byte, n int64) []byte {
 
 func appendUnsigned(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
 
-// appendFloat encodes negative numbers as their complement; -0 is encoded as 0, because databases
-// treat them as equal.
+// appendFloat encodes a float. A negative number is encoded as its complement, so that it sorts
+// correctly. -0 is encoded as 0, because databases treat them as equal.
 func appendFloat(dst []byte, f float64) []byte {
 	if f == 0 {
 		f = 0
@@ -86,8 +86,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, bits)
 }
 
-// appendText ends a text with the bytes 0 1 and encodes a 0 inside it as 0 255. So a text sorts
-// before every longer text that begins with it.
+// appendText encodes a text with the bytes 0 1 at its end. A byte 0 in the text is encoded as 0
+// 255. A text therefore sorts before every longer text that begins with it.
 func appendText[T []byte | string](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if dst = append(dst, s[i]); s[i] == 0 {
@@ -104,7 +104,8 @@ const (
 	classBlob   = 3
 )
 
-// appendAny appends a value of a column that may hold any class.
+// appendAny encodes a value of a SQLite column. Such a column may contain values of any storage
+// class.
 func appendAny(dst []byte, v keyValue) []byte {
 	switch {
 	case v.kind == keyBytes && v.blob:
@@ -117,8 +118,8 @@ func appendAny(dst []byte, v keyValue) []byte {
 	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
 }
 
-// floatDigits returns the exact digits of a float. Different floats have different digits, and a
-// float with an integer value has the digits of that integer.
+// floatDigits returns all digits of a float. Different floats have different digits, and a float
+// with an integer value has the digits of that integer.
 func floatDigits(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -127,13 +128,13 @@ func floatDigits(f float64) string {
 		return "-" + infinity
 	}
 	if math.Abs(f) >= 1<<53 {
-		// a whole number: all digits, for the comparison with integers
+		// a whole number: write all digits, because it may be compared with integers
 		return strconv.FormatFloat(f, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// append appends a value of column i.
+// append encodes the value of column i.
 func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
 	switch k.kinds[i] {
 	case keyInteger:

@@ -11,32 +11,33 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds rows of one partition that became visible before the position up to which it was
-// read. It hands them out as a separate partition, with numbers as positions.
+// lateness finds the late rows of one partition. A late row became visible only after rows behind
+// it had been read, because its transaction was committed later. The late rows are handed out as a
+// partition of their own, in which a row's position is a number.
 type lateness struct {
 	part    stream.Partition
 	state   journalState
-	journal *journal // nil: nothing survives the process
-	entries []byte   // for the journal, to write before their rows are handed out
+	journal *journal // nil if the state is not stored
+	entries []byte   // entries to write to the journal before their rows are handed out
 
 	handedOut  int64           // the highest number handed out
 	top        int64           // the highest number assigned
-	above      []stream.Range  // settled before this run, ascending
-	skip       map[string]bool // late rows above the mark of the main partition: it must skip them
+	above      []stream.Range  // late rows settled before this run, ascending
+	skip       map[string]bool // keys of late rows that the main partition must skip
 	next       time.Duration   // when the table may be searched again
-	incomplete bool            // the last search reached its bound: there may be more late rows
+	incomplete bool            // the last search was not complete: there may be more late rows
 	last       bool            // with Once: the last search is done
 }
 
-// rescanShare bounds the cost of searching for late rows to 1/rescanShare of the time. rescanLeast
-// is the minimum interval of searches.
+// rescanShare bounds the time spent on searches for late rows to 1/rescanShare of the total time.
+// rescanLeast is the minimum time between two searches.
 const (
 	rescanShare = 20
 	rescanLeast = time.Second
 )
 
-// open restores the state from the settled progress of the partition (main) and of its late rows
-// (own), and from the journal.
+// open restores the state from the journal and from the settled progress: main is that of the
+// partition, own that of its late rows.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	most int) (known bool, err error) {
 	l.state.seen.max = most
@@ -72,7 +73,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 			l.skip[d.key] = true
 		}
 	}
-	if !known { // the rows handed out before are not known: they count as seen
+	if !known { // the rows handed out before are unknown: treat all of them as seen
 		l.state.seen.floor = main.Watermark.Key
 		for _, r := range main.Above {
 			l.state.seen.floor = max(l.state.seen.floor, r.To.Key)
@@ -86,13 +87,13 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	return known, err
 }
 
-// recordRows records rows that are about to be handed out.
+// recordRows records rows that will be handed out.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)
 }
 
-// found assigns a number to a key.
+// found records a late row with the given key, and assigns its number.
 func (l *lateness) found(key string) {
 	l.top++
 	d := discovery{l.top, key}
@@ -101,10 +102,13 @@ func (l *lateness) found(key string) {
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes the entries durable before their rows are handed out. It also prunes late rows, up to
-// the first one that is still needed. A late row is needed if it is not durably settled (its number
-// is above settled). It is also needed if the main partition is not durably settled up to its key
-// (the key is above main). The reason is that, after a crash, the main partition must skip the row.
+// save makes the entries durable. Their rows may be handed out only after that. save also removes
+// late rows that are not needed any more, up to the first one that is needed. A late row is needed
+// in two cases:
+//
+//   - The row itself is not durably settled: its number is greater than settled.
+//   - The main partition is not durably settled up to the row: the row's key is greater than main.
+//     After a crash, the main partition would read the row again and must skip it.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.state.prunable(settled, main); n > l.state.pruned {
 		l.state.prune(n)
@@ -122,12 +126,15 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// search searches the last rows of p, up to the position it was read to, for rows that were not
-// seen. It asks for more rows than can have been seen. A search that reaches this bound has
-// therefore found late rows, and the remaining ones are above the floor.
+// search searches the last rows of p, up to its current position, for rows that were not seen
+// before. It returns the number of rows found.
 //
-// A deleted row is no longer remembered: a row inserted later under its key is found like any other
-// late row. A row that was replaced under its key between two searches is an error.
+// Its query has a limit: about twice the number of remembered rows. If this limit is reached, more
+// late rows may follow, and the next search continues.
+//
+// A remembered row that was deleted is forgotten. A row inserted later under the same key is then
+// late like any other. If a row was replaced by another one with the same key between two searches,
+// search returns an error.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.state.seen
@@ -172,9 +179,9 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	return len(late), nil
 }
 
-// compare returns an error if the last remembered rows that still exist were replaced. If the very
-// last one is unchanged, the others are not checked, because a database reuses the keys at the end
-// of a table first.
+// compare returns an error if the last remembered rows that still exist were replaced by other
+// rows. If the very last one is unchanged, compare does not check the others, because a database
+// reuses keys at the end of a table first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
@@ -221,10 +228,13 @@ func digestOf(ctx context.Context, db database, p *partition,
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor is called if the table has no rows between the floor and the position up to which p
-// was read. Rows that are inserted there later are new, so the floor is lowered to the last row
-// before the old floor. If strict is set, lowerFloor returns an error if the table ends at that
-// row, because rows below the floor cannot be distinguished from new ones. endsBefore checks that.
+// lowerFloor is called if the table has no rows between the floor and the position of p. The rows
+// there were deleted, and rows inserted there later are new. lowerFloor therefore lowers the floor
+// to the last row before it.
+//
+// With strict, lowerFloor returns an error if this row is the last one of the table: rows that are
+// inserted after it may have reused keys and could not be told from new rows. endsBefore checks
+// this.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -244,9 +254,9 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 	return nil
 }
 
-// endsBefore returns an error if the table has no row after the position of p, so that last is its
-// last row. It returns no error if the keys are generated numbers and the generator has reached
-// that position.
+// endsBefore returns an error if the table has no rows after the position of p. last is then the
+// last row of the table. There is no error if the keys come from a generator and the generator has
+// reached the position.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {
@@ -263,8 +273,8 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 	return behindError(p.relation, last, p.pos)
 }
 
-// fill hands out the late rows that were found but not handed out yet in this run. It skips those
-// that were settled in an earlier run.
+// fill hands out the late rows that this run has not handed out yet, except those that an earlier
+// run has settled.
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
 	for l.handedOut < l.top && !f.more {
@@ -284,8 +294,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the late rows up to a number (to) as one span. The number of a row that was
-// deleted meanwhile has no record.
+// stretch hands out the late rows up to number to, as one span. If a row was deleted meanwhile, its
+// number has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.handedOut, len(b.Data)

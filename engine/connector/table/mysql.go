@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// mysqlServer reads MySQL or MariaDB directly over the driver, with its text protocol: values come
-// as the server formats them.
+// mysqlServer reads from MySQL or MariaDB. It uses the driver directly, with the text protocol:
+// values come as the server formats them.
 type mysqlServer struct {
 	connector driver.Connector
 	database  string
@@ -54,8 +54,9 @@ func (d *mysqlServer) close() error {
 	return nil
 }
 
-// query calls row for each row of a statement until it returns false; values are valid until the
-// next call. A connection that has failed, or was left in the middle of a response, is replaced.
+// query runs a statement and calls row for each row until row returns false. The values are valid
+// until the next call of row. If the connection has failed, or a response was not read completely,
+// the next query uses a new connection.
 func (d *mysqlServer) query(
 	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error),
 	sql string, args ...driver.Value,
@@ -101,7 +102,7 @@ func (d *mysqlServer) transient(err error) bool {
 		errors.Is(err, mysql.ErrPktSync)
 }
 
-// tick quotes a name for MySQL.
+// tick quotes a name in MySQL's syntax.
 func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
@@ -111,7 +112,7 @@ func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// described adds a remedy to an error of a statement that reads r.
+// described returns an error of a statement that reads r, with a remedy added.
 func (d *mysqlServer) described(err error, r *relation) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok || d.transient(err) {
@@ -154,14 +155,15 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 	return r, d.numbering(ctx, r)
 }
 
-// schema returns the schema in a table's name.
+// schema returns the schema part of a table's name.
 func (r *relation) schema() string {
 	schema, _, _ := strings.Cut(r.from, ".")
 	return strings.Trim(schema, "`")
 }
 
-// numbering finds an AUTO_INCREMENT column of a server that loses the last number on restart: MySQL
-// before 8.0 and MariaDB before 10.2.4 continue from the greatest existing number.
+// numbering sets r.reuse for an AUTO_INCREMENT column if the server may generate a number twice.
+// MySQL before 8.0 and MariaDB before 10.2.4 do so: after a restart they continue from the greatest
+// number in the table, even if greater ones were deleted.
 func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	column, version := "", ""
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
@@ -176,8 +178,8 @@ func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	return err
 }
 
-// resetsAutoIncrement reports whether a server version keeps the next AUTO_INCREMENT only in
-// memory.
+// resetsAutoIncrement reports whether this server version keeps the next AUTO_INCREMENT only in
+// memory, so that a restart loses it.
 func resetsAutoIncrement(version string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
@@ -258,8 +260,8 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	return columns, nil
 }
 
-// mysqlStandard maps types to those of PostgreSQL. Only a TIMESTAMP has a time zone, because it is
-// a point in time. A TIME is an interval, because it may exceed 24 hours.
+// mysqlStandard maps types of MySQL to those of PostgreSQL. Only TIMESTAMP has a time zone, because
+// it is a point in time. TIME becomes an interval, because it may exceed 24 hours.
 var mysqlStandard = map[string]string{
 	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer",
 	"bigint": "bigint", "year": "integer",
@@ -273,8 +275,8 @@ var mysqlStandard = map[string]string{
 	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
 }
 
-// describeMySQL sets the kind of a column's values and whether it can be a key. Times are ordered
-// as text.
+// describeMySQL sets the kind of a column's values, and whether the column can be a key. Times are
+// compared as texts.
 func describeMySQL(c *column) {
 	word, digits, _ := strings.Cut(c.decl, "(")
 	c.standard = mysqlStandard[word]
@@ -309,7 +311,7 @@ func describeMySQL(c *column) {
 	}
 }
 
-// constraints reads which columns may be NULL and which are unique together.
+// constraints reads which columns may be NULL, and which sets of columns are unique.
 func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
 		for i := range r.columns {
@@ -339,7 +341,8 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, schema, r.plain)
 }
 
-// passed implements database. MySQL reports nothing about open transactions; the lag decides.
+// passed implements database. MySQL does not report open transactions. All observations have
+// passed, and only the option lag delays rows.
 func (d *mysqlServer) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
 	return len(waiting), nil
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// mysqlKey returns the columns of order_by in SQL.
+// mysqlKey returns the order_by columns in SQL, each with suffix.
 func mysqlKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + tick(c.name) + suffix })
 }
 
-// mysqlList returns the select list: the columns, those of order_by, and each FLOAT again as a
-// double, because the server formats a FLOAT with only six digits.
+// mysqlList returns the select list: all columns, then the order_by columns, then each FLOAT column
+// a second time as a double. The server formats a FLOAT with only six digits.
 func mysqlList(r *relation) (list string, floats []int) {
 	list = "q.*, " + mysqlKey(r, "")
 	for i, c := range r.columns {
@@ -28,8 +28,9 @@ func mysqlList(r *relation) (list string, floats []int) {
 	return list, floats
 }
 
-// mysqlWhere returns the condition of q. A comparison of row values would prevent MySQL from using
-// its index. It is therefore expanded, with an additional comparison of the first column in front.
+// mysqlWhere returns the condition of q. It does not compare rows, as in (a, b) > (1, 2), because
+// MySQL would not use its index. Instead it compares the columns one by one, with an additional
+// comparison of the first column in front.
 func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE 1 = 1"
 	for _, b := range []struct{ first, strict, last, key string }{
@@ -45,8 +46,7 @@ func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err e
 		name := func(i int) string { return "q." + tick(r.columns[r.order[i]].name) }
 		place := func(i int) string {
 			if values[i].kind == keyNumber {
-				// digits, which decode has checked; as an argument they would be converted to a
-				// float
+				// checked by decode; as an argument, the digits would be converted to a float
 				return values[i].s
 			}
 			args = append(args, mysqlArgument(&r.columns[r.order[i]], values[i]))
@@ -92,7 +92,7 @@ func mysqlArgument(c *column, v keyValue) driver.Value {
 	return v.s
 }
 
-// mysqlRowKey encodes the values of order_by.
+// mysqlRowKey appends the key of a row, given the values of its order_by columns.
 func mysqlRowKey(dst []byte, r *relation, values []driver.Value) ([]byte, error) {
 	dst = r.keys.begin(dst)
 	for i, c := range r.order {
@@ -152,8 +152,8 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 	return d.described(err, r)
 }
 
-// sameColumns compares the columns of a result with those at the start of the run. It ignores a
-// number (more) of columns at the end of the result.
+// sameColumns returns an error if the columns of a result differ from those at the start of the
+// run. It ignores the last more columns of the result.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error
 	return r.changed(now)
 }
 
-// mysql adds a value returned by the driver.
+// mysql adds a value in the form in which the driver returns it.
 func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case nil:

@@ -53,7 +53,8 @@ func DefaultOptions() *Options {
 		ReusedKeys: stopOnReuse}
 }
 
-// Validate returns an error for the first invalid option, and resolves lag.
+// Validate returns an error for the first invalid option. It also sets the default of lag, which
+// depends on the database.
 func (o *Options) Validate() error {
 	databases, subjects := 0, 0
 	for _, s := range []string{o.SQLite, o.Postgres, o.MySQL} {
@@ -125,7 +126,8 @@ func (o *Options) validateNames() error {
 	return nil
 }
 
-// checkURL checks the URL. Its errors omit the URL, which may contain a password.
+// checkURL returns an error for an invalid URL. The error does not contain the URL, which may
+// contain a password.
 func checkURL(text string) error {
 	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") {
 		return nil
@@ -136,14 +138,14 @@ func checkURL(text string) error {
 	return errors.New("it is not a URL of PostgreSQL; write postgres://user@host:5432/database")
 }
 
-// Shape implements stream.Shaper. The fields are the columns, which are known only when the table
-// is opened.
+// Shape implements stream.Shaper. The fields are the columns of the tables, which are known only
+// when the tables are opened.
 func (o *Options) Shape(stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: "dead_letter"}, nil
 }
 
-// subjects returns the tables and queries named by the options, without the tables matched by a
-// glob.
+// subjects returns the tables and queries in the options. A table that is matched only by a glob is
+// not among them.
 func (o *Options) subjects() []subject {
 	switch {
 	case o.Query != "":
@@ -167,7 +169,7 @@ func (o *Options) subjects() []subject {
 
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
 
-// grows reports whether partitions may appear while the source runs.
+// grows reports whether new partitions may appear while the source runs.
 func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
 // matches reports whether the option tables selects a table.

@@ -8,31 +8,30 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is one reader's state of a table, or of a stripe of a table. While a fetcher works on a
-// partition, the partition belongs to that fetcher. Otherwise it belongs to the goroutine that
-// calls Read.
+// partition is one reader's state of a table, or of a stripe of a table. While a fetcher works on
+// the partition, only that fetcher may use it. Otherwise only the goroutine that calls Read may.
 type partition struct {
 	part     stream.Partition
 	relation *relation // a copy of its own
 	maker    rowMaker
 	stripe   *stripe // nil for the whole table
 
-	busy     bool          // a fetcher owns it: the fields below endCheck must not be accessed
+	busy     bool          // a fetcher uses it: the fields after endCheck must not be accessed
 	done     bool          // with Once: all existing rows were handed out
 	endCheck checkSchedule // when its end is checked again
 
 	pos     string         // the key up to which rows were handed out
 	limit   string         // the key up to which rows may be handed out
-	above   []stream.Range // settled before this run, ascending
+	above   []stream.Range // ranges settled before this run, ascending
 	horizon horizon
 	fixed   bool      // with Once: the limit is the end observed at the start
 	late    *lateness // nil if late rows are not searched for
-	ended   bool      // without late: the table was observed to end before pos
-	end     string    // the last key then
+	ended   bool      // without late: at the last check, the table ended before pos
+	end     string    // if ended is set: the last key of the table at that check
 	span    uint32    // index of the current span
 }
 
-// openPartition determines the position from which the partition is read.
+// openPartition opens a partition at the position at which reading must continue.
 func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partition, error) {
 	own := *t.relation // a copy, because fetchers store their findings in it
 	p := &partition{part: stream.Partition{ID: id, Name: name}, relation: &own, maker: t.maker,
@@ -59,17 +58,17 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 	return p, err
 }
 
-// isLate reports whether a row belongs to the partition of late rows.
+// isLate reports whether the row with this key is handed out in the partition of late rows.
 func (p *partition) isLate(key []byte) bool {
 	return p.late != nil && len(p.late.skip) > 0 && p.late.skip[string(key)]
 }
 
-// ready reports whether there are rows to hand out.
+// ready reports whether there are rows that may be handed out.
 func (p *partition) ready() bool {
 	return p.pos < p.limit || p.late != nil && p.late.handedOut < p.late.top
 }
 
-// fill reads rows into b until it is full, or up to the limit.
+// fill reads rows into b until b is full or the limit is reached. Then it adds late rows.
 func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *filling) error {
 	for p.pos < p.limit && !f.more {
 		if len(p.above) > 0 && p.above[0].From.Key <= p.pos {
@@ -91,10 +90,12 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd is called if there are no rows after pos. If the table ends before pos and then grows
-// there, the new rows have reused keys, and watchEnd returns an error. A finite run checks only
-// once, so it can only warn. watchEnd does nothing if p.late is set, because p.late detects reused
-// keys by the rows that it remembers.
+// watchEnd detects reused keys if there are no rows after pos. At the first call at which the table
+// ends before pos, it remembers the last row. If the table has grown by the next call, but still
+// ends before pos, the new rows have reused keys, and watchEnd returns an error.
+//
+// A finite run calls watchEnd only once, so that it can only log a warning. If p.late is set,
+// watchEnd does nothing: p.late detects reused keys by the rows that it remembers.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil
@@ -118,14 +119,15 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	return nil
 }
 
-// page reads rows up to bound into b, as one span. Rows read before an error are kept.
+// page reads rows up to the key bound into b, as one span. If it returns an error, b has the rows
+// read before.
 func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *filling,
 	bound string) error {
 	f.part, f.prev, f.keys, f.ends = p, p.pos, f.keys[:0], f.ends[:0]
 	f.passed = f.passed[:0]
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
-	// one more row is checked but not added
+	// the query returns one more row, which is checked but not added
 	f.limit, f.offered = f.maker.guess(f.records, f.bytes)+1, 0
 	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
 		limit: f.limit}, f)
@@ -136,7 +138,7 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 		f.maker.undo()
 		f.ends = f.ends[:len(f.ends)-1]
 	}
-	if f.duplicate && len(f.ends) > 0 { // the mark must not be between two rows with the same place
+	if f.duplicate && len(f.ends) > 0 { // keep both rows on one side of the position
 		f.maker.drop()
 		f.ends = f.ends[:len(f.ends)-1]
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// postgres reads over the lowest layer of the driver: values come as text formatted by the server,
-// keys in binary form.
+// postgres reads from PostgreSQL over the lowest layer of the driver. Values come as text formatted
+// by the server, keys in binary form.
 type postgres struct {
 	config   *pgconn.Config
 	conn     *pgconn.PgConn // nil if not connected
@@ -27,7 +27,8 @@ type postgres struct {
 	listener *pgconn.PgConn // listens for notifications; nil if not connected
 }
 
-// session disables locale-dependent formats, and writes.
+// session has the settings of a connection: formats that do not depend on the locale, and read-only
+// transactions.
 var session = map[string]string{
 	"timezone": "UTC", "datestyle": "ISO, YMD", "intervalstyle": "postgres", "bytea_output": "hex",
 	"extra_float_digits": "1",
@@ -48,7 +49,7 @@ func newPostgres(url, notify string) (database, error) {
 	return &postgres{config: c, notify: notify}, nil
 }
 
-// closeTimeout bounds the close of a connection.
+// closeTimeout bounds the time to close a connection.
 const closeTimeout = 2 * time.Second
 
 func (d *postgres) close() error {
@@ -72,7 +73,7 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 	return c, err
 }
 
-// query runs a query and calls row for each row, as text.
+// query runs a query and calls row for each row. The values are texts.
 func (d *postgres) query(ctx context.Context,
 	row func(v [][]byte) error, sql string, args ...[]byte) error {
 	c, err := d.connected(ctx)
@@ -112,7 +113,7 @@ func (d *postgres) transient(err error) bool {
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
 
-// explained adds a remedy to an error of the server.
+// explained returns an error of the server, with a remedy added.
 func explained(err error, of string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -128,7 +129,7 @@ func explained(err error, of string) error {
 	return fmt.Errorf("reading %s: %w", of, err)
 }
 
-// from returns the SQL after FROM.
+// from returns the SQL after FROM for a subject.
 func from(s subject) (string, error) {
 	if s.query != "" {
 		return "(" + s.query + "\n)", nil
@@ -178,8 +179,8 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 	return r, d.sequences(ctx, r)
 }
 
-// constraints reads which columns may be NULL, how texts are compared, and which columns are unique
-// together.
+// constraints reads which columns may be NULL, how texts are compared, and which sets of columns
+// are unique.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
 	err := d.query(ctx, func(v [][]byte) error {
 		for i := range r.columns {
@@ -214,8 +215,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
 }
 
-// lastGiven implements database. If the sequence may not be read, for example because it has
-// another owner, its value is unknown.
+// lastGiven implements database. known is false if the sequence must not be read, for example
+// because it has another owner.
 func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
 	if !r.table {
 		return 0, false, nil
@@ -232,7 +233,8 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 	return n, known, err
 }
 
-// sequences finds a column numbered by a sequence with CYCLE.
+// sequences sets r.reuse for a column that is numbered by a sequence with CYCLE: such a sequence
+// starts again from its first number.
 func (d *postgres) sequences(ctx context.Context, r *relation) error {
 	return d.query(ctx, func(v [][]byte) error {
 		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
@@ -292,7 +294,7 @@ const (
 	firstUserOid                                                  = 16384
 )
 
-// describePostgres sets the kind of a column's values and whether it can be a key.
+// describePostgres sets the kind of a column's values, and whether the column can be a key.
 func describePostgres(c *column) {
 	c.standard = c.decl
 	if c.id >= firstUserOid {
@@ -344,8 +346,8 @@ func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
 	return v, false
 }
 
-// argument encodes a value of a key in the binary form of its type; a numeric is encoded as text,
-// because its binary form is complex.
+// argument encodes the value of a key as an argument of a query, in the binary form of its type. A
+// numeric is encoded as text, because its binary form is complex.
 func argument(id uint32, v keyValue) (value []byte, format int16) {
 	switch id {
 	case oidInt2:

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// statement is a query under construction.
+// statement is a query that is being built.
 type statement struct {
 	sql     strings.Builder
 	args    [][]byte
@@ -23,14 +23,14 @@ type statement struct {
 	formats []int16
 }
 
-// keyColumns returns the columns of order_by in SQL, with their collation.
+// keyColumns returns the order_by columns in SQL, with their collations.
 func keyColumns(r *relation, each func(name string) string) string {
 	return r.ordered(", ", func(c *column) string { return each("q." + sqltable.Quote(c.name) + c.collate) })
 }
 
 func same(name string) string { return name }
 
-// bound adds a condition on the whole key.
+// bound adds a condition that compares the whole key.
 func (s *statement) bound(r *relation, op, key string) error {
 	values, err := r.keys.decode(key)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *statement) ordered(r *relation, direction string, limit int) {
 	}
 }
 
-// keyFormats appends the result formats of the values of order_by.
+// keyFormats appends the result formats of the order_by columns.
 func keyFormats(dst []int16, r *relation) []int16 {
 	for _, c := range r.order {
 		format := int16(1)
@@ -89,7 +89,8 @@ func keyFormats(dst []int16, r *relation) []int16 {
 	return dst
 }
 
-// appendKey encodes the values of order_by from the server's response.
+// appendKey appends the key of a row, given the values of its order_by columns in the server's
+// response.
 func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 	dst = r.keys.begin(dst)
 	for i, c := range r.order {
@@ -183,7 +184,7 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 
 var errShape = errors.New("the columns are others")
 
-// sameColumns reports whether the columns are those at the start.
+// sameColumns reports whether the columns of a result are still those at the start of the run.
 func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
 	if len(now) != len(r.columns)+len(r.order) {
 		return false
@@ -197,7 +198,7 @@ func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
 	return true
 }
 
-// reshaped returns an error that describes the changed columns.
+// reshaped returns an error that describes which columns have changed.
 func (d *postgres) reshaped(ctx context.Context, r *relation) error {
 	now, err := d.columns(ctx, r)
 	if err == nil {
@@ -229,10 +230,13 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	return errors.Join(err, wrong)
 }
 
-// observe implements database. It reads the last row visible in a snapshot, the first transaction
-// id unknown to the snapshot, and then the holders of write locks on the table. Rows before the
-// last one may be invisible. Such a row belongs to a transaction with an id below the unknown one,
-// or to a holder of the lock: an INSERT takes the lock before it takes a value of a sequence.
+// observe implements database. It reads, in this order: the last row that is visible in a snapshot,
+// the first transaction id that the snapshot does not know, and the transactions with a write lock
+// on the table.
+//
+// A row before the last one may still be invisible. Its transaction then has an id below the
+// unknown one, or it holds the write lock, because an INSERT takes the lock before it takes a
+// number of a sequence.
 func (d *postgres) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
@@ -314,7 +318,7 @@ func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err
 	return found, err
 }
 
-// anyNull returns a condition that is true for rows with NULL in a column of order_by.
+// anyNull returns a condition that is true for rows with NULL in an order_by column.
 func anyNull(r *relation) string {
 	return r.ordered(" OR ", func(c *column) string { return "q." + sqltable.Quote(c.name) + " IS NULL" })
 }
@@ -358,7 +362,7 @@ func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, e
 			return false, err
 		}
 		_, err = d.listener.Exec(ctx, "LISTEN "+sqltable.Quote(d.notify)).ReadAll()
-		return err == nil, err // notifications sent before it listened: check at once
+		return err == nil, err // notifications sent before the LISTEN were missed: check at once
 	}
 	until, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader hands out the rows of the tables to one route. The goroutine that calls Read assigns
-// partitions to free fetchers, and hands out the results. It takes the partitions that are ready,
-// or due for a check, in turn.
+// reader reads the rows of the tables for one route. The goroutine that calls Read gives partitions
+// to free fetchers, and returns their results. It takes the partitions that are ready or due for a
+// check in turn.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions
@@ -26,19 +26,19 @@ type reader struct {
 	tables   map[string]*reading // by the subject's name
 	parts    []*partition
 	nextPart int           // index of the next partition to consider
-	listing  checkSchedule // when new partitions are searched for
+	listing  checkSchedule // when the next search for new partitions is due
 	listed   time.Duration // time of the last search
 
-	// waits for new rows if no fetcher works. All waits use the same connection, because a listener
-	// for notifications needs one of its own
+	// waits for new rows while no fetcher works. All waits use this one connection, because
+	// receiving notifications needs a connection of its own
 	waits database
 	free  []*fetcher
-	// working, or with rows to hand out, in the order of their start
+	// fetchers that work or have rows to hand out, in the order of their start
 	busy []*fetcher
 	pool *workerPool
 
 	failed      backoff.State
-	failing     time.Duration // time since which the database has not responded; 0 if it responds
+	failing     time.Duration // when the database stopped responding; 0 if it responds
 	pausedUntil time.Duration // no work is started before this time
 
 	mu      sync.Mutex                 // guards durable
@@ -47,7 +47,7 @@ type reader struct {
 	closed bool
 }
 
-// onceWithout is the time without a database response after which a finite run gives up.
+// onceWithout is the time without a response of the database after which a finite run fails.
 const onceWithout = time.Minute
 
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
@@ -95,7 +95,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// begin assigns work to free fetchers.
+// begin gives partitions to free fetchers.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.pausedUntil {
@@ -124,8 +124,8 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	return nil
 }
 
-// next returns the next partition, in round-robin order, that is ready or due for a check of its
-// end. It returns nil if there is none.
+// next returns the next partition in turn that is ready or due for a check for new rows. It returns
+// nil if there is none.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.nextPart + k) % len(r.parts)
@@ -138,18 +138,18 @@ func (r *reader) next(now time.Duration) *partition {
 }
 
 // listAt returns the time of the next search for new partitions. While any partition is ready or
-// being read, searches are at least `poll` apart. It returns false if there is no further search,
-// because the run is finite or the options allow no new partitions.
+// being read, there is at least the time `poll` between two searches. It returns false if there are
+// no more searches, because the run is finite or the options allow no new partitions.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
-	// working partitions must not be accessed
+	// partitions being read must not be accessed
 	if len(r.busy) > 0 || slices.ContainsFunc(r.parts, (*partition).ready) {
 		at = max(at, r.listed+r.s.o.Poll)
 	}
 	return at, !r.o.Once && r.s.o.grows()
 }
 
-// discover opens new partitions.
+// discover searches for new partitions and opens them, if a search is due.
 func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	if at, ok := r.listAt(); !ok || now < at || len(r.free) == 0 {
 		return nil
@@ -168,8 +168,9 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	return r.reconnectAfter(r.free[len(r.free)-1].db, err)
 }
 
-// await returns a fetcher with a result, or nil if something else is due first, or if everything
-// has ended. In a finite run the order does not depend on the speed of fetchers.
+// await returns the next fetcher with a result. It returns nil if something else is due first, or
+// if everything has ended. In a finite run it returns the fetchers in the order of their start, so
+// that the order of rows does not depend on their speed.
 func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	for {
 		for i, f := range r.busy {
@@ -190,7 +191,8 @@ func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	}
 }
 
-// watch waits until a fetcher has a result. early means that work for a free fetcher is due first.
+// watch waits until a fetcher has a result. early reports that a free fetcher has work to do before
+// that.
 func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	var due <-chan time.Time
 	if len(r.free) > 0 {
@@ -213,7 +215,8 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	return false, nil
 }
 
-// finished frees a fetcher with a result that is about to be handed out, and maps its error.
+// finished frees a fetcher whose result will be handed out. It returns the fetcher's error if the
+// error must end the reader.
 func (r *reader) finished(f *fetcher) error {
 	p := f.part
 	f.ready, f.part, p.busy = false, nil, false
@@ -238,8 +241,8 @@ func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// reconnectAfter returns errors that end the reader. After other errors no work is started for a
-// while; a finite run gives up in the end.
+// reconnectAfter returns err if the error must end the reader. After another error, no work is
+// started for a while. A finite run fails in the end.
 func (r *reader) reconnectAfter(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0
@@ -266,7 +269,7 @@ func (r *reader) reconnectAfter(db database, err error) error {
 	return nil
 }
 
-// until returns the time until something is due; false means never.
+// until returns the time until a check or a search is due. ok is false if none will be due.
 func (r *reader) until() (d time.Duration, ok bool) {
 	now := r.now()
 	at := time.Duration(1<<63 - 1)
@@ -284,8 +287,8 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.pausedUntil-now), true
 }
 
-// waitForRows waits, if no fetcher works, until something is due or the database notifies of new
-// rows.
+// waitForRows is called if no fetcher works. It waits until a check is due or the database notifies
+// of new rows.
 func (r *reader) waitForRows(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {
@@ -310,8 +313,7 @@ func (r *reader) waitForRows(ctx context.Context) error {
 	return nil
 }
 
-// search searches for late rows before the current position of a partition, and then for new rows
-// after it.
+// search searches a partition for late rows before its position, and then for new rows after it.
 func (r *reader) search(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()
@@ -321,11 +323,11 @@ func (r *reader) search(ctx context.Context, db database, p *partition) error {
 		}
 		r.count("rows_found_late", int64(found))
 		if l.incomplete {
-			// Late rows are handed out first, because new rows would displace remembered ones that
-			// have not been checked yet.
+			// Hand out the late rows first: new rows would displace remembered rows that this
+			// search has not checked yet.
 			return nil
 		}
-		// a finite run searches before reading, and once more at its end
+		// a finite run searches for late rows before reading and once more at its end
 		if l.last = p.fixed; !r.o.Once {
 			l.next = r.now() + max(rescanLeast, rescanShare*(r.now()-began))
 		}
@@ -356,7 +358,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return nullKey(p.relation)
 		}
 	}
-	// rows that later appear before this row are found as late rows by the next run
+	// rows that appear before this row later are late rows for the next run
 	if r.o.Once {
 		p.limit, p.fixed = max(p.limit, last.last), true
 		return nil

@@ -14,18 +14,18 @@ import (
 type column struct {
 	name     string
 	decl     string // the type as named by the database
-	standard string // the PostgreSQL type, for sinks that create a table; "" if unknown
+	standard string // its type in PostgreSQL, for sinks that create a table; "" if unknown
 	kind     valueKind
-	key      keyKind // its order; 0 if it cannot be a key
-	noKey    string  // the reason, if key is 0
+	key      keyKind // how its values are ordered; 0 if it cannot be a key
+	noKey    string  // the reason why it cannot be a key, if key is 0
 	nullable bool
 	zoneless bool   // a time without a zone
 	id       uint32 // the database's id of the type; 0 if none
 	modifier int32  // type modifier, such as a length
-	collate  string // collation that compares texts byte by byte; "" if that is the default
+	collate  string // a collation that compares texts byte by byte; "" if the default one does
 }
 
-// valueKind is the interpretation of a value's text.
+// valueKind determines how the text of a value is interpreted.
 type valueKind uint8
 
 // The kinds of values.
@@ -37,12 +37,12 @@ const (
 	bytesValue // raw bytes, which become \x and hexadecimal digits
 )
 
-// relation is a table, view or query as described when the reader was opened.
+// relation describes a table, view or query as it was when the reader was opened.
 type relation struct {
 	name    string // for messages: the table's name or "the query"
-	table   bool   // a table, which has constraints, as opposed to a view or query
+	table   bool   // true for a table, which has constraints, unlike a view or query
 	columns []column
-	unique  [][]string // sets of columns that are unique together; the primary key first
+	unique  [][]string // sets of columns that are unique; the primary key first
 	primary bool       // unique[0] is the primary key
 	plain   string     // its name in the database; "" for a query
 	from    string     // the SQL after FROM
@@ -52,16 +52,18 @@ type relation struct {
 	keys    keyset
 }
 
-// reuse names a column with generated numbers, if any, and the reason why the database may generate
-// the number of a deleted row again.
+// reuse has the column with generated numbers, if there is one, and the reason why the database may
+// generate the number of a deleted row a second time.
 type reuse struct{ column, reason, remedy string }
 
-// mayReuse reports whether the database itself may reuse keys of order_by; the reason is in reuse.
+// mayReuse reports whether the database may generate keys of deleted rows again. The reason is in
+// r.reuse.
 func (r *relation) mayReuse() bool {
 	return r.reuse.reason != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
 }
 
-// orderBy sets the order: the given columns, or the primary key. Its errors are shown to users.
+// orderBy sets the order of the rows: by the given columns, or by the primary key if names is
+// empty. Its errors are shown to users.
 func (r *relation) orderBy(names []string, zone string) error {
 	if len(names) == 0 {
 		switch {
@@ -114,7 +116,7 @@ func subset(set, of []string) bool {
 		!slices.ContainsFunc(set, func(n string) bool { return !slices.Contains(of, n) })
 }
 
-// list returns the first column names for messages.
+// list returns the names of the first columns for messages.
 func (r *relation) list() string {
 	const most = 20
 	var names []string
@@ -127,7 +129,7 @@ func (r *relation) list() string {
 	return strings.Join(names, ", ")
 }
 
-// types returns the standard types of the columns.
+// types returns the columns' types in PostgreSQL.
 func (r *relation) types() []string {
 	out := make([]string, len(r.columns))
 	for i, c := range r.columns {
@@ -136,7 +138,8 @@ func (r *relation) types() []string {
 	return out
 }
 
-// changed returns an error that describes how the columns differ from those at the start, or nil.
+// changed returns an error that describes how the columns now differ from those at the start. It
+// returns nil if they do not.
 func (r *relation) changed(now []column) error {
 	find := func(all []column, name string) int {
 		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
@@ -163,7 +166,7 @@ func (r *relation) changed(now []column) error {
 	return nil
 }
 
-// changedError means that a table no longer has the form it had at the start.
+// changedError means that the columns of a table are not those at the start any more.
 type changedError struct{ change string }
 
 // Error returns the change and the remedy.
@@ -172,7 +175,7 @@ func (e *changedError) Error() string {
 		"restart penstock to continue with the new form"
 }
 
-// ordered joins the columns of order_by, converted by each, with sep.
+// ordered applies each to the order_by columns, and joins the results with sep.
 func (r *relation) ordered(sep string, each func(c *column) string) string {
 	parts := make([]string, len(r.order))
 	for i, c := range r.order {
@@ -190,8 +193,8 @@ func (r *relation) names() []string {
 	return out
 }
 
-// partitionID converts a name to an id. Letters, digits and - _ . stay; other bytes become % and
-// two hexadecimal digits.
+// partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every
+// other byte becomes % and two hexadecimal digits.
 func partitionID(name string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder
@@ -208,17 +211,18 @@ func partitionID(name string) string {
 	return out.String()
 }
 
-// nullKey returns an error about a row with NULL in a column of order_by.
+// nullKey returns an error about a row with NULL in an order_by column.
 func nullKey(r *relation) error {
 	return fmt.Errorf("a row of %s has no position, because a column of `order_by` (%s) is "+
 		"NULL; exclude such rows in a query, or order by other columns", r.name,
 		strings.Join(r.keys.names, ", "))
 }
 
-// lateSuffix is the suffix of the id of the partition of late rows.
+// lateSuffix is the last part of the id of a partition with late rows.
 const lateSuffix = "~late"
 
-// mark returns the settled progress of a partition. It refuses a mark of another order.
+// mark returns the settled progress of a partition. It returns an error if the stored position was
+// made with other order_by columns.
 func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	m, ok := o.Resume(id)
 	if !ok {

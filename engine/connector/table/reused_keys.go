@@ -14,11 +14,12 @@ const (
 	ignoreReuse = "ignore"
 )
 
-// rowDigest identifies the values of a row other than its key: eight checksums. Checksum i covers
-// the columns with index i modulo eight, not counting the columns of order_by. Zero means unknown.
+// rowDigest is a digest of the values of a row without its key. It consists of eight checksums.
+// Number the columns that are not in order_by from 0: checksum i is of the columns i, i+8, i+16 and
+// so on. Zero means unknown.
 type rowDigest [8]uint16
 
-// digest returns the digest of a record made from a row of r, before finish.
+// digest returns the digest of a record that was made from a row of r. Call it before finish.
 func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 	first := int(m.batch.Records[record].Field)
 	n := 0
@@ -38,19 +39,22 @@ func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 	return d
 }
 
-// pair is a remembered row that is still in the table, with its old and its current digest.
+// pair is a remembered row that is still in the table. It has the digest at the time of reading,
+// and the current one.
 type pair struct {
 	key          string
 	old, current rowDigest
 }
 
-// maxPairs is the number of rows at the end that are compared with their remembered digests.
+// maxPairs is the maximum number of remembered rows whose digests are compared.
 const maxPairs = 16
 
-// startedOver reports whether the last rows of pairs, which ascend by key, are different rows under
-// reused keys, and returns the first such key. A row counts as different if every column that
-// distinguishes rows has changed, because an update in place rarely changes them all. One such row
-// is enough if the rows after it were deleted (tailGone). Otherwise three are required, or all if
+// startedOver reports whether the last rows of pairs were replaced by other rows with the same
+// keys. from is the first such key. pairs must be ascending by key.
+//
+// A row counts as replaced if every checksum has changed, among those that can differ between rows:
+// an update of the same row rarely changes all of them. If the rows after it were deleted
+// (tailGone), one replaced row is enough. Otherwise the last three must be replaced, or all if
 // there are fewer.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := distinguishing(pairs)
@@ -68,9 +72,8 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// distinguishing returns the indexes of the checksums of rowDigest with old values that are not the
-// same in all rows. If there are none, it returns those of all checksums that are not zero in some
-// row.
+// distinguishing returns the indexes of the checksums that can differ between rows: those whose old
+// values are not all equal. If there are none, it returns the indexes of all checksums in use.
 func distinguishing(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {
@@ -92,7 +95,7 @@ const reuseRemedy = "rows with reused keys would be lost: order by a column whos
 	"never reused, reset the position with `penstock checkpoint reset`, or accept the loss with " +
 	"`reused_keys: ignore`"
 
-// replacedError means that rows have other values than when they were read.
+// replacedError means that rows no longer have the values with which they were read.
 func replacedError(r *relation, from, pos string) error {
 	return fmt.Errorf("the keys of %s started over: from (%s) to the position (%s), rows differ "+
 		"from those that were read under the same keys; "+

@@ -10,19 +10,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rowMaker creates records from rows. A record's text is the row as a JSON object on one line,
-// which dead letters and raw formats show. Its fields are the columns, with exactly the values of
-// the database. If a value is part of the text unchanged, the field refers to it, otherwise to a
-// copy after all texts.
+// rowMaker makes records from rows. The text of a record is the row as a JSON object on one line;
+// it is used in dead letters and raw formats. The fields of the record are the columns, with
+// exactly the values of the database. If a value is in the text unchanged, its field refers to the
+// text. Otherwise the field refers to a copy, which is stored after all texts.
 type rowMaker struct {
 	names   []string
 	labels  [][]byte // `{"id":`, `,"at":`
 	types   []string
 	batch   *stream.Batch
-	before  stream.Savepoint // before the current row
+	before  stream.Savepoint // the state before the current row
 	start   int              // start of its text
 	column  int
-	side    []byte // values that differ from their text
+	side    []byte // values that are not in the text unchanged
 	moved   []int  // fields that refer to side
 	scratch []byte
 	perRow  int // average bytes of recent rows; 0 if unknown
@@ -40,8 +40,8 @@ func newRowMaker(r *relation) rowMaker {
 	return m
 }
 
-// begin directs rows to b, which must be empty and get only rows of this relation, because a batch
-// has each name once.
+// begin makes the following rows go to b. b must be empty. All its rows must be of this relation,
+// because a batch has only one list of names.
 func (m *rowMaker) begin(b *stream.Batch) {
 	m.batch = b
 	b.Names = append(b.Names[:0], m.names...)
@@ -68,7 +68,8 @@ func (m *rowMaker) null() {
 	m.add(stream.Null, len(m.batch.Data), 0)
 }
 
-// addApart stores value, to be put after the texts by finish.
+// addApart adds a field whose value is not in the text unchanged. finish will store the value after
+// the texts.
 func addApart[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))
@@ -88,14 +89,14 @@ func addText[T []byte | string](m *rowMaker, value T) {
 
 func (m *rowMaker) text(value []byte) { addText(m, value) }
 
-// plain adds a number, true or false.
+// plain adds a number, or true or false.
 func (m *rowMaker) plain(kind stream.Kind, value string) {
 	m.label()
 	m.add(kind, len(m.batch.Data), len(value))
 	m.batch.Data = append(m.batch.Data, value...)
 }
 
-// number adds a number, or a text for a value such as NaN that is not a JSON number.
+// number adds a number. A value that is not a JSON number, such as NaN, becomes a text.
 func (m *rowMaker) number(value []byte) {
 	if c := value[len(value)-1]; c < '0' || c > '9' {
 		m.text(value)
@@ -117,13 +118,13 @@ func (m *rowMaker) json(value []byte) {
 	addApart(m, stream.JSON, value)
 }
 
-// bytes adds raw bytes in PostgreSQL's format: \x and two digits for each.
+// bytes adds raw bytes in PostgreSQL's format: \x and two hexadecimal digits per byte.
 func (m *rowMaker) bytes(value []byte) {
 	m.scratch = hex.AppendEncode(append(m.scratch[:0], `\x`...), value)
 	m.text(m.scratch)
 }
 
-// value adds a value in the format of the database.
+// value adds a value as the database formats it.
 func (m *rowMaker) value(kind valueKind, value []byte) {
 	switch {
 	case value == nil:
@@ -165,7 +166,8 @@ func (m *rowMaker) rollBack(to stream.Savepoint) {
 // firstRows is the number of rows to request while their size is unknown.
 const firstRows = 200
 
-// guess returns the number of rows to request to fill bytes, at most most.
+// guess returns the number of rows to request so that they fill the given number of bytes, but not
+// more than most.
 func (m *rowMaker) guess(most, bytes int) int {
 	n := firstRows
 	if m.perRow > 0 {
@@ -181,7 +183,7 @@ func (m *rowMaker) learn(rows, bytes int) {
 	}
 }
 
-// end completes the row. The caller must then set the record's Origin.
+// end completes the row and returns its record. The caller must set the record's Origin.
 func (m *rowMaker) end(span uint32) *stream.Record {
 	b := m.batch
 	if m.column == 0 {
@@ -197,10 +199,11 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 	return &b.Records[len(b.Records)-1]
 }
 
-// size returns the number of bytes in the batch, including the values to store after its texts.
+// size returns the number of bytes in the batch, including the values that finish will store after
+// the texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish stores the separate values after the texts. It is called once, when the batch is complete.
+// finish stores the separate values after the texts. Call it once, when the batch is complete.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxRescan bounds the option rescan, and so the number of remembered keys per partition.
+// maxRescan bounds the option rescan: the number of rows that are remembered for each partition.
 const maxRescan = 1_000_000
 
 // seenRow is a row that was handed out.
@@ -17,17 +17,17 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seenRows is the set of rows near the end of a partition that were handed out. Other rows of the
-// table between floor and that end are late. It holds at most max rows, those with the highest
-// keys.
+// seenRows remembers the last rows of a partition that were handed out. Any other row of the table
+// between floor and the last of them is late. At most max rows are remembered: those with the
+// highest keys.
 type seenRows struct {
 	max   int
-	floor string    // rows at or below it are not remembered
+	floor string    // rows with this key or a lower one are not remembered
 	rows  []seenRow // ascending by key, all above floor
 }
 
-// add records rows, ascending by key, that were handed out. For a known key the new digest is
-// stored.
+// add remembers rows that were handed out. They must be ascending by key. If a key is remembered
+// already, it gets the new digest.
 func (s *seenRows) add(rows []seenRow) {
 	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key > s.floor }):]
 	if len(rows) == 0 {
@@ -41,7 +41,7 @@ func (s *seenRows) add(rows []seenRow) {
 	s.shrink()
 }
 
-// merge restores the order after rows were appended.
+// merge sorts the rows after others were appended, and removes duplicates.
 func (s *seenRows) merge() {
 	slices.SortStableFunc(s.rows, func(a, b seenRow) int { return strings.Compare(a.key, b.key) })
 	n := 0
@@ -69,12 +69,12 @@ func (s *seenRows) shrink() {
 	}
 }
 
-// filter removes the keys for which f returns false.
+// filter forgets the rows for whose keys f returns false.
 func (s *seenRows) filter(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }
 
-// remove removes keys, which ascend.
+// remove forgets the rows with the given keys, which must be ascending.
 func (s *seenRows) remove(keys []string) {
 	s.filter(func(key string) bool {
 		for len(keys) > 0 && keys[0] < key {
@@ -87,14 +87,14 @@ func (s *seenRows) remove(keys []string) {
 // search begins a search for late rows.
 func (s *seenRows) search() lateSearch { return lateSearch{rows: s.rows} }
 
-// lateSearch is one pass over ascending keys.
+// lateSearch compares the keys in the table, in ascending order, with the remembered rows.
 type lateSearch struct {
-	rows    []seenRow // not reached yet
-	absent  []string  // passed keys that the table no longer contains
-	present []seenRow // the last existing rows, at most maxPairs
+	rows    []seenRow // remembered rows that the search has not reached yet
+	absent  []string  // remembered keys that are no longer in the table
+	present []seenRow // the last remembered rows that are in the table, at most maxPairs
 }
 
-// late reports whether key, the next one in the table, was not seen.
+// late reports whether key was not remembered. key is the next one in the table.
 func (l *lateSearch) late(key []byte) bool {
 	l.pass(func(seen string) bool { return seen < string(key) })
 	if len(l.rows) == 0 || l.rows[0].key != string(key) {
@@ -118,13 +118,13 @@ func (l *lateSearch) pass(behind func(seen string) bool) {
 	}
 }
 
-// tailDeleted reports whether rows after the last existing one were deleted.
+// tailDeleted reports whether remembered rows after the last existing one were deleted.
 func (l *lateSearch) tailDeleted() bool {
 	return len(l.absent) > 0 && len(l.present) > 0 &&
 		l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key
 }
 
-// discovery is a late row: its number in the partition of late rows, and its key.
+// discovery is a late row that was found. num is its number in the partition of late rows.
 type discovery struct {
 	num int64
 	key string

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// sqliteFile reads a SQLite file. No statement stays open between two calls, because it would block
-// writers.
+// sqliteFile reads a SQLite file. No statement stays open between two calls, because an open
+// statement would block writers.
 type sqliteFile struct {
 	path string
 	conn sqldriver.Conn // nil if not connected
 }
 
-// busyWait is how long a statement waits for another program's transaction, in milliseconds.
+// busyWait is the maximum wait of a statement for another program's transaction, in milliseconds.
 const busyWait = 10_000
 
 func newSQLite(path string) (database, error) { return &sqliteFile{path: path}, nil }
@@ -61,8 +61,8 @@ func (d *sqliteFile) open() error {
 	return err
 }
 
-// query calls row for each row of a statement until it returns false; values are valid until the
-// next call.
+// query runs a statement and calls row for each row until row returns false. The values are valid
+// until the next call of row.
 func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool, error),
 	sql string, args ...driver.Value) (err error) {
 	if err := d.open(); err != nil {
@@ -84,8 +84,8 @@ func (d *sqliteFile) transient(err error) bool {
 	return false
 }
 
-// explained adds a remedy to an error of a statement that reads r. SQLite has a single error code
-// for all mistakes in a statement.
+// explained returns an error of a statement that reads r, with a remedy added. SQLite has a single
+// error code for all mistakes in a statement.
 func (d *sqliteFile) explained(err error, r *relation) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || d.transient(err) {
@@ -164,9 +164,9 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	return r, nil
 }
 
-// constraints determines the unique columns. A single INTEGER PRIMARY KEY is the rowid, which is
-// never NULL. The columns of other primary keys may be NULL in SQLite, unless the table is WITHOUT
-// ROWID.
+// constraints determines which columns are unique. A single column INTEGER PRIMARY KEY is the
+// rowid, which is never NULL. The columns of any other primary key may be NULL in SQLite, unless
+// the table is WITHOUT ROWID.
 func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	primary []string) error {
 	at := func(n string) *column {
@@ -212,8 +212,9 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	return err
 }
 
-// sqliteReuse finds a column that holds the rowid. Without AUTOINCREMENT a new row gets the
-// greatest existing number plus one.
+// sqliteReuse returns the reason for possible reuse of keys if a column is the rowid. Without
+// AUTOINCREMENT, a new row gets the greatest existing number plus one, even if this number belonged
+// to a deleted row.
 func sqliteReuse(r *relation, makes string) reuse {
 	if !r.primary || len(r.unique[0]) != 1 ||
 		strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {
@@ -255,9 +256,8 @@ func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {
 	return errors.Join(err, rows.Close())
 }
 
-// describeSQLite describes a column of a declared type, according to
-// https://sqlite.org/datatype3.html, section 3.1. Every column can be a key, because SQLite orders
-// all values.
+// describeSQLite describes a column by its declared type, as in https://sqlite.org/datatype3.html,
+// section 3.1. Every column can be a key, because SQLite defines an order for all values.
 func describeSQLite(name, decl string, nullable bool) column {
 	c := column{name: name, decl: decl, key: keyAny, nullable: nullable}
 	d := strings.ToUpper(decl)
@@ -281,7 +281,7 @@ func describeSQLite(name, decl string, nullable bool) column {
 	case has("NUMERIC", "DECIMAL"):
 		c.standard = "numeric"
 	case has("DATETIME", "TIMESTAMP"):
-		// SQLite stores times as texts or numbers and does not interpret zones
+		// SQLite stores times as texts or numbers and ignores time zones
 		c.zoneless = !has("WITH TIME ZONE", "TIMESTAMPTZ")
 	}
 	return c

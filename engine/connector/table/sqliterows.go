@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames returns the columns for the select list. The + removes the declared type, for which
-// the driver would convert texts to times.
+// sqliteNames returns the columns for the select list. A + before each column removes its declared
+// type: for some declared types, the driver would convert texts to times.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {
@@ -24,8 +24,8 @@ func sqliteNames(r *relation, only []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// sqliteKey returns the columns of order_by in SQL. An unnecessary COLLATE would prevent SQLite
-// from using its indexes.
+// sqliteKey returns the order_by columns in SQL, each with suffix. It omits a COLLATE that is not
+// necessary, because with it SQLite would not use its indexes.
 func sqliteKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
 }
@@ -67,8 +67,8 @@ func sqliteArgument(v keyValue) driver.Value {
 	return v.s
 }
 
-// observe implements database. SQLite has one writer at a time: rows that are not visible here are
-// written after the last visible row.
+// observe implements database. SQLite has only one writer at a time. Rows that are not visible yet
+// are therefore written after the last visible row.
 func (d *sqliteFile) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
@@ -104,7 +104,7 @@ func (d *sqliteFile) hasNullKey(ctx context.Context, r *relation) (found bool, e
 	return found, d.explained(err, r)
 }
 
-// sameTable returns an error if the table or its columns have changed.
+// sameTable returns an error if the table was recreated or its columns have changed.
 func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	if r.version == "" {
 		return nil
@@ -125,7 +125,7 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 		err = r.changed(fresh.columns)
 	}
 	if err == nil {
-		r.version = now // an index or a comment in the schema: no change of data
+		r.version = now // only an index or a comment in the schema has changed
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery,
 	return d.explained(err, r)
 }
 
-// sqliteRowKey encodes the values of order_by.
+// sqliteRowKey appends the key of a row, given the values of its order_by columns.
 func sqliteRowKey(dst []byte, r *relation, values []driver.Value) ([]byte, error) {
 	dst = r.keys.begin(dst)
 	for i := range r.order {
@@ -210,7 +210,7 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 	return d.explained(err, r)
 }
 
-// sqlite adds a value returned by the driver.
+// sqlite adds a value in the form in which the driver returns it.
 func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case int64:
@@ -237,8 +237,8 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 }
 
 // appendReal appends the shortest digits that represent the float exactly. They always differ from
-// those of an integer. With plain there is no exponent, so that a sink with decimals stores the
-// same value.
+// the digits of an integer. With plain, they have no exponent, so that a sink with decimals stores
+// the same value.
 func appendReal(dst []byte, f float64, plain bool) []byte {
 	switch {
 	case math.IsInf(f, 1):

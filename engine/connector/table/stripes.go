@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// reading is a table, view or query that a reader reads.
+// reading is a table, view or query that the source reads.
 type reading struct {
 	name     string
 	relation *relation
-	maker    rowMaker       // each partition has a copy, which shares the names
-	stripes  map[int64]bool // with split: the open stripes, by number
+	maker    rowMaker       // each partition has a copy; all copies share the names
+	stripes  map[int64]bool // with the option split: the stripes that are open, by number
 }
 
-// maxStripes bounds the partitions of one table, because each is checked at every poll.
+// maxStripes bounds the partitions of one table. At every poll, each partition is checked.
 const maxStripes = 1000
 
-// openStripes opens the partitions between the first and the last row that are not open yet.
+// openStripes opens a partition for each stripe between the first and the last row, unless it is
+// open already.
 func (r *reader) openStripes(ctx context.Context, db database, t *reading) error {
 	rel, width := t.relation, r.s.o.Split
 	low, high, some, err := reach(ctx, db, rel)
@@ -51,13 +52,13 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	return nil
 }
 
-// stripeID returns the common prefix of the ids of a table's stripes of a width.
+// stripeID returns the common start of the ids of a table's stripes with the given width.
 func stripeID(name string, width int64) string {
 	return partitionID(name) + "#" + strconv.FormatInt(width, 10) + "."
 }
 
-// reach returns the values of the first column of order_by in the first and the last row. some is
-// false if there are no rows.
+// reach returns the first column of order_by in the first and in the last row. some is false if
+// there are no rows.
 func reach(ctx context.Context, db database,
 	rel *relation) (low, high int64, some bool, err error) {
 	var first []byte
@@ -99,8 +100,8 @@ func floorDiv(n, by int64) int64 {
 	return q
 }
 
-// otherSplit returns an error if the table was read with another split, because all rows would be
-// read again.
+// otherSplit returns an error if the table was read with another value of split. With the new
+// value, all rows would be read a second time.
 func (r *reader) otherSplit(name string) error {
 	if r.o.Known == nil {
 		return nil

@@ -1,18 +1,20 @@
-// Package table implements the source table, which reads the rows of tables, views and queries of
+// Package table implements the source table. It reads the rows of tables, views and queries of
 // SQLite, PostgreSQL, and MySQL or MariaDB.
 //
-// Rows come in the order of columns that are unique together, in pages. Each page is an index scan
-// that starts after the last row. A row's place (Position.Key) encodes the values of these columns,
-// so that the byte order of places is the order of the rows. Rows with equal times on both sides of
-// a page boundary are therefore neither lost nor repeated. At the end of the table the source
-// follows it: it polls at growing intervals while no rows come, or waits for notifications.
+// The rows are ordered by columns that are unique together (the option order_by). The source reads
+// them in pages. Each page is an index scan that starts after the last row. The position of a row
+// is its key: an encoding of these columns whose byte order is the order of the rows. The key is
+// unique, so that no row at a page boundary is lost or read twice, even if many rows have the same
+// time. At the end of the table, the source polls for new rows at growing intervals, or waits for
+// notifications of the database.
 //
-// Some transactions commit their rows after later rows were visible. The source waits for such rows
-// if the database reports open transactions, or for a lag. It finds the others, the late rows, by
-// searching the last rows again, and hands them out as a separate partition.
+// A transaction may commit its rows after rows behind them have become visible. If the database
+// reports open transactions, the source waits for them. Otherwise it waits for a fixed time, the
+// option lag. Rows that come even later are late rows: the source finds them by searching the last
+// rows again, and hands them out as a separate partition.
 //
-// The engine opens one reader per route. The source never writes to the database, never reads
-// uncommitted rows, and stops at a row that has NULL in a column of the order.
+// The engine opens one reader per route. The source never writes to the database and never reads
+// uncommitted rows. It stops at a row with NULL in a column of order_by.
 package table
 
 import (
@@ -26,15 +28,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// source is the shared, immutable part of the readers of all routes.
+// source is the part that the readers of all routes share. It is immutable.
 type source struct {
 	o        Options
 	h        stream.Host
 	location string                   // the database without its password, for messages
-	connect  func() (database, error) // creates a database, which connects on first use
+	connect  func() (database, error) // returns a database, which connects on first use
 }
 
-// New returns a source; Open connects.
+// New returns a source. It does not connect.
 func New(o Options, h stream.Host) (stream.Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func (s *source) Shared() error {
 	return nil
 }
 
-// Open implements stream.Source. It waits for a database that is not running yet.
+// Open implements stream.Source. It waits while the database is not available.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
 		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll),
@@ -97,7 +99,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 }
 
-// list opens the partitions that exist in the database and are not open yet.
+// list opens the partitions in the database that are not open yet.
 func (r *reader) list(ctx context.Context, db database) error {
 	subjects := r.s.o.subjects()
 	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
@@ -129,7 +131,7 @@ func (r *reader) list(ctx context.Context, db database) error {
 	return nil
 }
 
-// openSubject describes a table and opens its partitions at their stored positions.
+// openSubject opens the partitions of a table, view or query at their stored positions.
 func (r *reader) openSubject(ctx context.Context, db database, s subject) error {
 	rel, err := db.describe(ctx, s)
 	if err == nil {

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// glob is a pattern beneath a root, split at slashes. The part "**" matches any number of folders.
+// glob is a pattern relative to a root, split at slashes. The part "**" matches any number of
+// folders.
 type glob []string
 
-// rooted splits a pattern into its literal leading folders and the rest.
+// rooted splits a pattern into its leading folders without wildcards, and the rest.
 func rooted(pattern string) (root string, g glob) {
 	parts := strings.Split(pattern, "/")
 	n := 0
@@ -28,10 +29,10 @@ func rooted(pattern string) (root string, g glob) {
 	return root, parts[n:]
 }
 
-// special reports whether a part has glob characters.
+// special reports whether a part of a pattern has wildcards.
 func special(part string) bool { return strings.ContainsAny(part, `*?[\`) }
 
-// file reports whether the glob matches a file name in its folder.
+// file reports whether the glob matches a file with this name in the current folder.
 func (g glob) file(name string) bool {
 	for len(g) > 1 && g[0] == "**" {
 		g = g[1:]
@@ -39,7 +40,8 @@ func (g glob) file(name string) bool {
 	return len(g) == 1 && one(g[0], name)
 }
 
-// into appends to dst the remaining globs for the folder name.
+// into appends to dst the globs that apply inside the folder name, that is, g without the parts
+// that name has matched.
 func (g glob) into(dst []glob, name string) []glob {
 	if len(g) < 2 || hidden(name) && g[0] == "**" {
 		return dst
@@ -54,7 +56,7 @@ func (g glob) into(dst []glob, name string) []glob {
 	return dst
 }
 
-// one reports whether a part of a pattern matches name. As in shells, only a leading dot matches a
+// one reports whether a part of a pattern matches name. As in shells, a wildcard does not match a
 // leading dot.
 func one(pattern, name string) bool {
 	if hidden(name) && !strings.HasPrefix(pattern, ".") {
@@ -63,8 +65,8 @@ func one(pattern, name string) bool {
 	return match(pattern, name)
 }
 
-// match is path.Match with a short cut for patterns such as "*.log". Each listing calls it several
-// times for each file.
+// match is path.Match with a faster case for patterns such as "*.log". Each listing calls match
+// several times for each file.
 func match(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
 		return strings.HasSuffix(name, end)
@@ -75,8 +77,8 @@ func match(pattern, name string) bool {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// excluded reports whether a file is excluded: by its name, or by its whole path if the pattern has
-// a slash.
+// excluded reports whether a pattern excludes a file. A pattern with a slash is compared with the
+// whole path, any other with the file name.
 func excluded(patterns []string, label string) bool {
 	base := path.Base(label)
 	return slices.ContainsFunc(patterns, func(g string) bool {

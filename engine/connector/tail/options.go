@@ -52,10 +52,10 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: a record has its text and the members added by meta.
+// Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
-// Validate rejects invalid options.
+// Validate returns an error for invalid options.
 func (o *Options) Validate() error {
 	if err := stream.CheckEnums(o); err != nil {
 		return err

@@ -14,18 +14,19 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// renewEvery is how often the source checks whether a root's path leads to another folder.
+// renewEvery is the interval at which the source checks whether a root's path now leads to another
+// folder.
 const renewEvery = time.Second
 
-// place lists the files beneath the roots of the globs.
+// place lists the files that the globs match.
 type place struct {
 	o     Options
 	roots []*root
-	fault func(error) // called for unreadable entries
+	fault func(error) // called for files and folders that cannot be read
 
 	mu      sync.Mutex // guards the fields below
 	renewed time.Time
-	visited []string // folders of the last listing, to be watched
+	visited []string // folders of the last listing; they are watched
 }
 
 func newPlace(o Options, files vfs.FS) *place {
@@ -47,7 +48,7 @@ type listing struct {
 	p       *place
 	found   func(follow.Listed)
 	refused func(label, why string)
-	seen    map[string]bool // labels; nil with a single root, where no label can repeat
+	seen    map[string]bool // paths found so far; nil with a single root, where no path can repeat
 	visited []string
 }
 
@@ -75,9 +76,9 @@ func (p *place) List(found func(follow.Listed), refused func(label, why string))
 	return nil
 }
 
-// renew opens the roots, and reopens those with paths that lead to another folder now. The lock is
-// held until all are open. Otherwise a root that is not open yet would look like an empty folder to
-// another route's reader, which would treat all of its files as deleted.
+// renew opens the roots. If a root's path now leads to another folder, renew opens this folder
+// instead. The lock is held until all roots are open. Otherwise the reader of another route could
+// take a root that is not open yet for an empty folder, and would treat all its files as deleted.
 func (p *place) renew(refused func(label, why string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func (p *place) renew(refused func(label, why string)) error {
 	return nil
 }
 
-// folder lists the matches of the globs in one folder and beneath it.
+// folder lists the files that the globs match in the folder name and below it.
 func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth int) error {
 	l.visited = append(l.visited, filepath.FromSlash(r.label(name)))
 	if names, ok := literal(globs); ok {
@@ -126,8 +127,7 @@ func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth 
 	return nil
 }
 
-// literal returns the file names that globs match, if all of them are plain names without
-// wildcards.
+// literal returns the file names that the globs match, if none of the globs has wildcards.
 func literal(globs []glob) ([]string, bool) {
 	var names []string
 	for _, g := range globs {
@@ -156,13 +156,13 @@ func (l *listing) beneath(r *root, dir vfs.Dir, full string, globs []glob, depth
 	}
 }
 
-// unread reports a folder or file that cannot be read.
+// unread reports a folder or file that could not be read.
 func (l *listing) unread(label string, err error) {
 	l.refused(label, err.Error())
 	l.p.fault(fmt.Errorf("%q: %w", label, err))
 }
 
-// entry handles one name that a glob matches. info is its stat, or nil.
+// entry handles one file that a glob matches. info is the result of a stat, or nil.
 func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
 	label := r.label(full)
 	if excluded(l.p.o.Exclude, label) || l.seen[label] {
@@ -190,7 +190,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 		s.Info, err = r.Stat(full)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it is gone, or a symlink without a target
+	case errors.Is(err, fs.ErrNotExist): // it was deleted, or it is a symlink without a target
 	case err != nil:
 		l.unread(label, err)
 	case s.Info.Mode.IsDir():
@@ -201,7 +201,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 	}
 }
 
-// Finished implements follow.Place. It finds none, because tail does not finish files.
+// Finished implements follow.Place. There are no finished files, because this source does not
+// rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
 // Siblings implements follow.Place.
@@ -254,7 +255,7 @@ func (p *place) FolderMissing(label string, dev uint64) bool {
 			return false
 		}
 	}
-	return known // else only an earlier config named it
+	return known // otherwise only an earlier config had this folder
 }
 
 // folders returns the folders of the last listing.

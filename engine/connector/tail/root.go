@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxDepth is how deep a listing goes beneath a root.
+	// maxDepth is the maximum depth of folders below a root.
 	maxDepth = 64
-	// maxLinks is the maximum length of a chain of symlinks.
+	// maxLinks is the maximum number of symlinks that lead to each other.
 	maxLinks = 16
 )
 
-// root is a folder beneath which globs are matched. The folder may appear late, disappear and
-// reappear.
+// root is a folder in which globs are matched. The folder may be created later, disappear and
+// appear again.
 type root struct {
 	files vfs.FS
 	path  string // as in the config, with slashes
 	globs []glob
 
 	mu  sync.Mutex // guards dir
-	dir vfs.Dir    // nil: not there
+	dir vfs.Dir    // nil while the folder does not exist
 }
 
-// renew opens the folder, or reopens it if its path leads to another one.
+// renew opens the folder. If the path now leads to another folder, renew opens this one instead.
 func (r *root) renew() error {
 	fresh, err := r.files.OpenDir(filepath.FromSlash(r.path))
 	r.mu.Lock()
@@ -103,11 +103,11 @@ func (r *root) Stat(name string) (vfs.Info, error) {
 
 func (r *root) label(name string) string { return path.Join(r.path, name) }
 
-// linked is the folder of a symlink's target. There may be thousands of them, so each is open only
-// during a call.
+// linked is the folder with the target of a symlink. It is open only during a call, because there
+// may be thousands of such folders.
 type linked struct {
 	files vfs.FS
-	path  string // in the form of the system
+	path  string // in the syntax of the system
 }
 
 // Open implements follow.Dir.
@@ -130,7 +130,7 @@ func (l linked) Stat(name string) (vfs.Info, error) {
 	return info, errors.Join(err, dir.Close())
 }
 
-// resolve follows a symlink to the regular file at its end.
+// resolve follows a chain of symlinks to a regular file.
 func (r *root) resolve(name string) (follow.Listed, error) {
 	s := follow.Listed{Label: r.label(name)}
 	at := filepath.FromSlash(s.Label)

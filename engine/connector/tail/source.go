@@ -1,11 +1,14 @@
-// Package tail is the source tail, which follows files that grow and are rotated.
+// Package tail implements the source tail, which reads files while they grow and are rotated, such
+// as logs.
 //
-// It finds files by globs, including files that appear later, and reads added data. It follows each
-// file through its rotation: renamed within the globs or out of them, copied away and truncated, or
-// deleted while it is open, also while nothing ran. Package engine/kit/follow recognises files and
-// reads many of them as batches. The engine owns the source and opens one reader per route. The
-// package never writes to a folder or file. It never splits a record that has no end yet, except
-// after partial_wait. It reports all lost data with its location.
+// It finds files with globs, also files that appear later, and reads the data that is added to
+// them. It recognises a file after a rotation: the file may be renamed, even to a name that the
+// globs do not match; copied and truncated; or deleted while it is open. A rotation is recognised
+// even if it has happened while the source was not running. Package engine/kit/follow does this,
+// and reads the files into batches. The engine opens one reader per route.
+//
+// The source never writes to a folder or file. It waits for the end of a record, but at most for
+// the option partial_wait. It reports all lost data, with its file and offset.
 package tail
 
 import (
@@ -25,7 +28,7 @@ import (
 var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted),
 	"drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
 
-// source is the state shared by the readers of all routes.
+// source is the state that the readers of all routes share.
 type source struct {
 	h     stream.Host
 	log   *slog.Logger
@@ -33,7 +36,7 @@ type source struct {
 	set   *follow.Catalogue
 
 	mu    sync.Mutex // guards users
-	users int        // open readers, and the goroutine that lists the files
+	users int        // number of open readers, plus one for the goroutine that lists the files
 }
 
 func newSource(o Options, h stream.Host) (*source, error) {
@@ -94,7 +97,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 // Held implements stream.Holder.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
-// follow lists the files even while no route reads.
+// follow lists the files, even while no route reads.
 func (s *source) follow(ctx context.Context) error {
 	s.mu.Lock()
 	s.users++
@@ -109,7 +112,7 @@ func (s *source) notify(ctx context.Context) error {
 	return nil
 }
 
-// ours reports whether a change concerns a file that may be followed.
+// ours reports whether a change may be one of a file to read. Hidden files are ignored.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
 // Input implements stream.InputReader.
@@ -124,7 +127,7 @@ func (r *reader) Close() error {
 	return errors.Join(r.Reader.Close(), r.s.release())
 }
 
-// release ends one use of the folders. The last one closes them.
+// release ends a use of the folders. The last user closes them.
 func (s *source) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,16 +1,17 @@
-// Package buffer keeps received data on disk until every route of the pipeline has settled it. It
-// is for data that cannot be read a second time from its origin. Sources use it for `ack:
-// buffered`: a sender gets its response once the data is durable.
+// Package buffer keeps received data on disk until every route of the pipeline has settled it
+// (delivered, dead-lettered or dropped it). It is for data that cannot be read a second time from
+// its origin. Sources use it for `ack: buffered`: a sender gets its response as soon as the data is
+// durable.
 //
 //	sender --> intake (memory) --> store (disk) --> routes, each at its own position
 //
-// One goroutine moves all data waiting in the intake into one envelope, so that one sync serves
-// many senders (group commit). If the store is full, the intake fills up too and applies
-// backpressure to the senders.
+// One goroutine moves the data from the intake to the store. It stores all data that is waiting in
+// the intake as one entry, an envelope, so that one sync serves many senders (group commit). If the
+// store is full, the intake fills up as well, and the senders have to wait (backpressure).
 //
-// Each envelope has a number and a checksum, and contains the checksum of its predecessor. A route
-// stops at a missing or corrupt envelope until the option `skip` lists it. Envelopes are deleted
-// when the durable progress of every route covers them.
+// Each envelope has a number, a checksum, and the checksum of the preceding envelope. A route stops
+// at a missing or corrupt envelope until an operator lists it in the option `skip`. An envelope is
+// deleted when the durable progress of every route covers it.
 package buffer
 
 import (
@@ -32,10 +33,10 @@ import (
 
 const (
 	partitionPrefix = "buffer-"
-	// innerRoute is the intake's only route, which writes to the store.
+	// innerRoute is the name of the intake's only route. It writes to the store.
 	innerRoute = "buffer"
-	// envelopeBytes is the size at which an envelope ends. The record that crosses it is the last
-	// one.
+	// envelopeBytes is the size in bytes at which an envelope ends: the record that reaches it is
+	// the last one.
 	envelopeBytes = 512 << 10
 	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10

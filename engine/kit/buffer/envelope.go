@@ -30,8 +30,8 @@ const (
 	magic     = "PBE1"
 	magicKeys = "PBE2" // with keysFrom and keys
 	idSize    = 26
-	// headerSize is the total size of magic, id, number, previous, stored, records and the number
-	// of ends.
+	// headerSize is the total size of the fields at the start of an envelope: magic, id, number,
+	// previous, stored, records and the number of ends.
 	headerSize = len(magic) + idSize + 8 + 4 + 8 + 4 + 4
 	sumSize    = 4
 )
@@ -115,7 +115,7 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError returns an error if e does not continue the envelope before.
+// chainError returns an error if e does not contain the checksum of before, the preceding envelope.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)
@@ -167,8 +167,8 @@ func (e *envelope) next(offset int) int {
 	return int(e.ends[lo])
 }
 
-// A position consists of an envelope's number less one, and an offset into its data. offsetBits is
-// the number of bits of the offset, which limits an envelope to 16 MiB.
+// A position in the buffer is one number: an envelope's number less one in the upper bits, and an
+// offset into its data in the lower offsetBits bits. An envelope is therefore limited to 16 MiB.
 const offsetBits = 24
 
 // maxEnvelope bounds the data of an envelope.

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Inspect opens the buffer in a source's state directory, for commands. The source must not be
-// running. Inspect implements OpenBuffer of stream.BufferingOptions.
+// Inspect opens the buffer in a source's state directory for a command. The source must not be
+// running. Inspect implements the function OpenBuffer of stream.BufferingOptions.
 func Inspect(
 	ctx context.Context, ack string, o Options, stateDir string,
 ) (stream.OpenBuffer, error) {
@@ -58,8 +58,8 @@ type inspection struct {
 	recorded uint64 // the last envelope that was acknowledged
 }
 
-// Bounds implements stream.OpenBuffer. The bounds include acknowledged envelopes that the store has
-// lost.
+// Bounds implements stream.OpenBuffer. The numbers also include acknowledged envelopes that the
+// store has lost.
 func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error) {
 	first, last, _, err = i.store.State(ctx)
 	if i.recorded > last {
@@ -111,8 +111,8 @@ func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	return chainError(e, before)
 }
 
-// Skip implements stream.OpenBuffer. If the skipped envelopes are the last ones, which the store
-// has lost, new envelopes get their numbers.
+// Skip implements stream.OpenBuffer. If the store has lost its last envelopes, they can only be
+// skipped all together. New envelopes then get their numbers.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)
@@ -136,7 +136,7 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	return appendSkip(i.state, s, time.Now())
 }
 
-// shorten records stored as the number of the last envelope.
+// shorten sets the recorded number of the last acknowledged envelope to stored.
 func (i *inspection) shorten(stored uint64) error {
 	r, err := openLast(i.state)
 	if err != nil {
@@ -149,7 +149,7 @@ func (i *inspection) shorten(stored uint64) error {
 // Close implements stream.OpenBuffer.
 func (i *inspection) Close() error { return errors.Join(i.store.Close(), i.state.Close()) }
 
-// allSkips returns the ranges of envelopes to skip, from the options and from skipFile.
+// allSkips returns the ranges of envelopes to skip: those from the options and those from skipFile.
 func allSkips(o Options, state vfs.Dir) ([]span, error) {
 	spans, err := readSkips(state)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

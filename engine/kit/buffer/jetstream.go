@@ -19,17 +19,17 @@ import (
 
 const (
 	streamName = "buffer"
-	// syncEvery is how often SyncInterval syncs.
+	// syncEvery is the interval of syncs with the option SyncInterval.
 	syncEvery = time.Second
-	// startTime bounds the start of the embedded server, which recovers its index. It also bounds
-	// the opening of the stream, which follows.
+	// startTime bounds the start of the embedded server, during which the server recovers its
+	// index. It also bounds the opening of the stream.
 	startTime = time.Minute
-	// callTime bounds one operation of the store.
+	// callTime bounds one operation on the store.
 	callTime = 30 * time.Second
 	// remoteTime bounds one attempt to store an envelope on external servers.
 	remoteTime = 5 * time.Second
-	// storeSlack is the room of the stream beyond Options.Bytes. The buffer observes Options.Bytes
-	// itself, so that it need not rely on refusals by the server.
+	// storeSlack is the difference between the size limit of the stream and Options.Bytes. The
+	// buffer itself observes Options.Bytes. With this reserve, the server never has to refuse data.
 	storeSlack = 64 << 20
 )
 
@@ -84,9 +84,9 @@ func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// streamConfig returns the configuration of a stream from which only Purge deletes messages: limits
-// retention, without a limit on the age or number of messages. A full stream refuses new data. Only
-// the leader answers reads.
+// streamConfig returns the configuration of the stream. Only Purge deletes messages: the stream
+// does not limit their age or number, and it refuses new data when it is full. Only the stream's
+// leader answers reads.
 func streamConfig(name, subject string, o Options, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,
@@ -95,8 +95,9 @@ func streamConfig(name, subject string, o Options, replicas int) jetstream.Strea
 	}
 }
 
-// Append implements Store. It retries while external servers do not accept data. If only their
-// acknowledgement was lost, it finds the stored envelope and reports success.
+// Append implements Store. While external servers do not accept data, it retries. If only the
+// acknowledgement of an earlier attempt was lost, it finds the envelope in the stream and reports
+// success.
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
 	for failed := 0; ; failed++ {
 		err := j.publish(ctx, number, text)
@@ -189,7 +190,7 @@ func (j *jetStream) Close() error {
 	return nil
 }
 
-// serverLog forwards the log of the embedded server. Its notices become debug messages, because
+// serverLog forwards the log of the embedded server to slog. Notices become debug messages, because
 // they do not help operators.
 type serverLog struct{ log *slog.Logger }
 

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxKeys bounds the number of requests that a buffer remembers. A small buffer has a lower bound;
-// see keyShare.
+// maxKeys is the maximum number of requests whose keys a buffer remembers. A small buffer remembers
+// fewer; see keyShare.
 const maxKeys = 128 << 10
 
-// recoverKeys reads the record of keys, starting at the envelope that last.keysFrom names. The
-// caller holds b.mu.
+// recoverKeys reads the record of keys. It starts at the envelope with the number last.keysFrom.
+// The caller holds b.mu.
 func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) error {
 	b.keys = keyRecord{from: last.keysFrom}
 	if last.keysFrom == 0 {
@@ -48,8 +48,8 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 	return nil
 }
 
-// copyKeys copies the remembered keys if a copy is due. The envelopes that contain the original
-// keys can then be deleted.
+// copyKeys appends copies of all remembered keys, if they are due. Envelopes with the original keys
+// can then be deleted.
 func (b *Buffer) copyKeys(ctx context.Context) error {
 	if !b.keys.due(int64(b.o.Bytes)) {
 		return nil
@@ -80,8 +80,8 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow returns number, or a lower one so that the envelopes below it contain no part of
-// the record of keys. The caller holds b.mu.
+// deletableBelow returns number, or a lower number if the record of keys begins below it: envelopes
+// with a part of this record must not be deleted. The caller holds b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

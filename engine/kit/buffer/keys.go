@@ -14,22 +14,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The keys of requests are remembered in the envelopes themselves. An envelope has the keys of its
-// own records. Before envelopes with keys are deleted, the buffer appends copies of all remembered
-// keys. The field keysFrom of each envelope is the number of the envelope with which the record of
-// keys begins:
+// The buffer remembers the keys of requests in the envelopes themselves: an envelope has the keys
+// of its own records. Envelopes are deleted in the end, and their keys with them. Before that, the
+// buffer appends copies of all remembered keys. The field keysFrom of each envelope is the number
+// of the first envelope that is needed to read all remembered keys:
 //
 //	number      1         2         3 (copies)   4
 //	keys        a         b         a b          c
 //	keysFrom    1         1         3            3     1 and 2 may be deleted now
 //
-// If the copies need several envelopes, they take effect when the last of these is stored.
+// If the copies need several envelopes, only the last of these has the new keysFrom.
 
-// key is the part of an identified request that is in an envelope.
+// key states which part of an identified request is in an envelope.
 type key struct {
 	id      string // of the request's partition
 	arrived int64  // seconds since 1970
-	end     int64  // position in the request behind the last stored byte
+	end     int64  // position in the request after the last stored byte
 	off, n  uint32 // of the request's bytes in the data; n is 0 in copies
 }
 
@@ -41,15 +41,15 @@ const (
 	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
 	// limit of servers.
 	copiesEach = 4 << 10
-	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies. But if the
-	// envelopes since the last copies have a quarter of the buffer's size, keys are copied in any
-	// case.
+	// copiesEvery bounds the space for copies: keys are copied again only after copiesEvery bytes
+	// of envelopes per byte of the last copies. There is an exception: when these envelopes have a
+	// quarter of the buffer's size, keys are copied in any case.
 	copiesEvery = 8
-	// leastCopied is the minimum number of bytes of envelopes stored before keys are copied.
+	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
-	// keyShare limits remembered keys to 1/keyShare of the buffer's size.
+	// keyShare bounds the space of remembered keys to 1/keyShare of the buffer's size.
 	keyShare = 16
-	// keyRoom is the size of a key of http_server, rounded up.
+	// keyRoom is the space that one key needs if its request came over http_server, rounded up.
 	keyRoom = 72
 )
 
@@ -150,7 +150,7 @@ func (k *key) mark() stream.Mark {
 	return m
 }
 
-// identities appends the identities of the records of e between two offsets.
+// identities appends the identities of the records of e between two offsets to out.
 func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
 	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
 		return cmp.Compare(int(k.off), at)
@@ -175,19 +175,19 @@ func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Iden
 
 // keyRecord decides when keys are copied. The zero value has no keys.
 type keyRecord struct {
-	from   uint64 // number of the envelope with which the record begins; 0 if there is none
-	copied int64  // bytes of the copies at its beginning
-	since  int64  // bytes of the envelopes after the copies
+	from   uint64 // number of the envelope with which the record of keys begins; 0 if there is none
+	copied int64  // bytes of the last copies
+	since  int64  // bytes of the envelopes after the last copies
 }
 
-// stored counts a stored envelope with records.
+// stored updates r after an envelope with records was stored.
 func (r *keyRecord) stored(e *envelope, size int) {
 	r.from = e.keysFrom
 	r.since += int64(size)
 }
 
-// found counts an envelope of the record of keys during recovery. Recovery reads the record from
-// its beginning.
+// found updates r during recovery, which reads the envelopes of the record of keys from its
+// beginning.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)

@@ -11,15 +11,16 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lastFile holds the number of the last acknowledged envelope. It is in the state directory of the
-// source. It is not synced, so that after a power loss it may hold an older number.
+// lastFile is the name of a file in the state directory of the source. It contains the number of
+// the last acknowledged envelope. The file is not synced, so that after a power loss the number may
+// be too low.
 const lastFile = "buffer-last"
 
 // lastSize is the size of the file: a number, its checksum and a line end.
 const lastSize = 20 + 1 + 8 + 1
 
-// lastRecord writes the number of the last envelope, to detect a store that has lost its last
-// envelopes.
+// lastRecord writes the number of the last envelope to lastFile. If the store ends before this
+// number, it has lost its last envelopes.
 type lastRecord struct{ file vfs.File }
 
 func openLast(dir vfs.Dir) (*lastRecord, error) {
@@ -35,7 +36,7 @@ func lastText(number uint64) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
 }
 
-// write records a number. It survives a kill of the process.
+// write records a number. The number survives the death of the process, but maybe not a power loss.
 func (r *lastRecord) write(number uint64) error {
 	_, err := r.file.Seek(0, io.SeekStart)
 	if err == nil {
@@ -46,7 +47,8 @@ func (r *lastRecord) write(number uint64) error {
 
 func (r *lastRecord) close() error { return r.file.Close() }
 
-// readLast returns the recorded number; 0 if there is none, or a crash has damaged it.
+// readLast returns the recorded number. It returns 0 if there is none, or if a crash has damaged
+// it.
 func readLast(dir vfs.Dir) (uint64, error) {
 	f, err := dir.Open(lastFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,7 +22,7 @@ const (
 	SyncInterval = "interval" // data is on disk within syncEvery; a power loss may lose it
 )
 
-// Options are the key `buffer` of a source.
+// Options are the options below the key `buffer` of a source.
 type Options struct {
 	Dir   string        `yaml:"dir" path:"true" doc:"directory; default: in the state directory"`
 	Bytes stream.Size   `yaml:"bytes" doc:"maximum size on disk; a full buffer accepts no data"`
@@ -34,7 +34,7 @@ type Options struct {
 	maxRecord stream.Size // of the source
 }
 
-// NATS is a stream on external servers. It must not be shared by several sources.
+// NATS names a stream on external NATS servers. Several sources must not share one stream.
 type NATS struct {
 	natsaccess.Options
 
@@ -42,7 +42,8 @@ type NATS struct {
 	Replicas int    `yaml:"replicas" doc:"number of servers that store a new stream, 1 to 5; 0: 3"`
 }
 
-// DefaultOptions returns options with which even a power loss loses no acknowledged data.
+// DefaultOptions returns the default options. With them, not even a power loss loses acknowledged
+// data.
 func DefaultOptions() Options { return Options{Bytes: 1 << 30, Sync: SyncAlways} }
 
 // minBytes is the least size of a buffer.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// settledBelow returns the number below which the durable progress of every route covers all
-// envelopes. The caller holds b.mu.
+// settledBelow returns the lowest number of an envelope that some route has not durably settled.
+// The caller holds b.mu.
 func (b *Buffer) settledBelow() uint64 {
 	below := b.last + 1
 	for _, name := range b.host.Routes() {
@@ -20,8 +20,8 @@ func (b *Buffer) settledBelow() uint64 {
 	return max(below, b.first)
 }
 
-// purge deletes settled envelopes until ctx is done. It keeps the last envelope, because the next
-// one needs its number and checksum. It retries a failed deletion.
+// purge deletes settled envelopes until ctx is done. It retries a failed deletion. It keeps the
+// last envelope, because the next envelope must contain its checksum.
 func (b *Buffer) purge(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -68,7 +68,8 @@ func (b *Buffer) purgeBelow(ctx context.Context, store Store, number uint64) err
 	return nil
 }
 
-// findOldest sets b.oldest, given the number of the first unsettled envelope.
+// findOldest sets b.oldest to the time at which the first unsettled envelope was stored. number is
+// the number of this envelope.
 func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint64) error {
 	if b.o.Age == 0 {
 		return nil

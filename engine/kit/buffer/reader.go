@@ -19,11 +19,11 @@ type reader struct {
 	b       *Buffer
 	p       *progress // guarded by b.mu
 	linger  time.Duration
-	gone    []string // partitions of other buffers, until Deleted; guarded by b.mu
+	gone    []string // partitions of other buffers, until Deleted returns them; guarded by b.mu
 	objects intake.Objects
 
 	readers.Cursor
-	begin   int64     // data below it was settled and deleted before this route had progress
+	begin   int64     // for a route without progress: start of the store's first envelope; else 0
 	current *envelope // the envelope that contains the position At; nil until it is loaded
 	before  *envelope // the predecessor of current, if it was read
 
@@ -106,7 +106,8 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 }
 
 // ended reports whether this route ends because it is draining. If all routes drain, they end only
-// after the contents of the intake are stored. Data in the store waits for the next start.
+// after the data in the intake was moved to the store. The data in the store waits for the next
+// start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()
@@ -114,8 +115,8 @@ func (r *reader) ended() (bool, <-chan struct{}) {
 	return r.p.draining && (b.emptied || !b.allDraining()), b.changed
 }
 
-// finish records the end of a batch, so that the route ends a batch at the same position after a
-// restart. It also sets the fields of records that are objects.
+// finish records the position at which the batch ends, so that the route ends a batch there again
+// after a restart. It also sets the fields of records that are objects.
 func (r *reader) finish(batch *stream.Batch) {
 	r.b.mu.Lock()
 	r.p.cuts.Add(r.At)
@@ -175,9 +176,9 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last envelope of a gap that begins with the given number. It
-// knows the length of the gap only at the beginning of the store. Elsewhere it returns the given
-// number.
+// lostFrom returns the number of the last envelope of a gap that begins with the given number. If
+// the gap is at the beginning of the store, it ends before the first envelope. The length of any
+// other gap is unknown, and lostFrom returns the given number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +196,7 @@ func (r *reader) border() int64 {
 type corruptError struct {
 	name   string
 	number uint64
-	last   uint64 // all envelopes up to this one are missing; number if it is one envelope
+	last   uint64 // all envelopes from number to last are missing
 	err    error
 }
 
@@ -215,7 +216,8 @@ func (e *corruptError) Error() string {
 // Unwrap returns the reason.
 func (e *corruptError) Unwrap() error { return e.err }
 
-// load makes an envelope the current one, after checking it against the preceding envelope.
+// load sets r.current to the envelope with the given number. It checks the envelope, also against
+// the preceding one if r.before is this one.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {
 		return nil
@@ -273,7 +275,7 @@ func (e *envelope) after(end int) int64 {
 	return positionOf(e.number, end)
 }
 
-// Commit implements stream.Reader. Envelopes are deleted only according to this durable progress.
+// Commit implements stream.Reader. Only this durable progress decides which envelopes are deleted.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	b := r.b
 	b.mu.Lock()

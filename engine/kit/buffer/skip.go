@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// skipFile lists the envelopes that an operator has decided to skip. It is in the state directory
-// of the source. Each line is a range with the time of the decision.
+// skipFile is the name of a file in the state directory of the source. It lists the envelopes that
+// an operator has decided to skip. Each line has a range of numbers and the time of the decision.
 const skipFile = "buffer-skipped"
 
 // maxSkipFile bounds the size of skipFile.
@@ -49,7 +49,7 @@ func readSkips(dir vfs.Dir) ([]span, error) {
 	return spans, nil
 }
 
-// appendSkip durably adds a range to skipFile.
+// appendSkip durably appends a range to skipFile.
 func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	f, err := dir.OpenFile(skipFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -59,7 +59,8 @@ func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	return errors.Join(err, f.Sync(), f.Close(), dir.Sync())
 }
 
-// skipOf returns the range that contains an envelope. ok is false if none does.
+// skipOf returns the range that contains the envelope with the given number. ok is false if there
+// is none.
 func skipOf(spans []span, number uint64) (s span, ok bool) {
 	k := slices.IndexFunc(spans, func(s span) bool { return s.has(number) })
 	if k < 0 {

@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// Store keeps numbered envelopes. Its methods are safe for concurrent use; one goroutine appends.
+// Store keeps numbered envelopes. Its methods are safe for concurrent use. Only one goroutine calls
+// Append.
 type Store interface {
 	// Append durably stores an envelope. number must be the last envelope's number plus 1.
 	Append(ctx context.Context, number uint64, text []byte) error
 	// Get returns the envelope with the given number, or ErrMissing.
 	Get(ctx context.Context, number uint64) ([]byte, error)
-	// Purge deletes the envelopes with numbers below the given one. It never deletes the last
+	// Purge deletes the envelopes with a number below the given one. It never deletes the last
 	// envelope.
 	Purge(ctx context.Context, below uint64) error
 	// State returns the numbers of the first and last envelopes, and the bytes on disk. Both

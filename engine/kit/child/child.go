@@ -1,12 +1,14 @@
-// Package child runs programs as child processes, for connectors and processors that delegate work
+// Package child runs programs as child processes. Connectors and processors use it to delegate work
 // to a program.
 //
-// A child runs without a shell. It gets only the listed environment variables, a process group of
-// its own, which is killed as a whole, and resource limits if the system supports them. Its
-// standard error is logged at a limited rate. [Run] owns one process from start to end: when it
-// returns, the process and its group are dead and nothing reads or writes its pipes. [Slot] is a
-// position in which a supervisor keeps a process running. [ServeLines] is the read loop for
-// line-based protocols. It does not interpret the lines; its caller or package multilang does.
+// A child runs without a shell and gets only the listed environment variables. It has a process
+// group of its own, which can be killed as a whole, and resource limits if the system supports
+// them. Its standard error is logged at a limited rate.
+//
+// [Run] runs one process from start to end: when Run returns, the process and its group are dead
+// and no goroutine reads or writes its pipes. [Fleet] keeps several children running, one in each
+// [Slot], and restarts those that end. [ServeLines] reads a child's output line by line. The
+// package does not interpret the lines; its caller does, or package multilang for Storm's protocol.
 package child
 
 import (
@@ -25,14 +27,14 @@ import (
 
 // Spec describes a program to run and its limits. It is copied and never modified.
 type Spec struct {
-	// Command is the program and its arguments. A name is looked up in PATH; a path with a slash is
-	// relative to Dir.
+	// Command is the program and its arguments. A program name without a slash is looked up in
+	// PATH. A path with a slash is relative to Dir.
 	Command []string
 	Dir     string // working directory; "" means that of this process
-	// Env lists the variables of this process that the child gets. Variables that are not set here
-	// are not passed on.
+	// Env lists the names of the environment variables that the child gets from this process. The
+	// child gets no others.
 	Env []string
-	// Extra holds values for names in Env. They take precedence over the environment of this
+	// Extra has values for names in Env. They replace the values in the environment of this
 	// process.
 	Extra map[string]string
 
@@ -40,16 +42,17 @@ type Spec struct {
 	// CPU bounds the processor time of each process, rounded up to seconds. Zero means no limit.
 	// Linux only.
 	CPU time.Duration
-	// Grace bounds the time the child has to end by itself after its standard input is closed. Zero
-	// means 5s; a negative value kills the child at once.
+	// Grace bounds the time in which the child must end by itself after its standard input is
+	// closed. Zero means 5s. If it is negative, the child is killed at once.
 	Grace time.Duration
-	// Terminate sends SIGTERM to the child's group when the context of Run ends, for programs that
-	// do not watch their standard input. It has no effect on systems without signals.
+	// Terminate makes Run send SIGTERM to the child's process group when its context ends. It is
+	// for programs that do not notice the end of their standard input. It has no effect on systems
+	// without signals.
 	Terminate bool
 
-	// KeepInput keeps the read end of the child's standard input open in this process, for
-	// [Process.UnreadInput]. A child that closes its input then makes Write block until the child
-	// ends, instead of failing at once.
+	// KeepInput makes [Process.UnreadInput] available. For this purpose, this process keeps the
+	// read end of the child's standard input open. The cost: if the child closes its input, Write
+	// does not fail at once, but blocks until the child ends.
 	KeepInput bool
 
 	// Log gets the child's standard error, with Attrs as attributes. Nil discards it.
@@ -59,16 +62,16 @@ type Spec struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time to read the pipes of a dead child if a process outside its group
-	// still holds them.
+	// lingering bounds the time in which the pipes of a dead child are read while a process outside
+	// its group still holds them.
 	lingering = time.Second
 )
 
 func (s Spec) grace() time.Duration { return cmp.Or(s.Grace, defaultGrace) }
 
-// Validate checks s without starting anything. Its errors are *stream.OptionError for the keys
-// command, env, memory and cpu. It does not check that the program exists, because it may be
-// installed later.
+// Validate checks s without starting the program. Each error is a *stream.OptionError for one of
+// the keys command, env, memory and cpu. Validate does not check that the program exists, because
+// it may be installed later.
 func (s Spec) Validate() error {
 	var errs []error
 	if len(s.Command) > 0 && s.Command[0] == "" {
@@ -113,7 +116,7 @@ func (s Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minMemory is below the address space that a C library needs to start.
+// minMemory is less address space than a C library needs to start.
 const minMemory = 1 << 20
 
 // environ returns the environment of the child, in the order of Env.
@@ -137,5 +140,6 @@ func (s Spec) command() *exec.Cmd {
 	return cmd
 }
 
-// name returns the program without its arguments, which may hold secrets, for use in errors.
+// name returns the program without its arguments, for use in errors. The arguments may contain
+// secrets.
 func (s Spec) name() string { return s.Command[0] }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StartError means that a program could not be started: it does not exist, is not executable, or
-// its working directory is missing. Retrying does not help.
+// StartError means that a program could not be started: it does not exist, it is not executable, or
+// its working directory is missing. A retry does not help.
 type StartError struct {
 	Program string
 	Err     error
@@ -25,9 +25,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 // ErrEnded means that a child in a [Slot] ended by itself, with status 0.
 var ErrEnded = errors.New("exited unexpectedly with status 0")
 
-// EndedCleanly reports whether the child of a session ended by itself with status 0, and broke no
-// rule of its protocol. err is the error with which the session of the [Slot] ended. Programs that
-// serve a limited number of requests end like this.
+// EndedCleanly reports whether a child ended by itself with status 0 and without a protocol error.
+// A program that serves a limited number of requests ends like this. err is the error that
+// [Session.End] receives.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code == 0 && exit.Protocol == nil && errors.Is(exit.Killed, ErrNotReading)
@@ -35,8 +35,8 @@ func EndedCleanly(err error) bool {
 	return errors.Is(err, ErrEnded)
 }
 
-// ExitError is the end of a child that exited with a non-zero status, was ended by a signal, or was
-// killed.
+// ExitError means that a child exited with a non-zero status, was ended by a signal, or was killed
+// by this process.
 type ExitError struct {
 	Program   string
 	Code      int    // its exit status; -1 if a signal ended it

@@ -12,25 +12,27 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Session is the conversation with one incarnation of a child.
+// Session is the conversation with one child, from its start to its end.
 type Session interface {
 	comparable
-	// Serve reads the child's output until the child ends or breaks the protocol, in which case
-	// Serve kills it.
+	// Serve reads the child's output until the child ends. If the child breaks the protocol, Serve
+	// kills it.
 	Serve(ctx context.Context) error
-	// End is called after Serve has returned and the process and its group are dead. It passes err
-	// to all callers that wait for a response.
+	// End is called after Serve has returned, and after the process and its group have died. It
+	// passes err to all callers that wait for a response of the child.
 	End(err error)
-	// Did reports whether the child has completed any work since its start, and whether it has work
-	// in progress. It is called before End.
+	// Did reports whether the child has completed any work since its start, and whether it had work
+	// in progress at its end. It is called before End.
 	Did() (worked, busy bool)
 }
 
-// Fleet keeps children running, each in its own slot, until its context ends. A child that ends is
-// restarted. The restart is immediate if the child has completed work since its start. It is also
-// immediate if the child died with work in progress, at most maxKilled times in a row: one bad
-// record may be the cause, and the caller isolates it. Otherwise the wait grows from FirstWait to
-// LastWait.
+// Fleet keeps children running until its context ends, each in a slot of its own. A child that ends
+// is restarted after a wait, which grows from FirstWait to LastWait. There is no wait in two cases:
+//
+//   - The child has completed work since its start.
+//   - The child died with work in progress, and no child of this slot has died without work since
+//     the last completed work. A single bad record may have killed it, and the caller isolates such
+//     a record. At most maxKilled such deaths are exempt until work is completed again.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]
@@ -45,17 +47,20 @@ type FleetOptions[S Session] struct {
 	NewSession func(p *Process) S // creates the session with a child that has just started
 }
 
-// The waits between restarts of a child that ends without completing any work.
+// The shortest and the longest wait before the restart of a child that ended without completing any
+// work.
 const (
 	FirstWait = 100 * time.Millisecond
 	LastWait  = 30 * time.Second
 )
 
-// maxKilled bounds consecutive immediate restarts after deaths with work in progress.
+// maxKilled bounds the deaths with work in progress that do not delay the restart, counted since
+// the last completed work.
 const maxKilled = 16
 
-// waits is the restart policy of one slot. It is a policy of its own because the wait depends on
-// whether the last children completed any work, and the supervisor does not know that.
+// waits is the restart policy of one slot. The usual backoff of the supervisor is not enough,
+// because the wait depends on whether the last children completed any work. The supervisor does not
+// know this.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]
@@ -84,16 +89,16 @@ type Slot[S Session] struct {
 	session S          // zero if no child is running
 	changed chan struct{}
 	last    error     // how the last child ended
-	next    time.Time // of the next start; zero: not known yet
-	ends    int       // consecutive ends that delay the restart
-	killed  int       // consecutive deaths with work in progress
+	next    time.Time // of the next start; zero if it is not known yet
+	ends    int       // ends that delay the restart, since the last completed work
+	killed  int       // deaths with work in progress, since the last completed work
 }
 
 // DownError means that a slot has no running child.
 type DownError struct {
 	Slot string
 	Next time.Duration // lower bound of the time until the next start
-	Ends int           // consecutive ends without completed work
+	Ends int           // ends that delay the restart, since the last completed work
 	Err  error         // how the last child ended; nil if none has started yet
 }
 
@@ -109,8 +114,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the smallest value of DownError.Next. Next is also Soon if the next start is due, or if
-// its time is unknown.
+// Soon is the minimum of DownError.Next. Next has this value also if the time of the next start is
+// unknown or has passed.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.
@@ -133,10 +138,11 @@ func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
 	return f, err
 }
 
-// Slots returns the slots in the order of their names.
+// Slots returns the slots in the order of FleetOptions.Names.
 func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 
-// Serve runs the children until ctx ends, and returns when they are gone. It may be called once.
+// Serve runs the children until ctx ends, and returns when all of them are dead. It must be called
+// only once.
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
 // event records the time of a child's next start.
@@ -153,7 +159,7 @@ func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// run runs one incarnation of the child.
+// run runs one child from its start to its end.
 func (s *Slot[S]) run(ctx context.Context, spec Spec, talk func(*Process) S) error {
 	var none, session S
 	err := Run(ctx, spec, func(ctx context.Context, p *Process) error {
@@ -190,7 +196,7 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count updates the counters of consecutive ends after a child has ended.
+// count updates the counters ends and killed after a child has ended.
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +230,8 @@ func (s *Slot[S]) look() (S, <-chan struct{}, error) {
 	return none, s.changed, &DownError{Slot: s.name, Next: wait, Ends: s.ends, Err: s.last}
 }
 
-// Await waits for a running child and returns its session. If the program cannot be started, it
-// returns a *DownError at once. ctx bounds the wait.
+// Await waits until the slot has a running child, and returns its session. If the program cannot be
+// started, Await returns a *DownError at once. If ctx ends first, it returns an error.
 func (s *Slot[S]) Await(ctx context.Context) (S, error) {
 	for {
 		session, changed, err := s.look()

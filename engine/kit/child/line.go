@@ -7,19 +7,19 @@ import (
 	"io"
 )
 
-// QuotedMost is the number of bytes of a child's output that errors quote.
+// QuotedMost is the maximum number of bytes of a child's output that an error quotes.
 const QuotedMost = 200
 
 // lineBuffer is the size of the read buffer in bytes.
 const lineBuffer = 64 << 10
 
-// Quoted returns the beginning of a child's output, for an error that quotes it.
+// Quoted returns the beginning of line, for an error that quotes it.
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
-// ServeLines implements Serve of a [Session] for a line-based protocol. It calls take with each
-// line that ReadLine returns, until the child ends. The end of the child is not an error here,
-// because the exit status describes it better. A line that is too long, or for which take returns
-// an error, kills the child.
+// ServeLines implements Serve of a [Session] for a protocol of lines. It calls take with each line
+// that ReadLine returns, until the child ends. If a line is too long, or take returns an error,
+// ServeLines kills the child. At the end of the output it returns nil, because the exit status
+// describes the end of the child better.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {
@@ -37,10 +37,10 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	}
 }
 
-// ReadLine returns the next line of a child's output, without its line end ("\n" or "\r\n"), in
-// newly allocated memory. It returns io.EOF at the end and ignores an unterminated last line. A
-// line that exceeds the length limit (most) is an error that quotes the beginning of the line; the
-// rest is not read. The limit must exceed QuotedMost.
+// ReadLine returns the next line of a child's output without its line end ("\n" or "\r\n"). The
+// line is in newly allocated memory. At the end of the output, ReadLine returns io.EOF; it ignores
+// a last line without a line end. If a line has more than most bytes, ReadLine returns an error
+// that quotes its beginning. most must be greater than QuotedMost.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

@@ -13,13 +13,13 @@ const (
 	logRate       = 5    // lines per second beyond the burst
 	maxLogLine    = 1000 // bytes of a line that are logged
 	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
-	// logPeriod is how far in the past a new token bucket was last filled. An empty bucket fills up
-	// in less time.
+	// logPeriod is the assumed time since the last refill of a new token bucket. It must be longer
+	// than the 4 s in which an empty bucket fills up.
 	logPeriod = time.Hour
 )
 
 // logWriter receives a child's standard error. It logs whole lines at a limited rate, counts the
-// omitted ones, and remembers the end of the output. Write, flush and last may be called
+// lines that it omits, and keeps the end of the output. Write, flush and last may be called
 // concurrently.
 type logWriter struct {
 	log   *slog.Logger
@@ -38,7 +38,8 @@ func newLogWriter(log *slog.Logger, attrs []any) *logWriter {
 	return &logWriter{log: log, attrs: attrs, tokens: logBurst, at: time.Now().Add(-logPeriod)}
 }
 
-// Write never fails: a log that cannot keep up must not stop the child.
+// Write implements io.Writer. It never returns an error, because a child must not stop if its
+// output cannot be logged.
 func (w *logWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	w.tail = append(w.tail, p[max(0, len(p)-maxStderrTail):]...)
@@ -61,7 +62,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endLocked finishes the current line and appends it to lines if the rate limit allows it.
+// endLocked completes the current line. It appends the line to lines if the rate limit allows this.
 func (w *logWriter) endLocked(lines []string) []string {
 	text := string(bytes.TrimRight(w.line, "\r"))
 	if w.long {

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are embedded by the options of every component that runs a program.
+// Options are the options of a component that runs a program. The component's own options embed
+// them.
 type Options struct {
 	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...], run without a shell"`
 	Dir     string        `yaml:"dir" path:"true" doc:"working directory; default: the config's directory"`

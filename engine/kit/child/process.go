@@ -14,7 +14,7 @@ import (
 )
 
 // Process is a running child. Kill may be called concurrently. Write and CloseInput must be called
-// by one goroutine, Read by one goroutine.
+// by a single goroutine, and Read too, possibly another one.
 type Process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -24,12 +24,12 @@ type Process struct {
 	stderr  *os.File
 	exited  chan struct{} // closed when the process and its group are dead
 
-	// leftover counts the bytes that Read has returned after the read deadline, which is set when
-	// the child dies. Only the goroutine that calls Read uses it.
+	// leftover counts the bytes that Read has returned after the read deadline. The deadline is set
+	// when the child dies. Only the goroutine that calls Read uses this field.
 	leftover int
 
-	// mu guards the fields below. It is held while a signal is sent, so that no signal goes to a
-	// process that has been reaped.
+	// mu guards the fields below. It is held while a signal is sent, so that the process cannot be
+	// reaped meanwhile: its id could then belong to another process.
 	mu     sync.Mutex
 	killed error // the reason for the kill; nil if not killed
 	reaped bool
@@ -38,7 +38,8 @@ type Process struct {
 // PID returns the process id, for logs.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Kill kills the process and its whole group. Run's error includes cause. Kill does not wait.
+// Kill kills the process and its group, and does not wait for their end. The error of Run will
+// include cause.
 func (p *Process) Kill(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +52,7 @@ func (p *Process) Kill(cause error) {
 	killGroup(p.cmd.Process)
 }
 
-// terminate asks the process and its group to end. Run's error includes cause.
+// terminate sends SIGTERM to the process and its group. The error of Run will include cause.
 func (p *Process) terminate(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,8 +71,8 @@ const writePatience = 20 * time.Millisecond
 var ErrNotReading = errors.New("it no longer reads its standard input")
 
 // Write writes all of data to the child's standard input. It blocks while the child does not read.
-// When ctx ends it returns the cause; part of data may have been written. ErrNotReading means that
-// the child will never read the rest.
+// If ctx ends first, Write returns its cause, and a part of data may have been written.
+// ErrNotReading means that the child will not read any more data.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	for {
 		select {
@@ -99,7 +100,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 	}
 }
 
-// Await returns when the process and its group are gone, or ctx ends.
+// Await waits until the process and its group are dead, or ctx ends.
 func (p *Process) Await(ctx context.Context) {
 	select {
 	case <-p.exited:
@@ -107,7 +108,7 @@ func (p *Process) Await(ctx context.Context) {
 	}
 }
 
-// Read reads the child's standard output. It returns io.EOF after the child has ended and all
+// Read reads the child's standard output. It returns io.EOF when the child has ended and all its
 // output was read.
 func (p *Process) Read(text []byte) (int, error) {
 	n, err := p.out.Read(text)
@@ -115,8 +116,8 @@ func (p *Process) Read(text []byte) (int, error) {
 		return n, err
 	}
 	// The read deadline has passed, so the child is dead. Either a process outside its group still
-	// holds the pipe, or this goroutine has not read all output yet. Available bytes cannot be read
-	// until the deadline is moved into the future.
+	// holds the pipe, or this goroutine has not read all output yet. The deadline must be moved
+	// into the future, since no bytes can be read after it.
 	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
 		return 0, err
 	}
@@ -137,8 +138,8 @@ func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out
 // CloseInput closes the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
 
-// UnreadInput returns the number of bytes of standard input that the child has not read. It
-// requires Spec.KeepInput. ok is false if the system cannot report it.
+// UnreadInput returns the number of bytes in the pipe to the child's standard input, which the
+// child has not read. ok is false if the system cannot report it, or if Spec.KeepInput is not set.
 func (p *Process) UnreadInput() (bytes int, ok bool) {
 	if p.input == nil {
 		return 0, false
@@ -146,20 +147,20 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 	return unreadBytes(p.input)
 }
 
-// Run starts a process, calls talk, and returns when the process and its group are dead. When talk
-// returns or ctx ends, the child's standard input is closed. The child then has Grace to end by
-// itself, after which its group is killed.
+// Run starts a process, calls talk, and returns when the process and its group are dead. It closes
+// the child's standard input when talk returns or ctx ends. If the child does not end within
+// Spec.Grace after that, Run kills the process group.
 //
 // Run returns nil if the child exits with status 0 and talk returns nil. Otherwise it returns a
-// *StartError, the error of talk, or an *ExitError. If talk's error is only a consequence of the
-// child's death, Run returns an *ExitError with the cause of death.
+// *StartError, an *ExitError, or the error of talk. If the error of talk is only a consequence of
+// the child's death, Run returns the *ExitError with the cause of death.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("%s, process %d", p.name, p.PID())
-	// These goroutines outlive ctx by at most Grace.
+	// These goroutines run for at most Grace after the end of ctx.
 	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), name)
 	var state error
 	group.Go("stderr", func(context.Context) error {
@@ -247,8 +248,8 @@ func start(s Spec) (*Process, error) {
 func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
-	// Kill the remaining group members. The process id cannot have been reused yet, because the
-	// process has only just been reaped.
+	// Kill the remaining members of the group. Its id has not been reused yet, because the process
+	// was reaped only just now.
 	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()
@@ -260,8 +261,8 @@ func (p *Process) wait() error {
 	return err
 }
 
-// end closes the child's input when talk has returned or ctx ends, and kills the child if it does
-// not end within its grace.
+// end closes the child's input when talk has returned or ctx ends. It kills the child if the child
+// does not end within its grace period.
 func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	cause := errSilent
 	select {
@@ -278,8 +279,8 @@ func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	p.Kill(cause)
 }
 
-// endsWithin reports whether the child ends within its grace. If Spec.Terminate is set, it sends
-// SIGTERM to the child's group as soon as ctx has ended.
+// endsWithin reports whether the child ends within its grace period. If Spec.Terminate is set, it
+// sends SIGTERM to the child's group as soon as ctx has ended.
 func (p *Process) endsWithin(ctx context.Context, s Spec) bool {
 	timer := time.NewTimer(s.grace())
 	defer timer.Stop()
@@ -312,7 +313,7 @@ func (p *Process) close() {
 	p.log.flush()
 }
 
-// meaning combines the exit state of the process with the error of talk.
+// meaning returns the error of Run, from the exit state of the process and the error of talk.
 func (p *Process) meaning(state, talkErr error) error {
 	p.mu.Lock()
 	killed := p.killed

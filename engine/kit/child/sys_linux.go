@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the child into its own process group. The child can then be killed with its
-// descendants, and Ctrl-C at the terminal does not reach it while its batches are drained. The
-// kernel kills the child if this process is killed.
+// attributes puts the child into its own process group. The child can then be killed together with
+// its descendants. Also, Ctrl-C at the terminal does not reach the child, which can still process
+// its batches while the route drains. The kernel kills the child if this process dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// limit sets the limits of a process that has just been started. Resources that the process has
-// acquired before are not taken away.
+// limit sets the resource limits of a process that has just been started. Resources that the
+// process already has are not taken away.
 func limit(pid int, s Spec) error {
 	var errs []error
 	set := func(resource int, n uint64) {

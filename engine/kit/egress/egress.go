@@ -1,10 +1,10 @@
-// Package egress restricts requests whose URLs come from data, so that a record cannot make
-// penstock send requests into its own network (SSRF).
+// Package egress restricts requests to URLs that come from data. Without it, a record could make
+// penstock send requests into penstock's own network (server-side request forgery, SSRF).
 //
-// A [Policy] decides about URLs and addresses; it is pure. A [Dialer] checks each address after
-// resolving the name, immediately before dialing. A name that resolves to another address later
-// (DNS rebinding) therefore does not bypass the check. Transports of [NewTransport] use no proxy.
-// Clients that use them must not follow redirects.
+// A [Policy] decides which URLs and addresses are allowed; it does no I/O. A [Dialer] resolves a
+// name, checks each address, and then connects to the checked address. The check therefore holds
+// even if the name resolves to another address later (DNS rebinding). A transport of [NewTransport]
+// uses a Dialer and no proxy. Clients must not follow redirects.
 package egress
 
 import (
@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// Dialer connects to addresses that its policy allows. The zero Resolver is the system's.
+// Dialer connects only to addresses that its policy allows. A nil Resolver means that of the
+// system.
 type Dialer struct {
 	Policy   *Policy
 	Timeout  time.Duration // of a connection
@@ -56,15 +57,15 @@ func (d *Dialer) check(address string) error {
 	return nil
 }
 
-// TransportOptions bound a transport.
+// TransportOptions are the limits of a transport.
 type TransportOptions struct {
 	TLS             *tls.Config
 	IdleConnections int           // total; the least recently used is closed first; zero means 1000
 	IdleTimeout     time.Duration // zero means 90s
-	HeaderBytes     int64         // of a response; zero means 64 KiB
+	HeaderBytes     int64         // size of a response's header; zero means 64 KiB
 }
 
-// NewTransport returns a transport over d.
+// NewTransport returns a transport that connects with d.
 func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 	if o.IdleConnections <= 0 {
 		o.IdleConnections = 1000

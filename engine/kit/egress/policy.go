@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Policy determines the URLs to which data may direct requests. The zero value allows none.
+// Policy determines which URLs may come from data. The zero value allows none.
 type Policy struct {
 	Hosts   []string `yaml:"hosts" required:"true" doc:"allowed hosts of URLs; *.example.com means any name below example.com"`
 	Ports   []int    `yaml:"ports" doc:"allowed ports of URLs; default: 443, and 80 with http: true"`
@@ -20,7 +20,8 @@ type Policy struct {
 	Private bool     `yaml:"private" doc:"allow private and loopback addresses; link-local and metadata addresses are never allowed"`
 }
 
-// RefusedError is a URL or address that a policy does not allow. No packet was sent to it.
+// RefusedError means that a policy does not allow a URL or an address. No packet was sent to the
+// target.
 type RefusedError struct {
 	Target string // the URL without user, password and query, or the address
 	Reason string
@@ -31,7 +32,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s is not allowed: %s", e.Target, e.Reason)
 }
 
-// Validate returns an error for a policy that allows nothing, or that has a malformed entry.
+// Validate returns an error if the policy allows no URL or has a malformed entry.
 func (p *Policy) Validate() error {
 	if len(p.Hosts) == 0 {
 		return errors.New("hosts is empty, so no URL is allowed; add the allowed names")
@@ -56,11 +57,12 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// maxURL bounds a URL, in bytes.
+// maxURL is the maximum length of a URL in bytes.
 const maxURL = 8 << 10
 
-// Check parses a URL and returns an error if the policy forbids it. It does not resolve the host
-// name. It returns the URL in the form to request, and its host:port.
+// Check parses a URL and checks it against the policy. It does not resolve the host name. It
+// returns the URL to request, and its host:port. The error is a *RefusedError if the policy does
+// not allow the URL.
 func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	if len(raw) > maxURL {
 		return nil, "", &RefusedError{raw[:100] + "...", fmt.Sprintf("it is longer than %d bytes", maxURL)}
@@ -73,7 +75,7 @@ func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // its error quotes the URL
+		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // err quotes the URL
 	}
 	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
 	refuse := func(format string, args ...any) (*url.URL, string, error) {
@@ -127,7 +129,8 @@ func (p *Policy) checkPort(u *url.URL) (port, reason string) {
 	return "", fmt.Sprintf("port %d is not listed", n)
 }
 
-// checkHost returns the host in lower case, or the reason why it is not allowed.
+// checkHost returns the host in lower case. If the host is not allowed, the second result is the
+// reason.
 func (p *Policy) checkHost(host string) (string, string) {
 	host = strings.ToLower(host)
 	if addr, err := netip.ParseAddr(host); err == nil {
@@ -149,7 +152,7 @@ func (p *Policy) checkHost(host string) (string, string) {
 	return "", "the host is not listed"
 }
 
-// allows reports whether an entry of Hosts allows a host in lower case.
+// allows reports whether an entry of Hosts allows a host. The host must be in lower case.
 func allows(entry, host string) bool {
 	entry = strings.ToLower(entry)
 	if domain, wild := strings.CutPrefix(entry, "*"); wild {
@@ -158,7 +161,7 @@ func allows(entry, host string) bool {
 	return entry == host
 }
 
-// Patterns returns the entries of Hosts that allow all names below a domain.
+// Patterns returns those entries of Hosts that allow all names below a domain.
 func (p *Policy) Patterns() (out []string) {
 	for _, h := range p.Hosts {
 		if strings.HasPrefix(h, "*.") {
@@ -168,8 +171,8 @@ func (p *Policy) Patterns() (out []string) {
 	return out
 }
 
-// Pattern returns the entry of Patterns that allows the host of an address, in the form that Check
-// returns. It is "" if the host is listed by name or not allowed.
+// Pattern returns the entry of Patterns that allows the host in address, a host:port as returned by
+// Check. It returns "" if the host is listed by its name or not allowed.
 func (p *Policy) Pattern(address string) string {
 	host := address
 	if i := strings.LastIndexByte(address, ':'); i >= 0 {
@@ -186,8 +189,8 @@ func (p *Policy) Pattern(address string) string {
 	return ""
 }
 
-// checkName returns the reason why a host name is malformed; "" if it is not. A name that ends in a
-// number is malformed, because resolvers treat 127.1 or 0x7f000001 as an address.
+// checkName returns the reason why a host name is malformed, or "". A name that ends in a number is
+// malformed, because resolvers treat names such as 127.1 or 0x7f000001 as addresses.
 func checkName(name string) string {
 	if name == "" || len(name) > 253 {
 		return "the host is empty or too long"
@@ -212,7 +215,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// blocked networks with the reason, and networks that Private allows.
+// networks that are not allowed, with the reasons, and networks that the option Private allows
 var (
 	never = prefixes(map[string]string{
 		"0.0.0.0/8": "this network", "169.254.0.0/16": "link-local", "192.0.0.0/24": "protocol assignments",
@@ -245,7 +248,7 @@ func prefixes(of map[string]string) (out []block) {
 	return out
 }
 
-// CheckAddress returns a *RefusedError if requests must not go to an address.
+// CheckAddress returns a *RefusedError if the policy does not allow requests to the address.
 func (p *Policy) CheckAddress(a netip.Addr) error {
 	refuse := func(reason string) error { return &RefusedError{"address " + a.String(), reason} }
 	if a.Zone() != "" {
@@ -269,7 +272,7 @@ func (p *Policy) CheckAddress(a netip.Addr) error {
 	return nil
 }
 
-// metadata are the addresses of cloud metadata services within private networks.
+// metadata has the addresses of cloud metadata services that are in private networks.
 var metadata = prefixes(map[string]string{"100.100.100.200/32": "", "fd00:ec2::/32": "", "fd20:ce::/32": ""})
 
 func contains(list []block, a netip.Addr) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Evaluator runs one program over batches. It must be used by one goroutine. Between batches it
-// keeps only memory for reuse.
+// Evaluator evaluates one program for the records of batches. It must be used by one goroutine.
+// Between batches, it keeps memory for later use, but no data.
 type Evaluator struct {
 	program *Program
 	batch   *stream.Batch
@@ -22,21 +22,21 @@ type Evaluator struct {
 	env     map[string]any
 	vm      vm.VM
 	scan    kitjson.Scanner
-	id      []byte // of the record whose meta.id was computed last
+	id      []byte // of the record for which meta.id was computed last
 	out     []byte
-	same    stream.Field // the field for a literal, written once per batch
+	same    stream.Field // if the program is a literal: its field, which is written once per batch
 	written bool         // same is valid
 }
 
-// slot is a field that the program uses.
+// slot is a field that the program reads.
 type slot struct {
 	name  string
 	index uint32 // index in Batch.Names
 	have  bool   // the batch has the name
-	hint  uint32 // position of the field in the previous record
+	hint  uint32 // position of the field among the fields of the previous record
 }
 
-// NewEvaluator returns an evaluator of p, or nil if p is nil.
+// NewEvaluator returns an evaluator for p. It returns nil if p is nil.
 func NewEvaluator(p *Program) *Evaluator {
 	if p == nil {
 		return nil
@@ -48,8 +48,8 @@ func NewEvaluator(p *Program) *Evaluator {
 	return e
 }
 
-// Begin sets the evaluator to a batch, whose Records are filled. It must be called again after
-// b.Names has grown. A nil evaluator does nothing.
+// Begin prepares the evaluator for a batch. The batch's Records must be filled. Call Begin again
+// when b.Names has grown. If e is nil, Begin does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	if e == nil {
 		return
@@ -60,8 +60,8 @@ func (e *Evaluator) Begin(b *stream.Batch) {
 	}
 }
 
-// Holds reports whether the condition is true for record i. An error gives the reason why the
-// condition cannot be evaluated, and names the field.
+// Holds reports whether the condition is true for record i. If it cannot be evaluated, the error
+// has the reason and the field.
 func (e *Evaluator) Holds(i int) (bool, error) {
 	if e.program.condition != nil {
 		return e.program.condition(e, i)
@@ -77,7 +77,7 @@ func (e *Evaluator) Holds(i int) (bool, error) {
 	return ok, nil
 }
 
-// field returns the field of a slot in record i.
+// field returns the field of record i that belongs to slot s.
 func (e *Evaluator) field(s, i int) (stream.Field, bool) {
 	b, slot := e.batch, &e.slots[s]
 	r := &b.Records[i]
@@ -101,7 +101,7 @@ func (e *Evaluator) field(s, i int) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// load returns a slot's value; a missing field is null.
+// load returns the value of slot s in record i. A missing field is null.
 func (e *Evaluator) load(s, i int) (value, error) {
 	f, ok := e.field(s, i)
 	if !ok {
@@ -110,17 +110,17 @@ func (e *Evaluator) load(s, i int) (value, error) {
 	return fieldValue(e.batch, f)
 }
 
-// metaOf returns a member of meta.
+// metaOf returns a member of meta for record i.
 func (e *Evaluator) metaOf(name string, i int) any {
 	if name == "time" {
 		return e.batch.Time
 	}
-	// a 64-bit number or a text, which decode without an error
+	// the value is a 64-bit number or a text, for which decode returns no error
 	v, _ := e.metaValue(name, i).decode()
 	return v
 }
 
-// metaValue returns a member of meta other than time.
+// metaValue returns a member of meta for record i, except time.
 func (e *Evaluator) metaValue(name string, i int) value {
 	b := e.batch
 	r := &b.Records[i]
@@ -134,8 +134,8 @@ func (e *Evaluator) metaValue(name string, i int) value {
 	return value{kind: text, raw: e.id}
 }
 
-// start returns the offset of record i in its file: the end of the previous record, or the start of
-// the span.
+// start returns the offset of the start of record i in its file. This is the end of the previous
+// record, or the start of the span.
 func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {
@@ -146,9 +146,9 @@ func start(b *stream.Batch, i int) int64 {
 	return b.Spans[r.Span].From.Num
 }
 
-// Field evaluates a value for record i and returns it as a field without a name. A field of the
-// record is returned unchanged, so a number keeps its digits. Other values are appended to the
-// arena.
+// Field evaluates the program for record i and returns the value as a field without a name. If the
+// value is a field of the record, this field is returned unchanged, so that a number keeps its
+// digits. Any other value is appended to the batch's data.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -176,7 +176,7 @@ func (e *Evaluator) Field(i int) (stream.Field, error) {
 	return f, err
 }
 
-// keep appends a value to the arena.
+// keep appends a value to the batch's data and returns it as a field.
 func (e *Evaluator) keep(v value) (stream.Field, error) {
 	switch v.kind {
 	case null:
@@ -202,8 +202,8 @@ func (e *Evaluator) put(k stream.Kind, s []byte) stream.Field {
 	return stream.Field{Kind: k, Off: off, Len: n}
 }
 
-// AppendText appends the value for record i to dst as text; null appends nothing. It only reads the
-// batch.
+// AppendText evaluates the program for record i and appends the value to dst as text. It appends
+// nothing for null. It does not change the batch.
 func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -228,7 +228,7 @@ func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	return dst, err
 }
 
-// write appends a result of the virtual machine to the arena.
+// write appends a result of the virtual machine to the batch's data.
 func (e *Evaluator) write(out any) (stream.Field, error) {
 	k, dst, err := written(e.out[:0], out)
 	if err != nil || k == stream.Null {
@@ -238,7 +238,7 @@ func (e *Evaluator) write(out any) (stream.Field, error) {
 	return e.put(k, dst), nil
 }
 
-// written appends a result of the virtual machine in the form of a field.
+// written appends a result of the virtual machine to dst, in the form of a field's value.
 func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	switch v := out.(type) {
 	case nil:
@@ -268,8 +268,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// kindOf returns the kind of a JSON text that encodes a result of the library. The result is an
-// array, an object or a number.
+// kindOf returns the kind of a field with the JSON text of a result. The text is an array, an
+// object or a number.
 func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' {
 		return stream.JSON

@@ -1,15 +1,16 @@
-// Package expr evaluates expressions over the records of a batch: conditions and values of
-// processors and connectors.
+// Package expr evaluates expressions for the records of a batch. Processors and connectors use it
+// for conditions and for computed values.
 //
-// The language is that of github.com/expr-lang/expr. A field is written as its name, or as
-// `$env["user-agent"]` if the name is not an identifier. `meta.id`, `meta.file`, `meta.offset` and
-// `meta.time` are the record's origin. Comparisons of fields with literals, combined with and, or
-// and not, run without the library's virtual machine and allocate nothing. Other expressions run on
-// the machine with the values they use.
+// The language is that of github.com/expr-lang/expr. A field is written as its name. If the name is
+// not an identifier, it is written as in `$env["user-agent"]`. `meta.id`, `meta.file`,
+// `meta.offset` and `meta.time` are the origin of the record.
 //
-// A program is immutable and may be shared; an [Evaluator] must be used by one goroutine. The
-// package does not modify batches or records, except that [Evaluator.Field] may append a value to
-// the arena.
+// Comparisons of fields with literals, also combined with and, or and not, are evaluated by this
+// package itself, without allocations. All other expressions run on the library's virtual machine.
+//
+// A program is immutable and can be shared. An [Evaluator] must be used by one goroutine. The
+// package does not change batches or records, except that [Evaluator.Field] may append a value to
+// the batch's data.
 package expr
 
 import (
@@ -29,17 +30,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Limits of an expression.
+// The limits of an expression.
 const (
 	MaxNodes     = 1000    // names, literals and operators
 	MemoryBudget = 100_000 // elements that one evaluation may allocate in arrays and maps
 )
 
-// Error is a mistake in an expression.
+// Error is a mistake in the text of an expression.
 type Error struct {
 	Message string
 	At      int      // offset in the expression, in characters
-	Word    string   // an unknown name, if that is the mistake
+	Word    string   // an unknown name, if this is the mistake
 	Known   []string // the known names
 }
 
@@ -49,27 +50,27 @@ func (e *Error) Error() string { return e.Message }
 // Program is a compiled expression.
 type Program struct {
 	text   string
-	names  []string // fields used
-	all    bool     // uses $env itself, and so any field
-	meta   bool     // uses meta
+	names  []string // fields that the expression reads
+	all    bool     // it reads $env itself, and so any field
+	meta   bool     // it reads meta
 	result stream.FieldType
-	// a comparison with null is false, not an error: the schema is known, so a null cannot come
-	// from a misspelled name
+	// the schema is known, so that a null cannot come from a misspelled name: a comparison with
+	// null is then false instead of an error
 	lenient bool
 
-	condition condition   // compiled without the virtual machine; nil if not possible
+	condition condition   // nil if the virtual machine is needed
 	value     operand     // a literal, a field or a member of a field; nil otherwise
 	literal   bool        // value is the same for all records
-	machine   *vm.Program // for the virtual machine; nil if condition or value is set
+	machine   *vm.Program // nil if condition or value is set
 }
 
-// metaNames are the members of meta.
+// metaNames lists the members of meta.
 var metaNames = []string{"id", "file", "offset", "time"}
 
-// Condition compiles a boolean expression for records of the schema.
+// Condition compiles an expression with a boolean result for records of the schema.
 func Condition(text string, in stream.Schema) (*Program, error) { return compile(text, in, true) }
 
-// Value compiles an expression of any type.
+// Value compiles an expression with any result for records of the schema.
 func Value(text string, in stream.Schema) (*Program, error) { return compile(text, in, false) }
 
 func compile(text string, in stream.Schema, condition bool) (*Program, error) {
@@ -113,8 +114,8 @@ func compile(text string, in stream.Schema, condition bool) (*Program, error) {
 	return p, p.assemble(condition)
 }
 
-// typed lets the library check types, against the schema if it is known, and returns the type of
-// the result.
+// typed lets the library check the types in an expression. If the schema is known, it checks the
+// fields as well. typed returns the type of the result.
 func typed(text string, in stream.Schema, names []string,
 	condition bool) (stream.FieldType, error) {
 	env := types.Map{"meta": types.Map{
@@ -149,7 +150,7 @@ func typed(text string, in stream.Schema, names []string,
 			return stream.BoolType, nil
 		}
 	}
-	// a JSON or number field, whose type the library does not know
+	// the type of a JSON or number field is unknown to the library
 	if id, ok := program.Node().(*ast.IdentifierNode); ok {
 		if at := in.Find(id.Value); at >= 0 {
 			return in.Fields[at].Type, nil
@@ -158,10 +159,10 @@ func typed(text string, in stream.Schema, names []string,
 	return stream.AnyType, nil
 }
 
-// Meta reports whether the program uses the record's origin.
+// Meta reports whether the program reads the record's origin.
 func (p *Program) Meta() bool { return p.meta }
 
-// Type returns the type of the result according to the schema.
+// Type returns the type of the result, as far as the schema determines it.
 func (p *Program) Type() stream.FieldType { return p.result }
 
 var libraryTypes = map[stream.FieldType]types.Type{
@@ -170,7 +171,8 @@ var libraryTypes = map[stream.FieldType]types.Type{
 	stream.BoolType:   types.Bool, stream.JSONType: types.Any,
 }
 
-// assemble compiles for the virtual machine, without types, because any value may be null.
+// assemble compiles the program for the virtual machine. It uses no types, because any value may be
+// null.
 func (p *Program) assemble(condition bool) error {
 	env := types.Map{"meta": types.Any}
 	for _, n := range p.names {
@@ -192,7 +194,7 @@ func (p *Program) assemble(condition bool) error {
 	return nil
 }
 
-// problem converts an error of the library to an Error with its position.
+// problem returns an error of the library as an Error with a position.
 func problem(err error) error {
 	e := &Error{Message: err.Error()}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -215,14 +217,14 @@ func problem(err error) error {
 	return e
 }
 
-// The library's messages for an unexpected token, and for mismatched operands.
+// Patterns of the library's messages for an unexpected token and for operands of different types.
 var (
 	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
 	mismatched = regexp.MustCompile(`^invalid operation: ` +
 		`(\S+) \(mismatched types (\S+) and (\S+)\)$`)
 )
 
-// article returns the name of a library type with an article.
+// article returns the name of a type of the library with its article.
 func article(t string) string {
 	switch t {
 	case "string":
@@ -241,9 +243,9 @@ type seen struct {
 	calls map[ast.Node]bool
 	local map[string]bool // names declared by let
 	metas []*ast.MemberNode
-	named []*ast.StringNode // the x in $env["x"]
-	bases map[ast.Node]bool // the $env of these
-	all   bool              // $env is used by itself
+	named []*ast.StringNode // the x in each $env["x"]
+	bases map[ast.Node]bool // the $env in these
+	all   bool              // $env is used alone
 	meta  bool
 	count int
 }
@@ -300,7 +302,7 @@ func (s *seen) fields() []string {
 	return out
 }
 
-// check returns an error for names that records of the schema do not have.
+// check returns an error for a name that records of the schema do not have.
 func (s *seen) check(in stream.Schema) *Error {
 	for _, m := range s.metas {
 		name, ok := m.Property.(*ast.StringNode)

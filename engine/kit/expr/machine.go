@@ -13,7 +13,7 @@ import (
 
 var noTime time.Time
 
-// functions are the names of the library's functions.
+// functions lists the names of the library's functions.
 var functions = func() (out []string) {
 	for _, f := range builtin.Builtins {
 		out = append(out, f.Name)
@@ -21,8 +21,8 @@ var functions = func() (out []string) {
 	return out
 }()
 
-// orders maps the order operators to functions in which null is neither less nor greater than any
-// value.
+// orders has a function for each order operator, such as <. In these functions, null is neither
+// less nor greater than any value.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool
@@ -33,7 +33,7 @@ var orders = map[string]struct {
 	">=": {"isMoreOrEqual", runtime.MoreOrEqual},
 }
 
-// ordering makes a comparison with null false.
+// ordering returns the options with which a comparison with null is false.
 func ordering() []expr.Option {
 	options := []expr.Option{expr.Patch(nullable{})}
 	for _, o := range orders {
@@ -47,7 +47,7 @@ func ordering() []expr.Option {
 	return options
 }
 
-// nullable replaces the order operators by functions.
+// nullable is a visitor that replaces order operators by these functions.
 type nullable struct{}
 
 // Visit implements ast.Visitor.
@@ -64,7 +64,7 @@ func (nullable) Visit(node *ast.Node) {
 	}
 }
 
-// run evaluates with the virtual machine.
+// run evaluates the program for record i with the virtual machine.
 func (e *Evaluator) run(i int) (any, error) {
 	clear(e.env)
 	if e.program.all {
@@ -95,7 +95,7 @@ func (e *Evaluator) run(i int) (any, error) {
 	return out, nil
 }
 
-// bindAll passes all fields of the record to the machine.
+// bindAll passes all fields of record i to the machine.
 func (e *Evaluator) bindAll(i int) error {
 	for _, f := range e.batch.FieldsOf(i) {
 		v, err := fieldValue(e.batch, f)
@@ -109,7 +109,7 @@ func (e *Evaluator) bindAll(i int) error {
 	return nil
 }
 
-// message returns an error of the machine without its drawing of the position.
+// message returns an error of the machine without the lines that show its position.
 func message(err error) error {
 	if p, ok := problem(err).(*Error); ok {
 		return fmt.Errorf("%s", p.Message)

@@ -11,11 +11,12 @@ import (
 // Text is an expression in the options of a component.
 type Text string
 
-// Expression marks the text for the config reader: ` #` inside it does not begin a comment.
+// Expression tells the config reader that the text is an expression: ` #` in it is not the start of
+// a comment.
 func (*Text) Expression() {}
 
-// Compile compiles the value expression of an option (key) for records of the given schema. The
-// program of an empty text is nil.
+// Compile compiles the text as the value of the option with the given key, for records of the
+// schema. It returns nil if the text is empty.
 func (t Text) Compile(key string, in stream.Schema) (*Program, error) {
 	if t == "" {
 		return nil, nil
@@ -27,14 +28,15 @@ func (t Text) Compile(key string, in stream.Schema) (*Program, error) {
 	return p, nil
 }
 
-// Named is a program with a name: for example, the value of a header and the header's name.
+// Named is a program with a name. Example: the program of a header's value has the name of the
+// header.
 type Named struct {
 	Name    string
 	Program *Program
 }
 
-// CompileNamed compiles the value expressions of an option (key) for records of the given schema.
-// It sorts them by name.
+// CompileNamed compiles the expressions of the option with the given key, for records of the
+// schema. The result is sorted by name.
 func CompileNamed(key string, texts map[string]Text, in stream.Schema) (list []Named, err error) {
 	for name, text := range texts {
 		p, err := Value(string(text), in)
@@ -47,7 +49,8 @@ func CompileNamed(key string, texts map[string]Text, in stream.Schema) (list []N
 	return list, nil
 }
 
-// Option returns err as the error of an option. key is "" for an option that consists of one text.
+// Option returns err as the error of the option key. key is "" for an option that consists of one
+// text.
 func Option(key string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}

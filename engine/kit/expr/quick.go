@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/json"
 )
 
-// condition reports whether it holds for record i; operand returns its value for record i.
+// A condition returns its result for record i, an operand its value for record i.
 type (
 	condition func(e *Evaluator, i int) (bool, error)
 	operand   func(e *Evaluator, i int) (value, error)
 )
 
-// builder compiles an expression without the virtual machine. Its methods return nil if that is not
-// possible.
+// builder compiles expressions that need no virtual machine. Its methods return nil for other
+// expressions.
 type builder struct{ program *Program }
 
 func (b builder) condition(node ast.Node) condition {
@@ -106,7 +106,7 @@ func (b builder) binary(n *ast.BinaryNode) condition {
 func (b builder) ordered(n *ast.BinaryNode,
 	both func(*Evaluator, int) (x, y value, err error)) condition {
 	lenient := b.program.lenient
-	least, most := -1, 1 // the range of results of order for which the comparison holds
+	least, most := -1, 1 // the comparison is true for these results of order
 	switch n.Operator {
 	case "<":
 		most = -1
@@ -163,7 +163,7 @@ func (b builder) matches(n *ast.BinaryNode, left operand) condition {
 	}
 	re, err := regexp.Compile(pattern.Value)
 	if err != nil {
-		return nil // the library has reported it
+		return nil // the library has reported the mistake
 	}
 	return func(e *Evaluator, i int) (bool, error) {
 		x, err := left(e, i)
@@ -177,7 +177,7 @@ func (b builder) matches(n *ast.BinaryNode, left operand) condition {
 	}
 }
 
-// in compiles the membership in a list of literals.
+// in compiles an expression that tests whether a value is in a list of literals.
 func (b builder) in(n *ast.BinaryNode) condition {
 	left := b.operand(n.Left)
 	list, ok := n.Right.(*ast.ArrayNode)
@@ -279,7 +279,7 @@ func (b builder) slot(name string) int {
 	return -1
 }
 
-// path returns the path of a field or a member of one, such as `request.client.address`.
+// path returns the path of a field or of a member, such as `request.client.address`.
 func (b builder) path(node ast.Node) ([]string, bool) {
 	switch n := node.(type) {
 	case *ast.IdentifierNode:
@@ -301,7 +301,7 @@ func (b builder) path(node ast.Node) ([]string, bool) {
 	return nil, false
 }
 
-// member returns a member of an object, or null.
+// member returns a member of an object, or null if there is none.
 func (e *Evaluator) member(v value, key string) (value, error) {
 	m, ok := e.scan.Member(v.raw, key)
 	if !ok {

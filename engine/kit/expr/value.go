@@ -17,16 +17,17 @@ type kind uint8
 const (
 	null   kind = iota
 	truth       // num is 0 or 1
-	whole       // num; raw has the digits, if it was parsed
-	broken      // num holds the bits of a float64; raw has the digits, if it was parsed
-	text        // raw
-	nested      // raw, an array or object as JSON
+	whole       // in num; raw has the digits, if it was parsed
+	broken      // a float64, whose bits are in num; raw has the digits, if it was parsed
+	text        // in raw
+	nested      // in raw: an array or object as JSON
 )
 
 var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text",
 	"an array or object"}
 
-// value is an unboxed operand. Its raw bytes belong to the batch or the program.
+// value is an operand. It is a struct, so that it needs no allocation. raw belongs to the batch or
+// the program.
 type value struct {
 	kind kind
 	num  int64
@@ -58,7 +59,7 @@ func valueOf(k stream.Kind, raw []byte) (value, error) {
 		}
 		return v, nil
 	case stream.JSON:
-		if len(raw) > 1 && raw[0] == '"' { // a string with half a surrogate pair
+		if len(raw) > 1 && raw[0] == '"' { // a string with one half of a surrogate pair
 			return value{kind: text, raw: json.AppendUnescaped(nil, raw[1:len(raw)-1])}, nil
 		}
 		return value{kind: nested, raw: raw}, nil
@@ -66,7 +67,7 @@ func valueOf(k stream.Kind, raw []byte) (value, error) {
 	return value{}, nil
 }
 
-// number parses digits as a 64-bit integer, otherwise as a float64.
+// number parses digits as a 64-bit integer if possible, otherwise as a float64.
 func number(raw []byte) (value, error) {
 	if n, ok := integer(raw); ok {
 		return value{kind: whole, num: n, raw: raw}, nil
@@ -83,7 +84,7 @@ func number(raw []byte) (value, error) {
 	return value{kind: broken, num: int64(math.Float64bits(f)), raw: raw}, nil
 }
 
-// integer parses a sign and up to 18 digits.
+// integer parses an optional sign and up to 18 digits.
 func integer(raw []byte) (int64, bool) {
 	digits := raw
 	if len(digits) > 0 && digits[0] == '-' {
@@ -105,7 +106,7 @@ func integer(raw []byte) (int64, bool) {
 	return n, true
 }
 
-// decode returns the value for the virtual machine.
+// decode returns the value in the form for the virtual machine.
 func (v value) decode() (any, error) {
 	switch v.kind {
 	case truth:
@@ -122,7 +123,8 @@ func (v value) decode() (any, error) {
 	return nil, nil
 }
 
-// equal compares like the library: numbers by value; values of different kinds are not equal.
+// equal compares two values as the library does: numbers by value, and values of different kinds as
+// not equal.
 func equal(a, b value) (bool, error) {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
@@ -150,7 +152,7 @@ func order(a, b value) (int, bool) {
 	return 0, false
 }
 
-// String returns the value for a message, truncated if long.
+// String returns the value for a message. A long value is cut.
 func (v value) String() string {
 	switch v.kind {
 	case truth:

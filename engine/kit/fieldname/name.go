@@ -1,15 +1,15 @@
 //penstock:pure
 
-// Package fieldname reads the names of fields in a config. It finds, sets, renames and removes the
-// fields and members in records.
+// Package fieldname parses the names of fields in a config. It finds, sets, renames and removes the
+// fields, and members of fields, with these names.
 //
-// A name with dots means two things: the flat field of exactly that name, and the member at that
-// path of a field that is a JSON object. user.email is the field "user.email" and the member email
-// of the field user. A name in double quotes means the flat field alone. A component that reads a
-// name uses the flat field if the record has it.
+// A name with dots has two meanings. Example: user.email is the field with exactly this name (the
+// flat field), and also the member email of the field user, if user is a JSON object. A component
+// that reads the name uses the flat field if the record has it. A name in double quotes means only
+// the flat field.
 //
-// The package owns nothing. It changes only the fields of the given batch, and never the bytes of a
-// value: it appends a changed value to the batch's data.
+// The package changes only the fields of the given batch. It never changes the bytes of a value: a
+// new value is appended to the batch's data.
 package fieldname
 
 import (
@@ -24,15 +24,16 @@ import (
 // MaxParts is the maximum number of parts of a name.
 const MaxParts = 100
 
-// Name is the name of a field. The zero value names nothing.
+// Name is the name of a field. The zero value is no name.
 type Name struct {
-	Flat string // the field of exactly this name
-	// The member at this path, at least two parts; nil if the name means the flat field alone.
+	Flat string // name of the flat field
+	// path of the member, with at least two parts; nil if the name means only the flat field
 	Path []string
 }
 
-// Parse parses a name from a config. It fails if the name is empty, a quote is not closed, or there
-// are more than MaxParts parts. A name with an empty part, such as "a..b", has no path.
+// Parse parses a name in a config. It returns an error if the name is empty, a quote is not closed,
+// or the name has more than MaxParts parts. If a part is empty, as in "a..b", the name means only
+// the flat field.
 func Parse(text string) (Name, error) {
 	if text == "" {
 		return Name{}, fmt.Errorf("a field name cannot be empty")
@@ -55,8 +56,8 @@ func Parse(text string) (Name, error) {
 	return n, nil
 }
 
-// Lenient parses a name for code that builds options itself. It treats an invalid name as the flat
-// field of that name.
+// Lenient parses a name in options that a program has built itself. It treats an invalid name as
+// the name of a flat field.
 func Lenient(text string) Name {
 	n, err := Parse(text)
 	if err != nil {
@@ -65,9 +66,9 @@ func Lenient(text string) Name {
 	return n
 }
 
-// Find looks up n in a schema. at is the index of the flat field or, if nested is true, of the
-// field that holds the object; -1 means that the schema has neither. Find returns an error if the
-// member's field is known but its values are not objects.
+// Find looks up n in a schema. at is the index of the flat field. If the schema has no flat field
+// and n has a path, nested is true, and at is the index of the field with the object. at is -1 if
+// the schema has neither. Find returns an error if the values of this field cannot be objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil
@@ -94,13 +95,13 @@ func article(t stream.FieldType) string {
 	return string(t)
 }
 
-// Missing returns the error for an option that names a field that no record has.
+// Missing returns the error of the option key if no record has the field with the name text.
 func Missing(key, text string, in stream.Schema) *stream.OptionError {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text,
 		Known: in.Names()}
 }
 
-// Write returns the schema of the records after n was set to a value of type t.
+// Write returns the schema of records in which n was set to a value of type t.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {
@@ -118,16 +119,16 @@ func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error
 	return out, nil
 }
 
-// Ref is a name with its indexes in the Names of one batch.
+// Ref is a name, together with its indexes in the Names of one batch.
 type Ref struct {
 	Name
 	flat, root       uint32
 	hasFlat, hasRoot bool
 }
 
-// Begin finds the name's indexes in a batch. Call it again when the batch's Names have grown.
+// Begin determines the indexes in the batch b. Call it again when b.Names has grown.
 func (r *Ref) Begin(b *stream.Batch) {
-	if r.Flat == stream.MessageName { // Names may lack this field of unparsed records
+	if r.Flat == stream.MessageName { // the field of unparsed records, which Names may lack
 		b.Name(r.Flat)
 	}
 	r.flat, r.hasFlat = b.FindName(r.Flat)
@@ -137,8 +138,7 @@ func (r *Ref) Begin(b *stream.Batch) {
 	}
 }
 
-// BeginWrite does the same as Begin, for a name that will be set: it adds a missing name to the
-// batch's Names.
+// BeginWrite is Begin for a name that will be set. It adds a missing name to b.Names.
 func (r *Ref) BeginWrite(b *stream.Batch) {
 	if r.Path == nil {
 		b.Name(r.Flat)
@@ -148,18 +148,17 @@ func (r *Ref) BeginWrite(b *stream.Batch) {
 	r.Begin(b)
 }
 
-// IsFlat reports whether f is the flat field of the name.
+// IsFlat reports whether f is the flat field.
 func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
 
-// IsRoot reports whether f is the field that may hold the member.
+// IsRoot reports whether f is the field whose object may have the member.
 func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
 
-// Index returns the index of the flat field in the batch's Names. ok is false if the batch does not
-// have the name.
+// Index returns the index of the flat field in the batch's Names. ok is false if there is none.
 func (r *Ref) Index() (name uint32, ok bool) { return r.flat, r.hasFlat }
 
-// HasRoot reports whether a record of the batch may have the field that holds the member.
+// HasRoot reports whether records of the batch may have the field with the object.
 func (r *Ref) HasRoot() bool { return r.hasRoot }
 
-// Possible reports whether a record of the batch may have the flat field or the member.
+// Possible reports whether records of the batch may have the flat field or the member.
 func (r *Ref) Possible() bool { return r.hasFlat || r.hasRoot }

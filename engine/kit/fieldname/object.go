@@ -11,26 +11,27 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Object is a JSON object that can be changed. Unchanged members keep their original form. If
-// several members have the same key, all of them are removed or renamed, and the last one is read.
+// Object is a JSON object that can be changed. Members that are not changed keep their original
+// text. An object may have several members with the same key. Remove and Rename then change all of
+// them. Reading returns the last one.
 type Object struct{ members []member }
 
 type member struct {
-	key    string  // without escapes
-	label  []byte  // as it was written, with its quotes
-	value  []byte  // as it was written
-	object *Object // used instead of value if the member was opened
-	to     string  // new key, assigned by Settle; "" keeps the key
+	key    string  // decoded, without escapes
+	label  []byte  // as written, with its quotes
+	value  []byte  // as written
+	object *Object // replaces value if the member was opened
+	to     string  // new key, used by Settle; "" if the key stays
 }
 
 // Value is a member's value.
 type Value struct {
 	Kind stream.Kind
-	Raw  []byte // in a field's form: a Text is without quotes and escapes
+	Raw  []byte // as in a field: a Text has no quotes and escapes
 }
 
-// IsObject reports whether a field's value is a JSON object. White space may precede it, as in the
-// json columns of a database.
+// IsObject reports whether the value of a field is a JSON object. White space may precede the
+// object, as in json columns of databases.
 func IsObject(kind stream.Kind, value []byte) bool {
 	value = trim(value)
 	return kind == stream.JSON && len(value) > 0 && value[0] == '{'
@@ -38,8 +39,7 @@ func IsObject(kind stream.Kind, value []byte) bool {
 
 func trim(value []byte) []byte { return bytes.TrimLeft(value, " \t\r\n") }
 
-// Open parses an object. The Object shares the bytes of raw. Open returns an error for invalid
-// JSON.
+// Open parses an object. The Object uses the memory of raw. Open returns an error for invalid JSON.
 func Open(raw []byte) (*Object, error) {
 	o := &Object{}
 	var s json.Scanner
@@ -66,8 +66,8 @@ func Open(raw []byte) (*Object, error) {
 	return o, nil
 }
 
-// Find returns the value at path of the object raw, without creating an Object. If several members
-// have the same key, it uses the last.
+// Find returns the value at path in the object raw. It is a fast alternative to Open for a single
+// value. If several members have the same key, Find uses the last one.
 func Find(s *json.Scanner, raw []byte, path []string) (Value, bool) {
 	for {
 		raw = trim(raw)
@@ -101,7 +101,7 @@ func (o *Object) child(i int) (*Object, error) {
 	return m.object, nil
 }
 
-// Remove removes every member at path, and reports whether there was one.
+// Remove removes all members at path, and reports whether there was one.
 func (o *Object) Remove(path []string) (removed bool, err error) {
 	kept := o.members[:0]
 	for i := range o.members {
@@ -128,7 +128,7 @@ func (o *Object) Remove(path []string) (removed bool, err error) {
 	return removed, nil
 }
 
-// Take is Remove, but also returns the last removed value.
+// Take removes all members at path, and returns the value of the last one.
 func (o *Object) Take(path []string) (v Value, ok bool, err error) {
 	for i := range o.members {
 		m := &o.members[i]
@@ -161,7 +161,7 @@ func (o *Object) Take(path []string) (v Value, ok bool, err error) {
 	return v, ok, err
 }
 
-// valueOf returns a JSON text in the form of a field.
+// valueOf returns a JSON text as a Value.
 func valueOf(text []byte) Value {
 	var s json.Scanner
 	whole := append(append([]byte(`{"":`), text...), '}')
@@ -176,16 +176,16 @@ func valueOf(text []byte) Value {
 	return Value{s.Value.Kind, raw}
 }
 
-// Set sets the member at path to value, a JSON text, and creates missing objects. If several
-// members have the same key, it sets the first and removes the others. It fails if a value along
-// the path is not an object.
+// Set sets the member at path to value, which is a JSON text. It creates missing objects on the
+// path. If several members have the same key, it sets the first one and removes the others. It
+// returns an error if a value on the path is not an object.
 func (o *Object) Set(path []string, value []byte) error {
 	at := -1
 	kept := o.members[:0]
 	for _, m := range o.members {
 		if m.key == path[0] {
 			if at >= 0 {
-				if len(path) > 1 { // use the last member's value at the first member's place
+				if len(path) > 1 { // the value of the last member, at the place of the first
 					kept[at].value, kept[at].object = m.value, m.object
 				}
 				continue
@@ -222,7 +222,8 @@ func (o *Object) Set(path []string, value []byte) error {
 	return inner.Set(path[1:], value)
 }
 
-// Wrap returns the JSON text of nested objects with the value at path.
+// Wrap returns the JSON text of an object with the value at path. Example: the path a, b and the
+// value 1 give {"a":{"b":1}}.
 func Wrap(path []string, value []byte) []byte {
 	var out []byte
 	for _, key := range path {
@@ -235,9 +236,9 @@ func Wrap(path []string, value []byte) []byte {
 	return out
 }
 
-// Rename gives every member at path a new key. The order of the members does not change. The new
-// key takes effect when Settle is called, so that two members can exchange their keys. Rename
-// reports whether there was such a member.
+// Rename gives all members at path a new key, at the next call of Settle. Two members can thus
+// exchange their keys. The order of the members does not change. Rename reports whether there was
+// such a member.
 func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	for i := range o.members {
 		m := &o.members[i]
@@ -263,8 +264,8 @@ func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	return renamed, nil
 }
 
-// Settle gives renamed members their new keys. It removes a member that was not renamed if a
-// renamed member gets its key.
+// Settle gives the renamed members their new keys. If another member has one of these keys and was
+// not renamed, Settle removes it.
 func (o *Object) Settle() {
 	taken := make(map[string]bool)
 	for i := range o.members {

@@ -12,15 +12,15 @@ import (
 )
 
 // Editor changes the fields of records. The zero value is ready to use. It must be used by one
-// goroutine. Between calls it keeps only memory for reuse.
+// goroutine. Between calls, it keeps memory for later use, but no data.
 type Editor struct {
 	scan    json.Scanner
 	scratch []byte
 }
 
-// Lookup returns the flat field of the name in record i, otherwise the member at its path. ok is
-// false if the record has neither. A Text member shares memory with the batch only if it has no
-// escapes.
+// Lookup returns the value of the flat field in record i. If there is none, it returns the value of
+// the member. ok is false if the record has neither. The value shares memory with the batch, except
+// a Text with escapes in an object, which is a decoded copy.
 func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	fields := b.FieldsOf(i)
 	for _, f := range fields {
@@ -36,7 +36,7 @@ func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	return Value{}, false
 }
 
-// Remove removes the name's member from a field, and reports whether there was one. It returns an
+// Remove removes the member from the field f, and reports whether there was one. It returns an
 // error if the object is invalid JSON.
 func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool, err error) {
 	raw := b.Value(*f)
@@ -56,17 +56,17 @@ func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool,
 	return removed, nil
 }
 
-// Put writes an object as the value of a field.
+// Put stores an object as the value of a field.
 func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 	e.scratch = o.Append(e.scratch[:0])
 	f.Kind = stream.JSON
 	f.Off, f.Len = b.AppendData(e.scratch)
 }
 
-// SetLast sets a name in record i to the value f. It sets the flat field if the record has it or
-// the name has no path, otherwise the member. The fields of record i must be the last of the batch,
-// as [stream.Batch.OpenFields] leaves them. SetLast fails if a value along the path is not an
-// object; the record is then unchanged.
+// SetLast sets the field or member with the name r in record i to the value f. It sets the flat
+// field if the record has it, or if the name has no path. Otherwise it sets the member. The fields
+// of record i must be the last ones in b.Fields; call [stream.Batch.OpenFields] before. SetLast
+// returns an error if a value on the path is not an object. The record is then unchanged.
 func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	fields := b.FieldsOf(i)
 	for k := range fields {
@@ -85,7 +85,7 @@ func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	return e.setPath(b, r, i, f)
 }
 
-// setPath is SetLast, but always sets the member.
+// setPath is like SetLast, but always sets the member.
 func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	value := ndjson.AppendValue(nil, f.Kind, b.Value(f))
 	fields := b.FieldsOf(i)
@@ -121,7 +121,7 @@ func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	return nil
 }
 
-// SetPathLast does the same as SetLast, but sets the member even if the record has the flat field.
+// SetPathLast is like SetLast, but sets the member even if the record has the flat field.
 func (e *Editor) SetPathLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	if r.Path == nil {
 		return e.SetLast(b, r, i, f)

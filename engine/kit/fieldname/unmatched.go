@@ -2,29 +2,30 @@ package fieldname
 
 import "github.com/penstock-io/penstock/stream"
 
-// Unmatched reports the names of a processor that no record of a batch has. It counts each of these
-// names once per batch in the counter names_unmatched, and also logs those of the first batch. The
-// zero value is ready to use. It must be used by one goroutine.
+// Unmatched finds names in a processor's options that no record of a batch has, for example because
+// they are misspelled. For each batch, it adds the number of such names to the counter
+// names_unmatched. It also logs those of the first batch. The zero value is ready to use. It must
+// be used by one goroutine.
 type Unmatched struct {
 	matched []bool
 	records int
-	logged  bool // the first batch was reported
+	logged  bool // the names of the first batch were logged
 }
 
 // Counter is the name of the counter to which End adds.
 const Counter = "names_unmatched"
 
-// Begin prepares for a batch and the given number of names.
+// Begin begins a batch. names is the number of names in the options.
 func (u *Unmatched) Begin(b *stream.Batch, names int) {
 	u.matched = append(u.matched[:0], make([]bool, names)...)
 	u.records = b.Kept()
 }
 
-// Matched records that name k was found.
+// Matched records that a record has the name with index k.
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
-// End reports the unmatched names of the batch to h, which may be nil. The function name returns
-// name k as written in the config.
+// End reports the names that no record of the batch has to h, unless h is nil. The function name
+// returns name k as written in the config.
 func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 	if h == nil || u.records == 0 {
 		return

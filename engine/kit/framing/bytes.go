@@ -42,8 +42,9 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// csv ends a record after a line end outside of quotes. A quote inside a quoted field is doubled
-// (RFC 4180); csv treats that as the end of one quoted part and the start of another.
+// csv ends a record after a line end that is not inside quotes. A quote inside a quoted field is
+// doubled (RFC 4180). csv treats a doubled quote as the end of one quoted part and the start of
+// another, which has the same effect.
 type csv struct{}
 
 // Exact implements lines.Framing.
@@ -71,16 +72,16 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// values finds consecutive JSON values, or the objects of an array. The array's brackets and commas
-// precede the records. A value ends where its brackets are balanced, even if it is invalid JSON,
-// which the parser then reports.
+// values finds consecutive JSON values, or the objects of an array. A value ends where its brackets
+// are balanced. It may be invalid JSON; the parser will report that.
 type values struct{}
 
 // Exact implements lines.Framing.
 func (values) Exact() bool { return false }
 
-// Next implements lines.Framing. A frame includes the punctuation before its record, and never that
-// after it. The end of the frame therefore does not depend on how much of the file was available.
+// Next implements lines.Framing. A frame includes white space, commas and array brackets before its
+// record, but never those after it. Its end therefore does not depend on the number of bytes that
+// follow.
 func (values) Next(data []byte, last bool) lines.Frame {
 	from := punctuation(data)
 	if from == len(data) {
@@ -96,8 +97,8 @@ func (values) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{Size: to, From: from, To: to}
 }
 
-// punctuation returns the number of bytes before the next value: white space, commas, and brackets
-// of an array of objects. The bracket of any other array begins a record.
+// punctuation returns the number of bytes before the next value: white space, commas, and the
+// brackets of an array of objects. The opening bracket of any other array is the start of a record.
 func punctuation(data []byte) int {
 	at := 0
 	for ; at < len(data); at++ {
@@ -115,8 +116,8 @@ func punctuation(data []byte) int {
 	return at
 }
 
-// closed reports whether a value that begins with c ends with a delimiter of its own: a quote,
-// brace or bracket.
+// closed reports whether a value that begins with c has an explicit end: a quote, brace or bracket.
+// A number, for example, has none.
 func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
 
 // value returns the end of the value that begins at from, or -1.

@@ -9,21 +9,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoded finds records in a file that is not UTF-8, or that must be checked for valid UTF-8, and
-// writes them as UTF-8. Positions are offsets in the file, not in the decoded text.
+// encoded finds records in a file with another encoding than UTF-8, or in UTF-8 that must be
+// checked, and writes the records as valid UTF-8. Offsets are those in the file, not in the decoded
+// text.
 type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
-	// inner works on the raw bytes: the delimiters have the same bytes in this encoding as in
-	// UTF-8, or are encoded in advance
+	// inner finds records in the raw bytes. This is possible if the delimiters have the same bytes
+	// in this encoding as in UTF-8, or if inner searches for encoded delimiters.
 	bytes bool
 	lines bool // inner finds lines
 	onBad bad
 	name  string
-	text  *sync.Pool // of *[]byte: stretches of decoded text
+	text  *sync.Pool // of *[]byte: memory for decoded text
 }
 
-// stretch is the number of bytes that are decoded first in the search for a record's end.
+// stretch is the number of bytes that are decoded at first to find a record's end. If they do not
+// contain it, the number is doubled.
 const stretch = 4096
 
 // Exact implements lines.Framing.
@@ -125,7 +127,7 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// rewrite checks the output of inner.
+// rewrite converts the records that inner has written to valid UTF-8.
 func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte,
 	frame lines.Frame) ([]byte, []int, error) {
 	texts, stops, err := w.Write(nil, nil, data, frame)
@@ -176,8 +178,8 @@ type Text struct {
 	DecodeError string // keep, replace, drop, dead_letter, fail
 }
 
-// Validate returns an error that names the invalid key, also in combination with the source's
-// handling of long records and the framing.
+// Validate returns an error with the key that is invalid, by itself or in combination with the
+// framing or with the source's handling of long records.
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
@@ -202,8 +204,9 @@ func (t Text) Validate(o Options, longRecord string) error {
 	return nil
 }
 
-// In returns the framing of files in an encoding, or nil for lines of raw bytes. If it depends on a
-// file's first bytes, byHead returns the framing of each file.
+// In returns the framing of files with the encoding t. It returns nil if records are lines of raw
+// bytes. If the encoding depends on a file's first bytes, byHead returns the framing of each file,
+// given these bytes.
 func (o Options) In(t Text,
 	maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
 	inner, err := o.New(maxRecord)

@@ -15,7 +15,7 @@ const (
 	utf8Bytes charset = iota
 	utf16LE
 	utf16BE
-	utf16Mark // determined by the byte order mark at the file's start
+	utf16Mark // UTF-16 with the byte order given by the byte order mark at the file's start
 	latin1
 	windows1252
 )
@@ -41,7 +41,8 @@ func (c charset) of(head []byte) charset {
 	return utf16BE
 }
 
-// between80And9F are the characters of windows-1252 that latin-1 does not have; 0: none.
+// between80And9F has the characters of windows-1252 that latin-1 does not have. 0 means that the
+// byte is not a character.
 var between80And9F = [32]rune{
 	'€', 0, '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', 0, 'Ž', 0,
 	0, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0, 'ž', 'Ÿ',
@@ -85,23 +86,23 @@ func (c charset) unit(data []byte) rune {
 	return rune(data[1]) | rune(data[0])<<8
 }
 
-// bad is the handling of bytes that are not a character.
+// bad determines how bytes that are not a character are handled.
 type bad uint8
 
 const (
 	keepBad       bad = iota // invalid UTF-8 is kept; in other encodings invalid bytes are replaced
-	replaceBad               // by U+FFFD
+	replaceBad               // each such byte sequence is replaced by U+FFFD
 	dropBad                  // they are omitted
 	deadLetterBad            // the record is dead-lettered
-	failBad                  // the file is not read further
+	failBad                  // the rest of the file is not read
 )
 
 // bads are the values of the key `decode_error`.
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
 	"dead_letter": deadLetterBad, "fail": failBad}
 
-// decode appends data as UTF-8 to dst. at is the offset of the first bytes that are not a
-// character, or -1.
+// decode appends data to dst as UTF-8. at is the offset of the first bytes that are not a
+// character, or -1 if there are none.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1
 	for i := 0; i < len(data); {
@@ -125,7 +126,7 @@ func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	return dst, at
 }
 
-// plain returns the length of data's ASCII prefix; 0 in wide encodings.
+// plain returns the length of data's ASCII prefix. It returns 0 in encodings with two-byte units.
 func plain(c charset, data []byte) int {
 	if c.wide() {
 		return 0
@@ -138,7 +139,7 @@ func plain(c charset, data []byte) int {
 	return len(data)
 }
 
-// whole returns the length of data without an incomplete character at its end.
+// whole returns the length of data without an incomplete character at the end.
 func (c charset) whole(data []byte) int {
 	n := len(data)
 	switch {
@@ -168,8 +169,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns the offset of the first line end at or after a given offset (from), or -1. data
-// must begin with a whole character.
+// lineEnd returns the offset of the first line end in data at or after from, or -1. data must begin
+// with a whole character.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

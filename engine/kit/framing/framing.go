@@ -1,9 +1,9 @@
-// Package framing finds records that are not single lines: records with other delimiters, records
-// of several lines, CSV with line ends inside quotes, and JSON values in sequence or in an array.
+// Package framing finds records in files where a record is not just one line: records with other
+// delimiters, records of several lines, CSV with line ends inside quotes, and JSON values in
+// sequence or in an array. File sources use it.
 //
-// A framing ([lines.Framing]) has no state: from a given record's start it always finds the same
-// records, so that a restart can resume at the last position. The package does no I/O. The file
-// sources own their framings.
+// A framing ([lines.Framing]) has no state: from a record's start it always finds the same records.
+// A restarted source can therefore continue at the start of any record. The package does no I/O.
 package framing
 
 import (
@@ -42,8 +42,8 @@ func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * t
 // maxDelimiter bounds a delimiter; a longer one is a mistake.
 const maxDelimiter = 64
 
-// Validate returns an error that names the invalid key below `framing`, also in combination with
-// the source's handling of long records (`long_record`).
+// Validate returns an error with the key below `framing` that is invalid, by itself or in
+// combination with the source's handling of long records (`long_record`).
 func (o Options) Validate(longRecord string) error {
 	if _, err := o.New(1); err != nil {
 		return err
@@ -55,7 +55,8 @@ func (o Options) Validate(longRecord string) error {
 	return nil
 }
 
-// New returns the framing, or nil for lines. Joined records have at most maxRecord bytes.
+// New returns the framing, or nil if records are lines. A record of several joined lines has at
+// most maxRecord bytes.
 func (o Options) New(maxRecord int) (lines.Framing, error) {
 	if err := o.misplaced(); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 		"or json", o.By)
 }
 
-// misplaced returns an error for a key that has no effect with the chosen By.
+// misplaced returns an error for a key that has no effect with this value of By.
 func (o Options) misplaced() error {
 	for _, k := range []struct{ key, value, by string }{
 		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},

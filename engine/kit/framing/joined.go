@@ -8,24 +8,30 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// joins finds the records of container logs. The container runtime cuts long lines into pieces, and
-// the pieces of several streams may be interleaved. A group is a sequence of lines after which no
-// stream has an incomplete record. All records of a group have the same origin, because no position
-// within the group separates whole records.
+// joins finds the records of container logs. The container runtime cuts long lines into pieces.
+// Pieces of stdout and stderr may alternate:
+//
+//	stdout P one half     piece of a record
+//	stderr F an error     a whole record
+//	stdout F the other    end of the first record
+//
+// These three lines are a group: a sequence of lines after which no stream has an incomplete
+// record. All records of a group have the same origin, because no position within the group
+// separates whole records.
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // lines of a group
 	maxBytes int // of a group
 }
 
-// piece is a parsed line of a container log. Ranges are offsets in the line.
+// piece is a parsed line of a container log. Its ranges are offsets in this line.
 type piece struct {
 	ok       bool // the line was parsed
 	partial  bool // more pieces follow
 	stream   [2]int
-	text     [2]int // the container's output
-	tag      int    // cri: offset of the P or F
-	at, size int    // of the line in the group, without its line end
+	text     [2]int // range of the container's output
+	tag      int    // cri: offset of the tag P or F
+	at, size int    // position of the line in the group, without its line end
 }
 
 // joined are the presets that join records from pieces.
@@ -68,7 +74,8 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// mark adds a stream with an incomplete record to open, or removes a completed one.
+// mark updates open, the list of streams with an incomplete record. It adds stream if the record is
+// partial, and removes it otherwise.
 func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	for i, s := range open {
 		if bytes.Equal(s, stream) {
@@ -84,8 +91,8 @@ func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	return open
 }
 
-// Write implements lines.Writer. A record of several pieces is written as the first piece's line
-// with the text of all pieces.
+// Write implements lines.Writer. A record of several pieces is written as one line: the line of its
+// first piece, with the text of all its pieces.
 func (j joins) Write(dst []byte, ends []int, data []byte,
 	frame lines.Frame) ([]byte, []int, error) {
 	group := data[:frame.Size]
@@ -123,8 +130,8 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 	return dst, ends, nil
 }
 
-// join appends the record that ends with a given piece (pieces[to]). The record consists of all
-// unused pieces of the same stream up to that piece.
+// join appends the record with the last piece pieces[to]. The record consists of all unused pieces
+// of the same stream up to this one.
 func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []byte {
 	last := pieces[to]
 	used[to] = true
@@ -194,8 +201,8 @@ func criPiece(line []byte) (p piece) {
 }
 
 // dockerPiece parses {"log":"the
-// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. If the log has no line end,
-// more pieces follow.
+// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. If the text of log has no
+// line end, more pieces follow.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {

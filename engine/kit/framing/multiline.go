@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// joinRule reports whether line belongs to the record with the given first line and preceding line
-// (before). Lines are passed without line ends.
+// joinRule reports whether line belongs to the same record as the lines before it. first is the
+// first line of this record, and before the line just before line. The lines have no line ends.
 type joinRule func(first, before, line []byte) bool
 
-// multiline joins lines. A record ends before the first line that does not belong to it. If closes
-// is set, it also ends after the first line that matches an expression (the field last).
+// multiline joins several lines to a record. A record ends before a line that does not belong to
+// it. If closes is set, it also ends after a line that matches the expression last.
 type multiline struct {
 	belongs joinRule
 	closes  bool
@@ -54,7 +54,7 @@ func (m multiline) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// frameOf returns the frame of a record that consists of the first n bytes of data, which are whole
+// frameOf returns the frame of a record with the first n bytes of data. These bytes must be whole
 // lines.
 func frameOf(data []byte, n int) lines.Frame {
 	return lines.Frame{Size: n, To: len(text(data[:n]))}

@@ -30,20 +30,20 @@ type Trust = tlsaccess.Trust
 // NewTrust reads the files of o; see [tlsaccess.NewTrust].
 func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) { return tlsaccess.NewTrust(o, log) }
 
-// maxToken bounds the size of a token's file.
+// maxToken is the maximum size of a file with a token.
 const maxToken = 64 << 10
 
-// Token is the value of the header Authorization. A token from a file can be read again when the
-// server refuses it. It is safe for concurrent use.
+// Token has the value of the header Authorization. A token from a file can be read again when a
+// server refuses it. A Token is safe for concurrent use.
 type Token struct {
-	file string // "" means that the token never changes
+	file string // "" if the token never changes
 
 	mu     sync.Mutex // guards header
 	header string
 }
 
-// NewToken returns the token of the option that is set, or an empty token if none is set. It reads
-// bearerFile.
+// NewToken returns the token from the option that is set: basic, bearer or bearerFile, whose file
+// it reads. It returns an empty Token if none is set.
 func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
 	switch {
 	case basic != nil:
@@ -59,14 +59,14 @@ func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
 	return &Token{}, nil
 }
 
-// Header returns the value of the header; "" if there is none.
+// Header returns the value of the header, or "" if there is no token.
 func (t *Token) Header() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.header
 }
 
-// Read reads the token from its file, if it has one. After an error the old token stays.
+// Read reads the token again if it is from a file. After an error, the old token stays.
 func (t *Token) Read() error {
 	if t.file == "" {
 		return nil
@@ -93,7 +93,8 @@ func (t *Token) Read() error {
 	return nil
 }
 
-// CheckToken returns an error if no header can carry the token. The error never shows it.
+// CheckToken returns an error if the token cannot be sent in a header. The error does not contain
+// the token.
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c >= 0x7F {
@@ -104,8 +105,8 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// CheckHeader returns an error if the name or value is invalid. The error never shows the value,
-// which may be a token.
+// CheckHeader returns an error for an invalid header. The error does not contain the value, which
+// may be a token.
 func CheckHeader(name, value string) error {
 	const special = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(name) {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CheckAuthorization checks the options basic, bearer, bearer_file and headers together.
+// CheckAuthorization returns an error if the options basic, bearer, bearer_file and headers are
+// invalid or contradict each other.
 func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[string]string) error {
 	given := 0
 	for _, is := range []bool{basic != nil, bearer != "", bearerFile != ""} {

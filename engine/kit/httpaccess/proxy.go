@@ -11,14 +11,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Values of the option that are not URLs.
+// The values of the option proxy that are not URLs.
 const (
 	ProxyNone        = "none"
 	ProxyEnvironment = "environment"
 )
 
-// Proxy returns the Proxy function of an http.Transport for a value of the option proxy. If the
-// function is nil, no request uses a proxy.
+// Proxy returns the function for the field Proxy of an http.Transport, given the value of the
+// option proxy. The function is nil if requests use no proxy.
 func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	switch option {
 	case ProxyNone:
@@ -36,8 +36,8 @@ func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	return nethttp.ProxyURL(u), nil
 }
 
-// checkVariable returns an error if the first environment variable that is set is not a valid
-// proxy. Without this check, net/http would silently use no proxy.
+// checkVariable returns an error if the first of the environment variables that is set is not a
+// valid proxy. Without this check, net/http would use no proxy and report nothing.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)
@@ -57,7 +57,8 @@ func checkVariable(names ...string) error {
 	return nil
 }
 
-// CheckProxy checks a value of the option, and the environment if the option refers to it.
+// CheckProxy returns an error for an invalid value of the option proxy. If the value refers to the
+// environment, CheckProxy also checks the environment.
 func CheckProxy(option string) error {
 	_, err := Proxy(option)
 	if err == nil && (option == "" || option == ProxyEnvironment) {

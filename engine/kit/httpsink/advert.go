@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// advert is the state shared by a lane and a receiver that advertises its window
+// advert is the state that a lane keeps about a receiver that advertises its window
 // (docs/formats/advertised-window.md).
 type advert struct {
 	sender string
-	// recent minimum of the round trip without the receiver's processing time, in nanoseconds; 0 if
-	// unknown
+	// the minimum of recent round trips without the receiver's processing time, in nanoseconds; 0
+	// if unknown
 	network atomic.Int64
 }
 
@@ -27,15 +27,15 @@ func newAdvert() *advert {
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift is the fraction by which one response can raise the stored minimum of the round
-// trip.
+// networkDrift bounds the growth of the stored minimum: one response can raise it by at most this
+// fraction.
 const networkDrift = 1.0 / 256
 
-// unitRecords is the unit of the sink's costs.
+// unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
-// setHeader sets the header with the sender's name and the cost of the batch. It adds the network
-// time, which is known once a receiver has advertised its window.
+// setHeader sets the header with the sender's name and the cost of the batch. If the network time
+// is known, setHeader adds it. It is known after the receiver has advertised its window once.
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
@@ -44,7 +44,8 @@ func (a *advert) setHeader(h nethttp.Header, records int) {
 	h.Set(stream.SenderHeader, value)
 }
 
-// read returns the report in a response, or the zero Report if there is none.
+// read returns the report that the receiver sent with its response. It returns the zero Report if
+// there is none. The response also updates the network time.
 func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	value := h.Get(stream.CreditHeader)
 	if value == "" {
@@ -69,8 +70,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether the unit of a grant is records, the sink's unit, which is also the
-// default. The caller has excluded grants in batches.
+// isOwnUnit reports whether the unit of a grant is records, which is also the default unit. Grants
+// in batches are not passed to it.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -14,20 +14,20 @@ var (
 	errStalled  = errors.New("the receiver stopped reading after its response")
 )
 
-// body is the body of one request. net/http may continue reading it after RoundTrip has returned,
-// on a goroutine of its own, if the receiver responded early. After release nothing reads the data,
-// so that it may be reused.
+// body is the body of one request. If the receiver responds before it has read the body, net/http
+// may continue reading the body on another goroutine after RoundTrip has returned. After release,
+// no goroutine reads the data, and its memory can be used again.
 //
-// A request has no GetBody, so that net/http never sends it a second time by itself: each call of
-// Deliver sends at most one request.
+// A request has no GetBody. Therefore net/http cannot send the body a second time by itself, and
+// each call of Deliver sends at most one request.
 type body struct {
 	wake chan struct{} // holds a value after Close and after a direct write has returned
 	sent chan error    // the result of writing the request; holds one value
 
 	mu       sync.Mutex // guards the fields below; held while bytes are copied
 	data     []byte
-	off      int      // bytes that were read or written directly
-	writer   net.Conn // writes directly from data; nil if none does
+	off      int      // bytes already read or written directly
+	writer   net.Conn // the connection of a running direct write of data; nil if none runs
 	closed   bool
 	released bool
 }
@@ -68,7 +68,7 @@ func (b *body) notify() {
 }
 
 // recordSent records the result of writing the request. net/http calls it once for each connection
-// that it tries; the first result counts.
+// that it tries. Only the first result is kept.
 func (b *body) recordSent(err error) {
 	select {
 	case b.sent <- err:
@@ -109,9 +109,9 @@ func (b *body) progress() int {
 	return b.off
 }
 
-// release waits up to bodyPatience until net/http has closed the body, so that the connection can
-// be kept. Then it aborts the request with cancel, and closes the connection if a direct write is
-// still running.
+// release ends the use of the data. It waits up to bodyPatience until net/http has closed the body:
+// only then can the connection be used again. If net/http has not closed the body by then, release
+// aborts the request with cancel, and closes the connection of a running direct write.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything
@@ -139,7 +139,8 @@ func (b *body) releaseIfClosed() bool {
 	return true
 }
 
-// breakOff refuses further reads and waits for the direct write, if one is running.
+// breakOff refuses further reads. If a direct write is running, breakOff closes its connection and
+// waits for the end of the write.
 func (b *body) breakOff() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +154,8 @@ func (b *body) breakOff() {
 	}
 }
 
-// beginWrite returns the remaining bytes for a direct write to c, up to a limit (most). endWrite
-// must follow.
+// beginWrite returns the bytes that are left for a direct write to c, at most most bytes. The
+// caller must call endWrite afterwards.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

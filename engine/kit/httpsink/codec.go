@@ -7,47 +7,51 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Codec is the format of one kind of receiver. Its methods are called concurrently.
+// Codec defines the requests and responses of one kind of receiver. Its methods may be called
+// concurrently.
 type Codec interface {
-	// Format returns the properties that all requests share. It is called once.
+	// Format returns the properties that are the same for all requests. It is called once.
 	Format() Format
-	// Append appends the body of a request for the kept records of b. It calls refuse for each
-	// record that cannot be encoded, and leaves that record out.
+	// Append appends the body of a request with the records of b that are kept. If a record cannot
+	// be encoded, Append leaves it out and calls refuse for it.
 	Append(dst []byte, b *stream.Batch, refuse func(i int, reason error)) []byte
-	// Outcome returns the outcome of the request for b: r.Err, or a more precise error that it
-	// reads from the body. If the request or the response was incomplete, the sink replaces a full
-	// or partial delivery by an error.
+	// Outcome returns the outcome of the request for b. This is r.Err, or a more precise error from
+	// the response's body. If the request or the response was incomplete, the sink replaces an
+	// outcome of full or partial delivery by an error.
 	Outcome(b *stream.Batch, r *Response) error
 }
 
-// Format holds the properties that all requests of a sink share. Only ContentType is needed.
+// Format holds the properties that are the same for all requests of a sink. Only ContentType is
+// required.
 type Format struct {
 	Method      string            // empty means POST
 	ContentType string            // Options.Headers may replace it
 	Header      map[string]string // more headers, which Options.Headers may replace
-	Path        string            // of endpoints without a path; empty means "/"
-	Query       url.Values        // parameters of endpoints that do not set them
+	Path        string            // for endpoints without a path; empty means "/"
+	Query       url.Values        // for endpoints that do not set these parameters
 
-	// Key returns the idempotency key of a batch. Nil means that requests have none.
+	// Key returns the idempotency key of a batch. Nil means that requests have no key.
 	Key func(*stream.Batch) (string, error)
-	// KeyReadsRecords means that Key reads records or fields.
+	// KeyReadsRecords must be set if Key reads the records or fields of a batch.
 	KeyReadsRecords bool
-	// KeyParameter is a query parameter that carries the key in addition to the header. Empty means
-	// none.
+	// KeyParameter is the name of a query parameter in which the key is sent, in addition to the
+	// header. Empty means only the header.
 	KeyParameter string
 
-	// Raw reports that the body consists of the records' own bytes. They are sent without a copy
-	// if the batch is unchanged.
+	// Raw means that the body consists of the unchanged bytes of the records. If processors have
+	// not changed the batch, these bytes are sent without a copy.
 	Raw bool
-	// WholeResponse is the maximum size in bytes of the body of a 2xx, which Outcome needs
-	// completely. A longer one counts as cut off. Zero means that Outcome gets the first 201 bytes.
+	// WholeResponse is for an Outcome that needs the complete body of a 2xx response. It is the
+	// maximum size of this body in bytes; a longer body counts as incomplete. Zero means that
+	// Outcome gets only the first 201 bytes.
 	WholeResponse int
-	// AnyStatus reports that a response of any status may be a delivery. Outcome then gets the
+	// AnyStatus means that a response with any status may report a delivery. Outcome then gets the
 	// first 64 KiB of each response.
 	AnyStatus bool
 }
 
-// BatchKey returns the id of a batch, which is the same after a crash. It is the usual Format.Key.
+// BatchKey returns the id of a batch. It is the usual Format.Key, because a batch keeps its id
+// after a crash.
 func BatchKey(b *stream.Batch) (string, error) { return b.ID(), nil }
 
 // Response is the response to a request.
@@ -55,7 +59,7 @@ type Response struct {
 	Method, Endpoint string // the endpoint without user, password and query
 	Status           int
 	Header           nethttp.Header
-	Body             []byte // its beginning, or all of it; see Format
+	Body             []byte // the first bytes, or all of the body; see Format
 	Cut              error  // why the body ended early; nil if it was read to its end or limit
 	Err              error  // the outcome by the status; nil means delivered
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Endpoint is a URL, or a name to look up. Each address of a name is a separate worker. In a
-// config, an endpoint is a text or a mapping.
+// Endpoint is a URL, or a DNS name. Each address of the name is a worker of its own. In a config,
+// an endpoint is a text or a mapping.
 type Endpoint struct {
 	// URL is http://host:port/path. Empty means that DNS or SRV is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
@@ -27,14 +27,16 @@ type Endpoint struct {
 	DNS string `yaml:"dns" doc:"host name; each of its addresses is a worker"`
 	// SRV is the whole name of SRV records. Each address of each target is a worker.
 	SRV string `yaml:"srv" doc:"name of SRV records, such as _penstock._tcp.workers.internal"`
-	// NATS is a subject on which workers answer with their addresses. Each is a worker.
+	// NATS is a NATS subject. Workers that listen on it answer with their addresses, and each
+	// address is a worker.
 	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
-	// Port is required with DNS, and given by the records with SRV.
+	// Port is the port of all workers of the option DNS, for which it is required. SRV records and
+	// the answers at a NATS subject contain the port.
 	Port int `yaml:"port" min:"0" max:"65535" doc:"port, for dns"`
 	// Scheme is http or https. Empty means http. With https, certificates must be valid for the
 	// name, not for the address.
 	Scheme string `yaml:"scheme" enum:"http,https" doc:"scheme for dns, srv and nats; default http"`
-	// Path and query of the requests. Empty means /.
+	// Path is the URL path of the requests. Empty means /.
 	Path string `yaml:"path" doc:"URL path, for dns, srv and nats, such as /in"`
 }
 
@@ -53,7 +55,7 @@ func (e *Endpoint) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the URL; nil if the endpoint is a name in DNS.
+// MarshalText returns the URL. It returns nil if the endpoint is a name.
 func (e Endpoint) MarshalText() ([]byte, error) {
 	if e.URL == "" {
 		return nil, nil
@@ -61,7 +63,7 @@ func (e Endpoint) MarshalText() ([]byte, error) {
 	return []byte(e.URL), nil
 }
 
-// target returns the URL. For a name, the URL's host is the name.
+// target returns the URL. If the endpoint is a name, the host of this URL is the name.
 func (e *Endpoint) target() string {
 	if e.URL != "" {
 		return e.URL
@@ -109,12 +111,12 @@ func (e *Endpoint) check() error {
 
 // DiscoveryOptions are the parameters of lookups in DNS and at NATS servers.
 type DiscoveryOptions struct {
-	// Interval is the time between two lookups, 100ms to 1h. It does not depend on the time to live
-	// of DNS records, which only the resolver of the system knows.
+	// Interval is the time between two lookups, from 100ms to 1h. It does not follow the time to
+	// live of DNS records, because only the system's resolver knows it.
 	Interval time.Duration `yaml:"interval" doc:"time between two lookups"`
-	// Resolver is host:port of a DNS server. Empty means those of the system.
+	// Resolver is the host:port of a DNS server. Empty means the DNS servers of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
-	// NATS are the servers of endpoints with nats.
+	// NATS has the NATS servers for endpoints with the option NATS.
 	NATS natsaccess.Options `yaml:"nats" doc:"NATS servers, for endpoints with nats"`
 }
 
@@ -146,16 +148,17 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 // maxDiscovered bounds the workers of one name; further addresses are not used.
 const maxDiscovered = 1000
 
-// discovered is a name in DNS, or a subject of NATS. The goroutine of the lanes owns it after Open.
+// discovered is a DNS name or a NATS subject, with the workers found there. After Open, only the
+// goroutine that runs lanes.run uses it.
 type discovered struct {
 	written Endpoint
 	base    endpoint // of its URL
 	found   []endpoint
 	failing bool                // the last lookup failed
-	targets map[string][]string // addresses of each target of SRV, without the port
+	targets map[string][]string // addresses without port of each target of the SRV records
 
-	directory *registry.Directory  // of a subject, once it is open
-	answered  map[string]time.Time // of a subject: last response of each address
+	directory *registry.Directory  // for a subject: the connection to the registry, once it is open
+	answered  map[string]time.Time // for a subject: last response of each address
 }
 
 // silentFor is the number of intervals without a response after which a worker found through NATS
@@ -207,8 +210,10 @@ func (o *Options) discovered(f Format) (all []discovered) {
 	return all
 }
 
-// lookup returns the addresses behind the name, in a stable order. If the lookup of some of several
-// targets fails, their last addresses stay, and lookup returns addresses and an error.
+// lookup returns the addresses of the name in a stable order. If the lookup of all targets fails,
+// lookup returns only an error. If it fails for some targets, lookup returns addresses and an
+// error. The last addresses of these targets are included, unless DNS reports that the target does
+// not exist.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {
@@ -265,7 +270,8 @@ func (d *discovered) endpointAt(address string) endpoint {
 	return e
 }
 
-// checkRegistry checks that NATS servers are configured if an endpoint needs them, and only then.
+// checkRegistry returns an error if an endpoint needs NATS servers and none are configured, or if
+// NATS servers are configured and no endpoint needs them.
 func (o *Options) checkRegistry() error {
 	named := slices.ContainsFunc(o.Endpoints, func(e Endpoint) bool { return e.NATS != "" })
 	if named {

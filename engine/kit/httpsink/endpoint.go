@@ -12,12 +12,13 @@ import (
 type endpoint struct {
 	name   string // for logs and metrics: scheme, host and path
 	target *url.URL
-	// address is dialed instead of the target's host, unless it is ""
+	// address to dial instead of the URL's host; "" means the URL's host
 	address string
 	auth    string // value of the header Authorization; "" for none
 }
 
-// endpoints parses the URLs. Its errors never show a whole URL, which may hold a password.
+// endpoints parses the URLs. Its errors never contain a whole URL, because a URL may contain a
+// password.
 func (o *Options) endpoints(f Format) ([]endpoint, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")
@@ -47,7 +48,7 @@ func (o *Options) endpoints(f Format) ([]endpoint, error) {
 	return all, nil
 }
 
-// endpoint parses one URL, and adds path and query of the format.
+// endpoint parses one URL, and adds the path and the query parameters of the format.
 func (o *Options) endpoint(text string, f Format) (endpoint, error) {
 	e, err := parseEndpoint(text)
 	if err != nil {
@@ -90,7 +91,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	return e, nil
 }
 
-// aim adds the format's path and query parameters to a URL that does not set them.
+// aim sets the format's path and query parameters in u, unless u already has them.
 func (f *Format) aim(u *url.URL) {
 	if u.Path == "/" && f.Path != "" {
 		u.Path = f.Path

@@ -9,16 +9,16 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/httpaccess"
 )
 
-// CheckURL returns an error for a text that is not a URL for [Sink.Get]. The error never shows the
-// URL, which may hold a password.
+// CheckURL returns an error if text is not a URL for [Sink.Get]. The error never contains the URL,
+// because a URL may contain a password.
 func CheckURL(text string) error {
 	_, err := parseEndpoint(text)
 	return err
 }
 
-// Get requests a URL with the headers, credentials, certificates and proxy of the sink. The caller
-// must close the returned body. Any status other than 200 is an error. Audits call Get without a
-// call of Open.
+// Get sends a GET request with the headers, credentials, certificates and proxy of the sink. The
+// caller must close the returned body. Any status other than 200 is an error. Get works without a
+// previous call of Open; audits use it this way.
 func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
 	e, err := parseEndpoint(target)
 	if err != nil {

@@ -21,25 +21,27 @@ const (
 	headerSpans     = "Penstock-Spans"
 	headerSpanCount = "Penstock-Span-Count"
 
-	// maxSpans bounds the header Penstock-Spans, in bytes, because servers refuse long headers. For
-	// longer lists, only Penstock-Span-Count is sent; the key still identifies the spans.
+	// maxSpans is the maximum size of the header Penstock-Spans in bytes. Servers refuse long
+	// headers. If the list of spans is longer, only Penstock-Span-Count is sent, and the
+	// idempotency key still identifies the spans.
 	maxSpans = 4 << 10
 
-	// bytes of a response that are read; if there are more, the connection is closed
+	// bytes of a response that are read; a connection with a longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
-	// time for the transport to finish sending after the response, so that the connection can be
-	// kept
+	// time after the response in which net/http may finish sending the request, so that the
+	// connection can be used again
 	bodyPatience = 100 * time.Millisecond
-	// time without progress of a request after the response that may acknowledge it
+	// maximum time without progress of a request whose response has already come and may
+	// acknowledge it
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
-	// bytes of a connection's buffer in this process: only the header is buffered
+	// size of a connection's write buffer in this process: only the header is buffered
 	writeBuffer   = 4 << 10
 	keepAliveProb = 15 * time.Second // between probes of an idle connection
 )
 
-// lane is one endpoint.
+// lane is the worker of one endpoint.
 type lane struct {
 	sink     *Sink
 	endpoint endpoint
@@ -100,12 +102,13 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 type answer struct {
 	Response
 	report stream.Report
-	// reason for an incompletely written request, if the response may acknowledge the batch
+	// the reason why the request was not written completely, if the response may acknowledge the
+	// batch
 	unsent error
 }
 
-// send makes one request, with the idempotency key, if any. After it has returned, nothing reads
-// data.
+// send makes one request, with an idempotency key if the format has one. After send has returned,
+// no goroutine reads data.
 func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	key string) (*answer, error) {
 	req := &nethttp.Request{
@@ -130,7 +133,7 @@ func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	return out, nil
 }
 
-// read reads the response, with as much of its body as the format needs.
+// read reads the response, and as much of its body as the format needs.
 func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	f := &l.sink.format
 	out := &answer{Response: Response{
@@ -167,7 +170,8 @@ func (l *lane) target(key string) *url.URL {
 	return &u
 }
 
-// identify adds the headers that identify the batch, so that a receiver can detect a repetition.
+// identify adds the headers that identify the batch, so that a receiver can detect that it gets the
+// batch a second time.
 func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	h.Set(headerKey, key)
 	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
@@ -177,15 +181,16 @@ func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	}
 }
 
-// faultOf classifies the error of a request without a response. An invalid certificate or protocol
-// is a permanent fault of the endpoint. Any other error may be temporary.
+// faultOf classifies the error of a request without a response. An invalid certificate and a wrong
+// protocol are permanent faults of the endpoint. Any other error may be temporary.
 func faultOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
-	// crypto/tls reports an alert this way: the server wants another certificate, or none
+	// crypto/tls reports an alert in this way. The alert means that the server wants another
+	// certificate or none.
 	op, alert := errors.AsType[*net.OpError](err)
 	if untrusted || noTLS || alert && op.Op == "remote error" {
 		return &stream.Misconfigured{Err: err}
@@ -193,8 +198,7 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads a response up to maxAnswer bytes. It returns only its first bytes, up to a limit
-// (most).
+// readAnswer reads a response up to maxAnswer bytes, and returns its first most bytes.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {
@@ -216,7 +220,7 @@ func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	return text, cut
 }
 
-// outcome turns a response into the outcome of the attempt.
+// outcome returns the outcome of a delivery attempt, given its response.
 func (l *lane) outcome(b *stream.Batch, a *answer) error {
 	r := &a.Response
 	r.Err = statusOutcome(r, l.sink.format.Key != nil)

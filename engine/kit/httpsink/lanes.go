@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// drainPause is the time for which a draining worker gets no batches. Afterwards the sink tries it
-// again, because a successor may have its address.
+// drainPause is the time for which a worker that reports that it drains gets no batches. Then the
+// sink tries the worker again, because a new process may have started at its address.
 const drainPause = 5 * time.Second
 
-// lanes holds the workers of the sink: the configured ones and those found by discovery. A draining
-// worker is excluded for drainPause.
+// lanes holds the workers of the sink: the configured ones and those found by DNS lookups. A worker
+// that drains is left out for drainPause.
 type lanes struct {
 	sink *Sink
 	set  func([]stream.Lane)
@@ -22,7 +22,7 @@ type lanes struct {
 
 	mu      sync.Mutex // guards the fields below
 	all     []*lane
-	paused  map[*lane]time.Time // when a draining worker is tried again
+	paused  map[*lane]time.Time // times at which draining workers are tried again
 	changed bool                // since the last call of set
 }
 
@@ -44,7 +44,7 @@ func (ls *lanes) close() {
 	ls.all = nil
 }
 
-// drain excludes a lane after its worker has reported that it drains.
+// drain leaves out the lane of a worker that has reported that it drains.
 func (ls *lanes) drain(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -62,8 +62,8 @@ func (ls *lanes) drain(l *lane) {
 	}
 }
 
-// publish calls the function set with the lanes if they have changed. again is the time of the next
-// call; zero means that only an event can change the lanes.
+// publish calls set with the lanes if they have changed since its last call. again is the time at
+// which publish must be called next. It is zero if no time is known at which the lanes change.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane
@@ -89,8 +89,9 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 	return again
 }
 
-// look looks up a name, and adds and removes lanes accordingly. If the lookup fails, the last
-// addresses stay. A lookup in which only some targets failed counts as failed, too.
+// look looks up a name, and adds and removes lanes to match its addresses. If the lookup fails, the
+// lanes stay. If it fails for only some targets of an SRV name, it also counts as failed. The last
+// addresses of these targets then stay, unless DNS reports that the target does not exist.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
@@ -122,7 +123,7 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	ls.replace(d, found)
 }
 
-// replace replaces the workers of a name. Requests to removed workers may still complete.
+// replace replaces the workers of a name. Running requests to removed workers may still complete.
 func (ls *lanes) replace(d *discovered, found []endpoint) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -159,7 +160,7 @@ func (ls *lanes) at(name string) *lane {
 	return ls.all[slices.IndexFunc(ls.all, func(l *lane) bool { return l.endpoint.name == name })]
 }
 
-// run looks up names, and includes drained workers again after drainPause, until ctx is done.
+// run repeats the DNS lookups, and includes workers again that have drained, until ctx is done.
 func (ls *lanes) run(ctx context.Context) error {
 	names := ls.sink.names
 	defer func() {

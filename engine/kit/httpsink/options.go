@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The values of the option for the compression of bodies.
+// The values of the option `compress`.
 const (
 	Gzip = "gzip"
 	None = "none"
 )
 
-// Options are the common options of HTTP sinks, which embed them. `flow.timeout` and `flow.abandon`
-// bound the time of a response.
+// Options are the options that all HTTP sinks share. A sink's own options embed them. There is no
+// timeout among them: `flow.timeout` and `flow.abandon` bound the time until a response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
@@ -95,7 +95,7 @@ func (o *Options) Check() error {
 	return httpaccess.CheckProxy(o.Proxy)
 }
 
-// CheckFiles returns an error if the file of tls.ca cannot be used.
+// CheckFiles returns an error if the file of the option `tls.ca` is not usable.
 func (o *Options) CheckFiles() error {
 	if _, err := o.TLS.Authorities(); err != nil {
 		return stream.OptionErrorf("tls.ca", "%w", err)
@@ -103,7 +103,8 @@ func (o *Options) CheckFiles() error {
 	return nil
 }
 
-// Validate checks the common options, the sink's own options, and then the files that they name.
+// Validate checks the common options, then the sink's own options, and then the files named in
+// them.
 func Validate(o *Options, own interface{ Check() error }) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (o *Options) HasAuthorization() bool {
 	return given
 }
 
-// Environment returns the lines of [stream.EnvironmentUser]: the proxy of each endpoint that has
-// one.
+// Environment returns lines for [stream.EnvironmentUser]: for each endpoint that is reached through
+// a proxy, the proxy.
 func (o *Options) Environment(f Format) []string {
 	proxy, err := httpaccess.Proxy(o.Proxy)
 	endpoints, wrong := o.endpoints(f)
@@ -145,7 +146,8 @@ func (o *Options) Environment(f Format) []string {
 	return lines
 }
 
-// Within prefixes the key of an option error with the key of its group. It returns nil for nil.
+// Within puts a prefix before the key of an option error: the key of its group. It returns nil if
+// err is nil.
 func Within(group string, err error) error {
 	if e, ok := err.(*stream.OptionError); ok {
 		inner := *e

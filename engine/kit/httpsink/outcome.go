@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// statusOutcome returns the outcome of a response by its status, as [flow.HTTPOutcome] does. A 409
-// to a request with an idempotency key is a delivery: the receiver had the batch already.
+// statusOutcome returns the outcome of a response with a certain status, as [flow.HTTPOutcome]
+// does, with one exception: a 409 in response to a request with an idempotency key is a delivery,
+// because the receiver already has the batch.
 func statusOutcome(r *Response, keyed bool) error {
 	if r.Status == nethttp.StatusConflict && keyed {
 		return nil
@@ -29,8 +30,8 @@ func statusOutcome(r *Response, keyed bool) error {
 	return r.StatusError()
 }
 
-// As returns the response as an error with the given outcome, or nil for Delivered. A throttled
-// outcome keeps the wait of r.Err, if r.Err has one.
+// As returns the response as an error with the given outcome. It returns nil if the outcome is
+// Delivered. If r.Err has a wait and the outcome is throttled, the result has the same wait.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {
@@ -50,7 +51,7 @@ func (r *Response) As(o control.Outcome) error {
 	return err
 }
 
-// Where returns the method and endpoint of the request.
+// Where returns the method and endpoint of the request, separated by a space.
 func (r *Response) Where() string { return r.Method + " " + r.Endpoint }
 
 // StatusError returns the response as an error after which the batch is retried.
@@ -58,11 +59,11 @@ func (r *Response) StatusError() *StatusError {
 	return &StatusError{Method: r.Method, Endpoint: r.Endpoint, Status: r.Status, Answer: r.Body}
 }
 
-// StatusError is a response that does not report a delivery.
+// StatusError means that a response did not report a delivery.
 type StatusError struct {
 	Method, Endpoint string // the endpoint without user, password and query
 	Status           int
-	Answer           []byte // the beginning of the body, or all of it, unchanged
+	Answer           []byte // the body or its first bytes, unchanged
 }
 
 // Error returns the status and the first 200 bytes of the body, with control bytes escaped.

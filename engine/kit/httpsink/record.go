@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// FieldOf returns the last field with the given name in record i. JSON parsers also use the last of
-// several equal keys.
+// FieldOf returns the field with the given name in record i. If several fields have this name, it
+// returns the last one, as JSON parsers do.
 func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]
@@ -22,9 +22,9 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// TimeOf returns the time in the given field of record i. It returns the default (missing) if field
-// is empty, or if the record has no such field or no time in it. The time is RFC 3339, Apache's
-// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds.
+// TimeOf returns the time in the given field of record i. The time is in RFC 3339, in Apache's
+// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds. TimeOf returns
+// missing if field is empty, if the record has no such field, or if the field contains no time.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {
@@ -40,9 +40,9 @@ var timeForms = []string{
 	"2006-01-02 15:04:05",
 }
 
-// readTime parses a record's time: RFC 3339, Apache's format, or a Unix time. Its size determines
-// its unit (seconds, milliseconds, micro- or nanoseconds): taken as seconds, the finer units would
-// be thousands of years ahead.
+// readTime parses a time in RFC 3339, Apache's format, or Unix time. The size of a Unix time shows
+// its unit. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it
+// would be in the distant future.
 func readTime(text string) (time.Time, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 		switch {
@@ -56,7 +56,7 @@ func readTime(text string) (time.Time, bool) {
 		return time.Unix(0, n), true
 	}
 	for _, form := range timeForms {
-		// An int64 of nanoseconds can represent these years.
+		// Nanoseconds since 1970 in an int64 can represent these years.
 		if at, err := time.Parse(form, text); err == nil && at.Year() >= 1678 && at.Year() < 2262 {
 			return at, true
 		}

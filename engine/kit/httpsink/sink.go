@@ -1,11 +1,15 @@
-// Package httpsink is the common part of sinks over HTTP: endpoints, authentication, TLS,
-// connections, compression, and the outcome of a response by its status. A [Codec] adds path,
-// content type and body for one kind of receiver, and reads its responses.
+// Package httpsink is the common part of sinks that deliver over HTTP: endpoints, authentication,
+// TLS, connections, compression, and the outcome of a response by its status. A [Codec] adds the
+// part for one kind of receiver: path, content type and body of a request, and the meaning of a
+// response.
 //
-// A batch is one request, and each endpoint is a worker. With an idempotency key every request
-// names its batch, also after a crash, so that a receiver can detect a repetition. The sink owns
-// its connections, which are net/http's. It follows no redirects, repeats no requests (flow decides
-// when to retry), and never shows the password or query of an endpoint.
+// A batch is one request, and each endpoint is a worker. If the format has an idempotency key, each
+// request contains the key of its batch. The key is the same after a crash, so that a receiver can
+// detect that it gets a batch a second time.
+//
+// The sink uses net/http with connections of its own. It follows no redirects. It does not repeat
+// requests, because package flow decides on retries. It never shows the password or query of an
+// endpoint.
 package httpsink
 
 import (
@@ -23,7 +27,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// inFlight bounds the requests and connections of one endpoint; its window stays below it.
+// inFlight bounds the concurrent requests and connections of one endpoint. The endpoint's window,
+// which bounds its in-flight batches, stays below it.
 const inFlight = 256
 
 // Sink sends batches to endpoints. It implements stream.Sink and stream.Encoder.
@@ -39,7 +44,7 @@ type Sink struct {
 	trust     *httpaccess.Trust
 	proxy     func(*nethttp.Request) (*url.URL, error) // nil: none
 	zips      sync.Pool                                // *gzip.Writer
-	// *[]byte: bodies of pieces, and bodies before compression
+	// *[]byte: memory for the bodies of pieces of batches, and for bodies before compression
 	scratch sync.Pool
 }
 
@@ -66,11 +71,11 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 }
 
 // Open implements stream.Sink. It creates one lane for each endpoint, named by the URL without
-// user, password and query. The names of `dns` and `srv` are looked up now and repeatedly later;
-// each address is an endpoint. Open does not connect: if an endpoint is down, only its worker is
-// down.
+// user, password and query. It looks up the names of the options `dns` and `srv`, and repeats this
+// later; each address is an endpoint. Open does not connect. If an endpoint is down, only its
+// worker is down.
 //
-// Open reads the files of certificates and token.
+// Open reads the files with certificates and the token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	var err error
 	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
@@ -97,9 +102,9 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Encode implements stream.Encoder. It appends the request's body. With a raw format and without
-// compression, an unchanged batch is sent from its own bytes instead. Records that cannot be
-// encoded are dead-lettered.
+// Encode implements stream.Encoder. It appends the request's body to dst. It appends nothing if the
+// format is raw, compression is off and the batch is unchanged: then the batch's own bytes are
+// sent. Records that cannot be encoded are dead-lettered.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return s.encode(dst, b, b.DeadLetter)
 }
@@ -141,8 +146,8 @@ func (s *Sink) Encodes() stream.Encoding {
 	return stream.EncodeAll
 }
 
-// bodyOf returns the body of a request for b: the batch's payload, the batch's own bytes, or, for a
-// piece of a batch, its encoding in scratch.
+// bodyOf returns the body of a request for b. This is the payload from Encode, or the batch's own
+// bytes. If b is a piece of a batch, bodyOf encodes it into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// current returns the transport. It creates a new one if tls.ca has changed or the connections are
-// too old. The old connections close when their requests end.
+// current returns the transport. It first replaces the transport if the file of tls.ca has changed
+// or the connections are too old. Old connections close when their requests end.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.Current()
 	l.mu.Lock()
@@ -58,7 +58,7 @@ func newTransport(s *Sink, e *endpoint, secure *tls.Config) *nethttp.Transport {
 	}
 }
 
-// roundTrip makes a request with net/http, which returns a response even if the request is still
+// roundTrip makes a request with net/http. net/http returns a response even if the request is still
 // being written, or if writing it has failed.
 func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	begun time.Time) (*answer, error) {
@@ -85,8 +85,8 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 		}
 		return out, nil
 	}
-	// With HTTP/2, wait for the request before reading the response. While the request waits for
-	// flow control, the end of ctx would not interrupt a read.
+	// With HTTP/2, wait until the request is written before reading the response: while the request
+	// waits for flow control, the end of ctx would not interrupt a read.
 	unsent := body.awaitSent(ctx)
 	if unsent == errStalled || unsent != nil && ctx.Err() != nil {
 		return nil, unsentError(res.StatusCode, unsent)
@@ -96,7 +96,7 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	return out, nil
 }
 
-// unsentError returns the error for a response to a request that was not written completely.
+// unsentError returns the error for a request that got a response but was not written completely.
 func unsentError(status int, cause error) error {
 	return fmt.Errorf(
 		"status %d is ignored, because the request was not written completely: %w", status,

@@ -1,10 +1,10 @@
 //penstock:pure
 
-// Package inorder releases the attempts of an ordered lane in order, although they may arrive in
-// any order.
+// Package inorder puts the attempts of an ordered lane into order. Attempts may arrive in any
+// order, because the engine calls Deliver concurrently.
 //
-// Its only type is [Order], the state of one lane. The lane owns it and synchronizes access. The
-// package uses no clock, starts no goroutine, and keeps no state of earlier runs.
+// Its only type is [Order], the state of one lane. The lane must synchronize calls. The package
+// starts no goroutine.
 package inorder
 
 import (
@@ -20,21 +20,23 @@ var (
 )
 
 // Order releases the attempts of a run in the order of their places. A place is the number of an
-// attempt within its run: 0, 1, 2 and so on. For example, the places 0, 2, 1 arrive: 0 is released
-// at once, 2 waits, and the arrival of 1 releases 1 and 2. After a failed attempt, Order rejects
-// all later attempts of the same run. The first attempt of a newer run begins that run.
+// attempt in its run: 0, 1, 2 and so on. Example: the places 0, 2, 1 arrive. 0 is released at once.
+// 2 waits. When 1 arrives, 1 and 2 are released.
+//
+// After a failed attempt, Order rejects all later attempts of the same run. A new run begins with
+// its first attempt.
 //
 // The zero value is ready to use. An Order is not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32
 	next    uint32       // the place that is released next
-	failure error        // why the rest of the run fails; nil if the run has not failed
-	waiting map[uint32]T // arrived before their turn
+	failure error        // why the other attempts of the run fail; nil if no attempt has failed
+	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
-// Arrive adds the attempt v. It calls out, in order, for each attempt with no missing attempt
-// before it. If Arrive returns an error, v has failed and is not kept.
+// Arrive adds the attempt v. It calls out for each attempt that can be released now, in order. If
+// Arrive returns an error, v has failed and is not kept.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
@@ -70,13 +72,14 @@ func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// Waits reports whether the attempt of the given place has arrived and has not been released.
+// Waits reports whether the attempt with this place has arrived and is not released.
 func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run
 }
 
-// Fail ends the run and calls out for each waiting attempt, ordered by place.
+// Fail ends the run with an error. It calls out for each waiting attempt, in the order of their
+// places.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("an earlier batch of the same run failed: %w", err)

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// buffers holds the memory of settled submissions for new submissions. Without it, most of the
-// processor time of a busy source goes into garbage collection. Pool n has the buffers with a
-// capacity of n bits, from 2^(n-1) to 2^n - 1 bytes.
+// buffers holds the memory of settled submissions, to be used for new submissions. Without it, a
+// busy source spends most of its processor time on garbage collection. Pool n has the buffers with
+// a capacity from 2^(n-1) to 2^n - 1 bytes.
 var buffers [64]sync.Pool // *[]byte
 
-// Buffer returns an empty slice with a capacity of at least size, and of less than twice the size.
-// It is not larger because the memory limit of an intake counts sizes, not capacities.
+// Buffer returns an empty slice with a capacity of at least size and less than twice the size. The
+// upper bound matters because the memory limit of an intake counts sizes, not capacities.
 func Buffer(size int64) []byte {
 	b, _ := buffers[bits.Len64(uint64(size))].Get().(*[]byte)
 	if b != nil && int64(cap(*b)) >= size {
@@ -20,7 +20,7 @@ func Buffer(size int64) []byte {
 	return make([]byte, 0, size)
 }
 
-// recycle makes a buffer available to [Buffer]. Nothing may refer to it any more.
+// recycle makes b available to [Buffer]. The caller must not use b any more.
 func recycle(b []byte) {
 	if cap(b) > 0 {
 		buffers[bits.Len64(uint64(cap(b)))].Put(&b)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Cutter cuts a stream of bytes into records at a delimiter. It cuts a record that is longer than
-// the limit into pieces. It must be used by one goroutine.
+// Cutter cuts a stream of bytes into records at a delimiter. A record that is longer than the limit
+// becomes several records. A Cutter must be used by one goroutine.
 type Cutter struct {
 	max   int
 	delim byte
@@ -15,14 +15,16 @@ type Cutter struct {
 	long  int64
 }
 
-// The minimum space for a read, and the maximum to which the space grows automatically.
+// The minimum size of the buffer that Space returns, and the maximum to which this size grows
+// automatically.
 const (
 	minSpace  = 4 << 10
 	mostSpace = 64 << 10
 )
 
-// NewCutter returns a Cutter for records that end with delim and have at most max bytes. size is
-// the expected size of a read. If it is 0, the space starts small and grows with the reads.
+// NewCutter returns a Cutter for records that end with delim. A record has at most max bytes. size
+// is the expected number of bytes of a read. If it is 0, the buffer for reads is small at first and
+// grows while reads fill it.
 func NewCutter(max int, delim byte, size int) *Cutter {
 	if size <= 0 {
 		size = minSpace
@@ -38,7 +40,7 @@ func (c *Cutter) Space() []byte {
 	return c.buf[len(c.buf):min(cap(c.buf), len(c.buf)+max(c.size, minSpace))]
 }
 
-// Cut returns the records that end within the n bytes that were read into Space.
+// Cut returns the records that are complete after a read of n bytes into Space.
 func (c *Cutter) Cut(n int) Records {
 	if n >= c.size && c.size < mostSpace {
 		c.size *= 2 // the sender fills the buffer
@@ -60,13 +62,13 @@ func (c *Cutter) Cut(n int) Records {
 	return out
 }
 
-// Write is Cut for data that was not read into Space.
+// Write adds data that was not read into Space, and returns the records that are complete now.
 func (c *Cutter) Write(data []byte) Records {
 	c.buf = append(c.buf, data...)
 	return c.Cut(0)
 }
 
-// Keep takes over the bytes of an incomplete record from the Cutter before.
+// Keep moves the incomplete record of another Cutter to c.
 func (c *Cutter) Keep(before *Cutter) { c.buf, before.buf = before.buf, nil }
 
 // End returns the bytes after the last delimiter as a record, or no record if there are none.
@@ -89,8 +91,9 @@ func (c *Cutter) Long() int64 {
 	return n
 }
 
-// take returns the first n bytes and keeps the others. If n is at least half of the buffer's
-// capacity, take returns the buffer itself. Otherwise it returns a copy.
+// take removes the first n bytes from c.buf and returns them. If n is at least half of the buffer's
+// capacity, take returns the buffer itself and copies the remaining bytes to a new one. Otherwise
+// it returns a copy.
 func (c *Cutter) take(n int) []byte {
 	if n < cap(c.buf)/2 {
 		data := bytes.Clone(c.buf[:n])
@@ -106,7 +109,7 @@ func (c *Cutter) drop(n int) {
 	c.buf = c.buf[:copy(c.buf, c.buf[n:])]
 }
 
-// each adds the records of data, which ends with a delimiter, to out.
+// each adds the records in data to out. data must end with a delimiter.
 func (c *Cutter) each(data []byte, out *Records) {
 	for len(data) > 0 {
 		end := bytes.IndexByte(data, c.delim)

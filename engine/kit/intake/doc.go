@@ -1,23 +1,30 @@
-// Package intake holds received data that cannot be read again, such as the body of a request,
-// until every route of the pipeline has settled it. The sources http_server, socket, syslog, stdin
-// and exec are built on it.
+// Package intake holds received data in memory until every route of the pipeline has settled it
+// (delivered, dead-lettered or dropped it). It is for sources whose data cannot be read a second
+// time, such as the body of an HTTP request. The sources http_server, socket, syslog, stdin and
+// exec use it.
 //
-//	Reserve(bytes) --> read the body --> Submit --> Done: every route has settled it
-//	                                          \--> Withdraw: no worker has got it
+//	Reserve(bytes) --> read the body --> Submit --> Wait: every route has settled the data
+//	                                          \--> Withdraw: no worker has received the data
 //
-// # Bounds
+// # Memory limit
 //
-// One limit in bytes covers reserved and held data. Reservations are granted in the order of the
-// requests, before the data is read. So a full intake applies backpressure to the senders. A
-// reservation for data of unknown length grows while the data is read. One reservation at a time
-// may grow beyond the limit, so that several growing reservations cannot block each other.
+// One limit bounds the bytes of an intake: those reserved for data that is being read, and those of
+// submitted data that is not settled yet. The source reserves the bytes before it reads the data.
+// Reservations are granted in the order of the calls. If the intake is full, the source waits
+// instead of reading, and so its senders wait too (backpressure).
+//
+// If the length of the data is not known in advance, the reservation grows while the data is read.
+// One reservation at a time may grow beyond the limit. Otherwise two growing reservations could
+// wait for each other forever.
 //
 // # Positions
 //
-// An intake is one partition with a random id. Data gets its position when the first route reads
-// it, so that unread data can be withdrawn without leaving a gap. If a route has read data and not
-// sent it yet, the route can withdraw this data. The route then passes over the positions of the
-// data. Each route reads everything at its own pace. A route that restarts after a failure reads
-// its unsettled data again, cut into the same batches. After the end of the process, the partition
-// cannot be read any more, and its progress is deleted.
+// An intake is one partition with a random id. A position is an offset in the stream of all
+// submitted bytes. Data gets its position when the first route reads it. Data that no route has
+// read can therefore be withdrawn without a gap in the positions. A route can also withdraw data
+// that it has read but not sent. It then skips the positions of this data.
+//
+// Each route reads all data at its own speed. A route that restarts after a failure reads its
+// unsettled data again, cut into the same batches. When the process has ended, nothing can be read
+// from the partition any more, and the next run deletes the partition's progress.
 package intake

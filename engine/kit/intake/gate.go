@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// gate bounds the reserved and held bytes. It is guarded by the mutex of its Intake.
+// gate bounds the sum of reserved bytes and bytes of unsettled data. It is guarded by the mutex of
+// its Intake.
 type gate struct {
 	max       int64
 	held      int64
@@ -16,7 +17,7 @@ type gate struct {
 	oversized *Reservation // may grow beyond max; nil if none does
 }
 
-// waiter is a reservation that waits for bytes.
+// waiter is a call that waits until bytes are added to its reservation.
 type waiter struct {
 	r     *Reservation
 	bytes int64
@@ -33,12 +34,12 @@ type Reservation struct {
 	request string // id of the partition; "" for that of the intake
 }
 
-// OnRead registers f, which is called once, when the first route reads the submitted data. f must
-// not call the intake, and must not block. Call OnRead before Submit.
+// OnRead registers f, which the intake calls once, when the first route reads the submitted data. f
+// must not block and must not call the intake. Call OnRead before Submit.
 func (r *Reservation) OnRead(f func()) { r.onRead = f }
 
-// Reserve waits until the given number of bytes is free. Calls are served in order. The error is
-// [ErrTooLarge], [ErrDraining] or the cause of ctx.
+// Reserve waits until the given number of bytes is free, and reserves them. Concurrent calls are
+// served in order. The error is [ErrTooLarge], [ErrDraining] or the cause of ctx.
 func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{in: i}
 	i.mu.Lock()
@@ -60,8 +61,8 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// Grow enlarges the reservation by bytes. It waits until the bytes fit within the limit, or until
-// this reservation is the one that may exceed the limit.
+// Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit, or
+// until this reservation is the one that may exceed the limit.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()
@@ -72,17 +73,19 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
-// expandStep is the least number of bytes by which Expand grows a reservation, if there is room.
+// expandStep is the minimum number of bytes by which Expand grows a reservation, unless this would
+// exceed the maximum of the reservation.
 const expandStep = 256 << 10
 
-// maxExpansion is a multiple of the size of a body. Decoded records may take this much memory even
-// if it exceeds the limit of the intake. Log records of OTLP take about ten times their body.
+// maxExpansion bounds the memory of a request whose decoded records exceed the limit of the intake,
+// as a multiple of the size of its body. Decoded OTLP log records are about ten times as large as
+// their body.
 const maxExpansion = 16
 
-// Expand grows the reservation to at least the size of a body plus the memory that its records take
-// beyond it. The error is [ErrTooLarge] if the sum exceeds both the limit of the intake and
-// maxExpansion times the body, or if the records exceed [MaxSubmission]. Expand grows the
-// reservation in large steps, so that most calls do nothing.
+// Expand grows the reservation to at least body+records bytes: the size of a body, and the
+// additional memory of its decoded records. The error is [ErrTooLarge] in two cases: the sum
+// exceeds both the limit of the intake and maxExpansion times the body, or records exceeds
+// [MaxSubmission]. Expand grows the reservation in large steps, so that most calls do nothing.
 func (r *Reservation) Expand(ctx context.Context, body, records int64) error {
 	bytes, most := body+records, min(max(r.in.gate.max, maxExpansion*body), body+MaxSubmission)
 	switch {
@@ -94,7 +97,8 @@ func (r *Reservation) Expand(ctx context.Context, body, records int64) error {
 	return r.Grow(ctx, min(max(bytes-r.bytes, expandStep), most-r.bytes))
 }
 
-// Release frees the reserved bytes. It does nothing after Submit or an earlier Release.
+// Release ends the reservation without submitted data. It does nothing after Submit or an earlier
+// Release.
 func (r *Reservation) Release() {
 	i := r.in
 	i.mu.Lock()
@@ -102,7 +106,7 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle frees the reserved bytes and counts the given number of bytes as held instead. The caller
+// settle replaces the reserved bytes by the given number of bytes of submitted data. The caller
 // holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
@@ -135,11 +139,11 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// routesEvery is the interval at which waiting callers check whether a route that blocks them has
-// left the pipeline. One caller checks for all.
+// routesEvery is the interval at which waiting callers check whether a route that has not settled
+// the data was removed from the pipeline. One caller checks for all.
 const routesEvery = time.Second
 
-// await waits until ready is closed.
+// await waits until ready is closed. Its error is the cause of ctx.
 func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
@@ -170,10 +174,10 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// grant gives bytes to the growing reservations, and then to the waiting ones, in order, while
-// there is room. If the first growing reservation does not fit, it may exceed the limit, unless
-// another one already does. The next reservation may exceed the limit only after the held bytes are
-// within it again.
+// grant gives free bytes first to the growing reservations, then to new ones, each in order of
+// arrival. If the first growing reservation does not fit, it may exceed the limit. Only one
+// reservation at a time may do so: the next one must wait until the first has ended and the bytes
+// in use are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0
@@ -203,13 +207,13 @@ func (g *gate) give(w *waiter) {
 	close(w.ready)
 }
 
-// free returns the bytes of settled or withdrawn data.
+// free subtracts the bytes of settled or withdrawn data, and serves waiting reservations.
 func (g *gate) free(bytes int64) {
 	g.held -= bytes
 	g.grant()
 }
 
-// refuse fails all waiters for new reservations.
+// refuse lets all waiting calls of Reserve fail with err.
 func (g *gate) refuse(err error) {
 	for _, w := range g.waiting {
 		w.err = err

@@ -17,29 +17,32 @@ import (
 type Options struct {
 	// Name is the partition's name, for logs and displays.
 	Name string
-	// MaxBytes bounds the reserved and held data, counting [RecordOverhead] for each record. Zero
-	// means [DefaultMaxBytes].
+	// MaxBytes bounds the sum of reserved bytes and bytes of unsettled data. Each record counts
+	// [RecordOverhead] bytes in addition to its text. Zero means [DefaultMaxBytes].
 	MaxBytes int64
 	// Objects means that each record is a valid JSON object on one line. Its members become the
 	// record's fields.
 	Objects bool
 	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. If Refuse is
-	// not set, both still work while all routes drain, and the routes end after the last producer
-	// has finished; see [Intake.Producer].
+	// not set, both still work then, and the routes end after the last producer has finished; see
+	// [Intake.Producer].
 	Refuse bool
-	// Remember is how long the outcome of identified requests is kept; see [Reservation.Identify].
+	// Remember is the time for which the intake keeps the outcome of an identified request; see
+	// [Reservation.Identify].
 	Remember time.Duration
-	// MaxRequests bounds the number of identified requests that a route remembers; the oldest
-	// expire first. Zero means 131,072.
+	// MaxRequests bounds the number of identified requests that a route remembers. Beyond it, the
+	// oldest ones are forgotten. Zero means 131,072.
 	MaxRequests int
 }
 
 const (
 	// DefaultMaxBytes is the default limit of an intake.
 	DefaultMaxBytes = 64 << 20
-	// RecordOverhead is the number of bytes that each record counts in addition to its text.
+	// RecordOverhead is the number of bytes that each record counts against the memory limit in
+	// addition to its text.
 	RecordOverhead = 16
-	// MaxSubmission bounds one submission, since offsets into a batch have 32 bits.
+	// MaxSubmission is the maximum size of one submission in bytes, because offsets into a batch
+	// have 32 bits.
 	MaxSubmission = math.MaxInt32 / 2
 
 	partitionPrefix = "intake-"
@@ -48,12 +51,12 @@ const (
 )
 
 var (
-	// ErrTooLarge is returned for data that alone exceeds the limit.
+	// ErrTooLarge is returned for data that is larger than the memory limit or [MaxSubmission].
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
-	// ErrWithdrawn is returned to callers that wait for withdrawn data.
+	// ErrWithdrawn is returned by [Submission.Wait] for withdrawn data.
 	ErrWithdrawn = errors.New("the data was withdrawn")
-	// ErrUnsettled is returned to callers that wait for data that one route has withdrawn, while
-	// another route may still deliver it.
+	// ErrUnsettled is returned by [Submission.Wait] if one route has withdrawn the data but another
+	// route may still deliver it.
 	ErrUnsettled = errors.New("not every route delivers the data")
 	// ErrDraining is returned while all routes drain.
 	ErrDraining = errors.New("the source is draining")
@@ -105,9 +108,10 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest waits until the source stops, and then logs and counts the records that are lost. This
-// happens if a route has failed or a drain took too long. Records that a sender waits for are not
-// lost: the sender gets no response, and still has them.
+// reportRest waits until the source stops. Then it logs and counts the records that some route has
+// not settled, for example because the route has failed or its drain took too long. These records
+// are lost. Records for which a sender waits are not counted: the sender gets no response and still
+// has them.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -128,7 +132,7 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	return nil
 }
 
-// Held returns the number of bytes that are reserved or held.
+// Held returns the sum of reserved bytes and bytes of unsettled data.
 func (i *Intake) Held() int64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -159,7 +163,7 @@ func (i *Intake) IsDraining() bool {
 	return i.allDraining()
 }
 
-// Accepting waits while all routes drain. Its error is the cause of ctx.
+// Accepting returns nil as soon as not all routes drain. Its error is the cause of ctx.
 func (i *Intake) Accepting(ctx context.Context) error {
 	for {
 		i.mu.Lock()
@@ -188,9 +192,9 @@ func (i *Intake) allDraining() bool {
 	}
 }
 
-// Producer registers a goroutine that submits data. Draining routes wait for registered goroutines.
-// The goroutine must watch Draining, and call done after its last submission. done may be called
-// twice.
+// Producer registers a goroutine that submits data. Draining routes end only after all registered
+// goroutines have called done. The goroutine must watch Draining, and call done after its last
+// submission. done may be called twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -203,7 +207,7 @@ func (i *Intake) Producer() (done func()) {
 	})
 }
 
-// End declares that no more data will come. Routes end when they have read and settled everything.
+// End declares that no more data will be submitted. Routes end when they have read all data.
 func (i *Intake) End() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -217,8 +221,8 @@ func (i *Intake) notify() {
 	i.changed = make(chan struct{})
 }
 
-// checkDraining replaces or closes the channel of Draining, depending on whether all routes drain.
-// The caller holds i.mu.
+// checkDraining closes the channel of Draining if all routes drain. If a route no longer drains,
+// checkDraining replaces the closed channel by an open one. The caller holds i.mu.
 func (i *Intake) checkDraining() {
 	all := len(i.routes) > 0
 	for _, p := range i.routes {

@@ -7,26 +7,27 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Objects turns the members of records that are JSON objects into fields. It must be used by one
-// goroutine.
+// Objects parses records that are JSON objects and adds their members as fields. It must be used by
+// one goroutine.
 type Objects struct {
 	scan  json.Scanner
 	names map[string]uint32 // of the batch
 	seen  []seen            // by name
 	turn  int               // counts the records
-	// likely predicts the keys of a record by their order. It has the keys of earlier records,
-	// because most records of a batch have the same keys.
+	// likely predicts the keys of the next record: key k of a record is probably the same as key k
+	// of the preceding one.
 	likely []likelyKey
 }
 
-// likelyKey is a key with its quotes, as it is in a record, and the index of its name in
+// likelyKey is a key as it is written in a record, with its quotes. name is the index of the key in
 // Batch.Names.
 type likelyKey struct {
 	text []byte
 	name uint32
 }
 
-// seen is the last field with a certain name: its record (turn) and its index in Batch.Fields.
+// seen locates the last field with a certain name. turn is the number of its record, and field is
+// its index in Batch.Fields.
 type seen struct{ turn, field int }
 
 // Set sets the fields of every record of b. It dead-letters a record that is not an object.
@@ -43,7 +44,7 @@ func (o *Objects) Set(b *stream.Batch) {
 	}
 }
 
-// Begin starts a batch that has no fields yet.
+// Begin prepares o for a new batch, which must not have fields.
 func (o *Objects) Begin() {
 	if o.names == nil {
 		o.names = make(map[string]uint32)
@@ -54,9 +55,9 @@ func (o *Objects) Begin() {
 	o.likely = o.likely[:0]
 }
 
-// Append appends the members of record i of b to b.Fields. If a key occurs several times, the last
-// value is used. If the record is not an object, Append appends nothing and returns the reason for
-// its dead letter.
+// Append parses record i of b and appends its members to b.Fields. If a key occurs several times,
+// the last value is used. If the record is not an object, Append appends nothing and returns the
+// reason, for use as a dead letter's reason.
 func (o *Objects) Append(b *stream.Batch, i int) error {
 	o.turn++
 	from := len(b.Fields)

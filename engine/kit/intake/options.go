@@ -26,7 +26,8 @@ func Delimiter(value string) byte {
 	return '\n'
 }
 
-// MinMemory is the minimum of an option `memory`. It suffices for one read of short records.
+// MinMemory is the minimum of the option `memory`, which limits the bytes of an intake. It is
+// enough for one read of short records.
 const MinMemory stream.Size = 8 << 20
 
 // CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into

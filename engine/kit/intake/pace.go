@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pace measures how fast routes settle data. From this, the source tells refused senders when to
+// Pace measures how fast routes settle data. A source uses it to tell refused senders when to
 // retry. The zero value is ready to use. A Pace is safe for concurrent use.
 type Pace struct {
 	mu    sync.Mutex // guards the fields below
@@ -17,14 +17,15 @@ type Pace struct {
 const (
 	// paceMemory is the time over which the rate is averaged.
 	paceMemory = 10 * time.Second
-	// The bounds of RetryAfter, before the jitter, and its value without a measurement.
+	// The minimum and maximum of RetryAfter before jitter, and its value if there is no
+	// measurement.
 	leastRetry   = time.Second
 	mostRetry    = 50 * time.Second
 	unknownRetry = 15 * time.Second
 )
 
-// decay reduces p.bytes according to the time since the last call: linearly, to zero after
-// paceMemory. The caller holds p.mu.
+// decay reduces p.bytes by the time since the last call, linearly: after half of paceMemory, half
+// of the bytes remain; after all of it, none. The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))
@@ -32,7 +33,7 @@ func (p *Pace) decay(now time.Time) {
 	p.since = now
 }
 
-// Settled records that routes have settled bytes.
+// Settled adds bytes that routes have settled to the measurement.
 func (p *Pace) Settled(bytes int, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,10 +41,10 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter estimates the time until there is room again: the time in which the held bytes are
-// settled at the measured rate. It is limited to between 1s and 50s, and then varied by up to one
-// fifth (jitter). Without any measurement, it is about 15s. The result is in whole seconds and at
-// least one.
+// RetryAfter estimates the time until the routes have settled held bytes, at the measured rate.
+// Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was measured, the estimate is
+// 15s. The estimate is limited to between 1s and 50s and then varied by up to 20 percent (jitter).
+// The result is in whole seconds and at least 1s.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

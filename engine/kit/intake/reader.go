@@ -22,7 +22,7 @@ type progress struct {
 	reader   *reader // of the current run of the route
 }
 
-// of returns the progress in the partition of s.
+// of returns the route's progress in the partition of s.
 func (p *progress) of(s *Submission) *settled {
 	if s.part == &s.in.part {
 		return &p.settled
@@ -30,7 +30,7 @@ func (p *progress) of(s *Submission) *settled {
 	return p.requests.of(s.part.ID)
 }
 
-// covers reports whether the route has settled a submission.
+// covers reports whether the route has settled all of s.
 func (p *progress) covers(s *Submission) bool {
 	return p.of(s).covers(s.position(s.from), s.position(s.to()))
 }
@@ -41,7 +41,7 @@ type settled struct {
 	above     []stream.Range
 }
 
-// covers reports whether the whole range is settled.
+// covers reports whether all positions from from to to are settled.
 func (p *settled) covers(from, to int64) bool {
 	if to <= p.watermark {
 		return true
@@ -55,15 +55,16 @@ func (p *settled) covers(from, to int64) bool {
 	return false
 }
 
-// note updates the progress from a mark of the route.
+// note replaces the progress by that of m, unless m is older.
 func (p *settled) note(m stream.Mark) {
 	if m.Watermark.Num >= p.watermark { // ignore an older mark
 		p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
 	}
 }
 
-// in returns the settled ranges of s as places. A place is a number that counts the bytes of all
-// submissions in the order in which they were read.
+// in returns the settled ranges of s, converted from positions to places. A place counts the bytes
+// of all submissions in the order in which they were read, whereas each identified request has
+// positions of its own, from 0.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -91,7 +92,7 @@ type reader struct {
 
 	readers.Cursor       // in places
 	main           int64 // position in the partition of the intake
-	// ranges of that partition that were settled when the reader was opened
+	// ranges of the intake's partition that were settled when the reader was opened
 	passed  []stream.Range
 	known   int64   // Above has the ranges of all submissions below this place
 	ends    []int32 // ends of the records in the batch, once one of them is odd
@@ -170,7 +171,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// finish ends the batch: it records the cut, and adds the fields of records that are objects.
+// finish completes the batch. It records the position at which the batch ends, so that a restarted
+// route ends a batch there too. It also adds the fields of records that are objects.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	r.progress.cuts.Add(r.At)
@@ -198,8 +200,8 @@ func (r *reader) finish(b *stream.Batch) {
 	}
 }
 
-// fill appends available data to b. full reports whether b is complete. The error is io.EOF if no
-// data will follow.
+// fill appends available data to b. full reports whether b can be sent now. The error is io.EOF if
+// no more data will follow.
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	i := r.in
 	i.mu.Lock()
@@ -240,8 +242,8 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return b.Full() || r.awaited, i.changed, nil
 }
 
-// isLast reports whether this route gets no more data. While some routes drain and others do not,
-// data that producers submit later goes only to the others.
+// isLast reports whether this route gets no more submissions. If only some routes drain, later
+// submissions go to the others.
 func (r *reader) isLast() bool {
 	i := r.in
 	if i.ended {
@@ -250,8 +252,8 @@ func (r *reader) isLast() bool {
 	return r.progress.draining && (i.o.Refuse || i.producers == 0 || !i.allDraining())
 }
 
-// next returns the first submission that ends after place at. If no route has read this submission
-// yet, next assigns its position.
+// next returns the first submission that ends after place at, or nil. If no route has read the
+// submission before, next moves it from the queue to the log and assigns its place.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
 		if s.to() <= at {
@@ -283,7 +285,7 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn adds the settled ranges of s to Above, once.
+// learn adds the route's settled ranges of s to r.Above. It does so once for each submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
@@ -295,9 +297,9 @@ func (r *reader) learn(s *Submission) {
 	}
 }
 
-// follow moves to position to of the intake's partition. If it passes over data that was not
-// settled, it adds an empty span to b and returns true. The ledger of a sink can then pass over the
-// data, too.
+// follow moves r.main, the position in the intake's partition, up to position to. If follow passes
+// over positions that this route has not settled, it adds an empty span with these positions to b
+// and returns true. The span lets the ledger of a sink advance beyond these positions as well.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -324,7 +326,7 @@ func (r *reader) skip(s *Submission) {
 	}
 }
 
-// cover extends the last span of the batch by n bytes of s, and moves past them.
+// cover extends the last span of the batch by n bytes of s, and moves the reader past them.
 func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	from := stream.Position{Num: s.position(r.At)}
 	if k := len(b.Spans); k == 0 || b.Spans[k-1].Part != s.part {
@@ -339,7 +341,7 @@ func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	}
 }
 
-// take appends records of s to b, until b is full or the border is reached.
+// take appends records of s to b. It stops when b is full or the place border is reached.
 func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	data := s.records.data
 	start := int(r.At - s.from)
@@ -367,7 +369,7 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	s.mayBeSent = s.mayBeSent || len(r.in.routes) > 1
 }
 
-// beginOdd records the ends of the lines that the batch already contains.
+// beginOdd sets r.ends to the line ends of the data that b already contains.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true
@@ -384,8 +386,8 @@ func appendEnds(ends []int32, lines []byte, base int) []int32 {
 	return ends
 }
 
-// cut returns the end and number of the first lines that reach size bytes or the given number of
-// records.
+// cut returns the end and number of the first lines. It stops after the line that reaches size
+// bytes or the given number of records.
 func cut(lines []byte, size, records int) (end, count int) {
 	end = len(lines)
 	if size < end {
@@ -446,8 +448,8 @@ func (r *reader) Drain() {
 // again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier instances, and
-// those of requests with outcomes that need not be kept any longer.
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier runs of the
+// process, and those of identified requests that are no longer remembered.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
@@ -468,8 +470,9 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// release ends submissions that every route of the pipeline has settled. It also drops the progress
-// of routes that are no longer in the pipeline. The caller holds i.mu.
+// release removes the submissions that every route of the pipeline has settled, and frees their
+// bytes. It also drops the progress of routes that are no longer in the pipeline. The caller holds
+// i.mu.
 func (i *Intake) release() {
 	names := i.host.Routes()
 	if len(names) == 0 {

@@ -8,27 +8,29 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// requestPrefix begins the partition ids of identified requests.
+// requestPrefix is the prefix of the partition ids of identified requests.
 const requestPrefix = "request-"
 
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
-// Identify gives the submitted data a partition of its own. A route that has settled the data does
-// not get a repetition of it, even after a restart. id must be unique to this data. It has at most
-// 128 bytes of printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before
-// Submit. If an unsettled submission has the same id, Submit returns that submission.
+// Identify gives the data to be submitted a partition of its own, named by id. If the same data is
+// submitted again, routes that have already settled it skip it, even after a restart. If an earlier
+// submission with this id is not settled yet, Submit returns that submission.
+//
+// id must identify the data: different data needs a different id. It has at most 128 bytes of
+// printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before Submit.
 func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
 
 // IsRequest reports whether a partition id belongs to an identified request.
 func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, requestPrefix) }
 
-// RequestName returns the name of the partition of a request that arrives now. It contains the time
-// in seconds.
+// RequestName returns the partition name of a request that arrives at the time now. The name
+// contains this time in seconds.
 func RequestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
 
-// RequestTime returns the time in a partition's name. If the name contains no time, for example
-// after a loss of the local state, it returns now.
+// RequestTime returns the time in a partition's name. If the name contains no time, it returns now.
+// Names without a time occur, for example, after the local state was lost.
 func RequestTime(name string, now time.Time) time.Time {
 	const prefix = len("request of ")
 	if len(name) > prefix {
@@ -39,7 +41,7 @@ func RequestTime(name string, now time.Time) time.Time {
 	return now
 }
 
-// requests is the progress of one route in identified requests. The zero value is empty.
+// requests is one route's progress in identified requests. The zero value is empty.
 type requests struct {
 	by    map[string]*request
 	order []*request // in the order of note; by time after sort
@@ -51,8 +53,7 @@ type request struct {
 	time time.Time
 }
 
-// of returns the progress in the partition with the given id. If there is none, it returns an empty
-// progress.
+// of returns the progress in the partition with the given id. It is empty if the id is unknown.
 func (q *requests) of(id string) *settled {
 	if e := q.by[id]; e != nil {
 		return &e.settled
@@ -79,7 +80,8 @@ func (q *requests) sort() {
 	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
 }
 
-// Requests returns a route's progress in the remembered identified requests, the oldest first.
+// Requests returns a route's progress in the identified requests that it remembers. The oldest is
+// first.
 func (i *Intake) Requests(route string) []stream.Mark {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -96,9 +98,9 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the requests from before the given time. If more than most requests remain, it
-// also removes the oldest of them. It stops at the first request that is not settled yet. It
-// appends the ids of the removed requests to gone.
+// expire removes the oldest requests while they arrived before the given time, or while more than
+// most requests remain. It stops at the first request that is not settled yet, which is one in
+// working. It appends the ids of the removed requests to gone.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

@@ -10,8 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Records are records as a source has received them, to be submitted together. The zero value is
-// empty.
+// Records are received records that a source submits together. The zero value is empty.
 type Records struct {
 	data  []byte  // each record with a line end
 	ends  []int32 // of each record in data, after its line end; nil if each line is a record
@@ -25,7 +24,7 @@ func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(
 
 var newline = []byte{'\n'}
 
-// Add appends a copy of a record. Copies of r must not be used afterwards.
+// Add appends a copy of a record. After Add, do not use earlier copies of r.
 func (r *Records) Add(record []byte) {
 	if need := len(r.data) + len(record) + 1; need > cap(r.data) {
 		old := r.data
@@ -49,10 +48,10 @@ func (r *Records) Len() int { return r.count }
 // Size returns the bytes of the records with their line ends.
 func (r *Records) Size() int { return len(r.data) }
 
-// cost returns how many bytes the records count against the limit.
+// cost returns the number of bytes that the records count against the memory limit.
 func (r *Records) cost() int64 { return int64(len(r.data)) + int64(r.count)*RecordOverhead }
 
-// Submission is data on its way through the routes.
+// Submission is data that was submitted to the routes.
 type Submission struct {
 	in      *Intake
 	records Records
@@ -67,8 +66,8 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
-	// another route, or an earlier run of the route, has read it and may have sent it; guarded by
-	// in.mu
+	// a second route, or an earlier run of the route, has read the data and may have sent it;
+	// guarded by in.mu
 	mayBeSent bool
 }
 
@@ -77,10 +76,9 @@ func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
-// Submit hands records to the routes and ends the reservation, even if the records are larger than
-// it. awaited means that a sender waits until the records are settled, so that a batch with them is
-// sent without waiting for more. If the error is [ErrDraining] or [ErrTooLarge], the records were
-// not accepted.
+// Submit hands records to the routes and ends the reservation. The records may be larger than the
+// reservation. Set awaited if a sender waits until the records are settled: a batch with them is
+// then sent at once. If the error is [ErrDraining] or [ErrTooLarge], the records were not accepted.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
 	i := r.in
 	if !records.odd {
@@ -127,13 +125,13 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 	return s, nil
 }
 
-// pieces is the least number of pieces in which Add submits records that fill the intake.
+// pieces is the minimum number of parts into which Add splits records as large as the memory limit.
 const pieces = 4
 
-// Add submits records that no sender waits for. It submits many records in several pieces and waits
-// for room for each, so that all together may exceed the limit of the intake. A single record that
-// exceeds the limit waits until the intake is empty. If Add fails, the records that it has not
-// submitted count as lost.
+// Add submits records for which no sender waits. It splits many records into several submissions
+// and waits for room for each one. All records together may thus exceed the memory limit. A single
+// record that exceeds the limit waits until the intake is empty. If Add fails, the records that
+// were not submitted are counted as lost.
 func (i *Intake) Add(ctx context.Context, records Records) error {
 	for {
 		piece, rest := records.split(max(i.gate.max/pieces, 1))
@@ -162,8 +160,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split returns the first records, which cost no more than most, and the others. If the first
-// record alone costs more, split returns it as the first records.
+// split returns the first records, with a cost of at most most, and the remaining ones. If the
+// first record alone costs more, first has only this record.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}
@@ -184,9 +182,9 @@ func (r *Records) split(most int64) (first, rest Records) {
 	return first, rest
 }
 
-// Wait returns nil when every route has settled the data, which means delivered, dead-lettered or
-// dropped it. The error is [ErrWithdrawn], [ErrUnsettled] or the cause of ctx. If the outcome is
-// known, Wait returns it even if ctx is done.
+// Wait waits until every route has settled the data (delivered, dead-lettered or dropped it), and
+// then returns nil. The error is [ErrWithdrawn], [ErrUnsettled] or the cause of ctx. If the outcome
+// is already known, Wait returns it even if ctx is done.
 func (s *Submission) Wait(ctx context.Context) error {
 	if err := s.in.await(ctx, s.done); err != nil {
 		return err
@@ -194,7 +192,7 @@ func (s *Submission) Wait(ctx context.Context) error {
 	return s.err
 }
 
-// finish ends the wait for s. The caller holds i.mu.
+// finish wakes the callers that wait for s. The caller holds i.mu.
 func (i *Intake) finish(s *Submission) {
 	if s.unwanted {
 		i.unwanted--

@@ -12,21 +12,21 @@ import (
 //
 //	queued ──read──▶ read ──────▶ sent ──▶ settled
 //	   │              │ Withdraw
-//	   │ Withdraw     └──▶ unwanted ──the sender has not sent its batch──▶ withdrawn
-//	   └──▶ withdrawn          └──else──▶ sent ──▶ settled
+//	   │ Withdraw     └──▶ unwanted ──its batch has not been sent──▶ withdrawn
+//	   └──▶ withdrawn          └──its batch has been sent──▶ sent ──▶ settled
 //
-// The sender (package flow) withdraws whole batches. So a submission is withdrawn only if every
-// submission in its batch is unwanted, and no other batch has a part of it. Therefore, the reader
-// never cuts a submission that fits into a batch.
+// The sender (package flow) can withdraw only whole batches. A submission that was read is
+// therefore withdrawn only if all submissions in its batch are unwanted, and if it is in no other
+// batch. So that this is possible, the reader puts all of a submission into one batch if it fits.
 //
-// In a pipeline with several routes, data that a route has read is not withdrawn, because another
-// route may have delivered it. For the same reason, a restarted route does not withdraw data that
-// it had read before the restart.
+// Data that a route has read is not withdrawn if the pipeline has several routes, because another
+// route may have delivered it. For a similar reason, a restarted route does not withdraw data that
+// it read before the restart: its earlier run may have delivered the data.
 
-// Withdraw takes the data back if no worker has got it. [Submission.Wait] then returns
-// [ErrWithdrawn]. If a route has read the data, Withdraw waits until the route has withdrawn or
-// settled it, or ctx is done. The route may withdraw the data later than this call: when it has
-// been processed, or when the other submissions in its batch are unwanted, too.
+// Withdraw takes the data back unless a worker may have received it. After a withdrawal,
+// [Submission.Wait] returns [ErrWithdrawn]. If a route has read the data, Withdraw waits until the
+// route has withdrawn or settled it, or until ctx is done. The route may withdraw the data even
+// after that.
 func (s *Submission) Withdraw(ctx context.Context) {
 	if withdraw := s.disown(); withdraw != nil {
 		withdraw()
@@ -35,8 +35,9 @@ func (s *Submission) Withdraw(ctx context.Context) {
 }
 
 // disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
-// returns the function that tells the route to withdraw unwanted data. It returns nil if the data
-// is already settled or withdrawn, or if the pipeline does not have exactly one route.
+// returns a function that makes the route withdraw unwanted data. The function is nil if nothing is
+// left to do: the data is already settled or withdrawn, or the pipeline does not have exactly one
+// route.
 func (s *Submission) disown() (withdraw func()) {
 	i := s.in
 	i.mu.Lock()
@@ -67,11 +68,11 @@ func (s *Submission) disown() (withdraw func()) {
 	return withdraw
 }
 
-// hasOneRoute reports whether the pipeline has a single route, which has opened. The caller holds
-// i.mu.
+// hasOneRoute reports whether the pipeline has exactly one route and this route has opened. The
+// caller holds i.mu.
 func (i *Intake) hasOneRoute() bool { return len(i.routes) == 1 && len(i.host.Routes()) == 1 }
 
-// exceeds reports whether s fits into an empty batch, but not into the rest of b.
+// exceeds reports whether s fits into an empty batch, but not into the remaining room of b.
 func (s *Submission) exceeds(b *stream.Batch) bool {
 	size, count, most := s.records.Size(), s.records.count, b.Limits()
 	return s.awaited && size <= most.Bytes && count <= most.Records &&
@@ -117,8 +118,8 @@ func (r *reader) Withdrawn(b *stream.Batch) {
 // ReadsAgain implements stream.WithdrawingReader.
 func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
 
-// wholeIn returns the unsettled submissions in b. If b has only a part of a submission, or settled
-// data, it returns none. The caller holds i.mu.
+// wholeIn returns the unsettled submissions in b. It returns none if b contains only a part of a
+// submission, or settled data. The caller holds i.mu.
 func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	for k := range b.Spans {
 		span := &b.Spans[k]
@@ -134,7 +135,8 @@ func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	return found
 }
 
-// at returns the unsettled submission that contains a position of a partition, or nil.
+// at returns the unsettled submission that contains the given position of a partition, or nil if
+// there is none.
 func (i *Intake) at(part *stream.Partition, position int64) *Submission {
 	if part.ID != i.part.ID {
 		return i.working[part.ID]

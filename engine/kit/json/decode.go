@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AppendUnescaped appends s, the text between the quotes of a valid string, with its escapes
-// decoded. An unpaired surrogate becomes U+FFFD.
+// AppendUnescaped appends s to dst with its escapes decoded. s is the text between the quotes of a
+// valid string. An unpaired surrogate becomes U+FFFD.
 func AppendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
@@ -51,10 +51,10 @@ func AppendUnescaped(dst, s []byte) []byte {
 	return dst
 }
 
-// Member returns the value of the member of raw that has the given key. Keys are compared after
-// unescaping. If several members have the key, Member uses the last. It returns false if raw is not
-// an object or has no such member. raw must be valid JSON without leading space, and the offsets of
-// the value count from the start of raw.
+// Member returns the value of the member of raw with the given key. The key is compared after
+// unescaping. If several members have this key, Member returns the last one. It returns false if
+// raw is not an object or has no such member. raw must be valid JSON without leading space. The
+// offsets of the value count from the start of raw.
 func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	var found Value
 	ok := false
@@ -70,9 +70,9 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	return found, ok
 }
 
-// Decode returns the Go value of v, a range of data: nil, a bool, a string, a []any or a
-// map[string]any. A number is an int, or a float64 if it is not an integer or does not fit. The
-// only error is a number beyond the range of float64.
+// Decode returns the value v, a range of data, as a Go value: nil, a bool, a string, a []any or a
+// map[string]any. A number becomes an int, or a float64 if it is not an integer or does not fit.
+// Decode returns an error only for a number that is too large for a float64.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {
@@ -131,8 +131,9 @@ func decodeArray(raw []byte) (any, error) {
 	return out, nil
 }
 
-// Number returns a number as an int, or as a float64 if it has a fraction or exponent or does not
-// fit. A number beyond the range of float64 is an error.
+// Number returns a number as an int. If the number has a fraction or an exponent, or does not fit
+// into an int, Number returns it as a float64. It returns an error if the number is too large for a
+// float64.
 func Number(text []byte) (any, error) {
 	if n, err := strconv.ParseInt(string(text), 10, 0); err == nil {
 		return int(n), nil
@@ -144,7 +145,7 @@ func Number(text []byte) (any, error) {
 	return f, nil
 }
 
-// RangeError means that a number is beyond the range of float64.
+// RangeError means that a number is too large for a float64.
 type RangeError struct{ Number string }
 
 // Error names the number.

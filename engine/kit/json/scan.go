@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package json parses JSON in place. It finds the members of an object and their kinds, and keeps
-// numbers, nested values and the order of keys unchanged.
+// Package json finds the members of a JSON object, and their kinds, without decoding them. Numbers,
+// nested values and the order of keys stay unchanged.
 //
-// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing after
-// the value, no more than [MaxDepth] levels. It owns nothing and allocates only for decoded values.
-// Package ndjson writes JSON.
+// It is strict (RFC 8259): numbers have no leading zeros, strings have no raw control characters,
+// the text is UTF-8, nothing follows the value, and there are at most [MaxDepth] levels. It
+// allocates only to decode values. Package ndjson writes JSON.
 package json
 
 import (
@@ -19,21 +19,21 @@ import (
 // MaxDepth is the maximum nesting of arrays and objects.
 const MaxDepth = 1000
 
-// Value is the location and kind of one value in the scanned bytes.
+// Value is the range and kind of one value in the scanned bytes.
 type Value struct {
-	// Kind is Text for a string (its range excludes the quotes), Number, Bool, Null, or JSON for an
-	// array or object. A string with an unpaired surrogate, which has no UTF-8 form, is JSON,
-	// including its quotes.
+	// Kind is Text for a string; the range then excludes the quotes. It is JSON for an array or
+	// object, otherwise Number, Bool or Null. A string with an unpaired surrogate cannot be written
+	// in UTF-8. Its kind is JSON, and its range includes the quotes.
 	Kind stream.Kind
-	// Escaped means that a Text has escapes; [AppendUnescaped] decodes them.
+	// Escaped means that a Text has escapes. [AppendUnescaped] decodes them.
 	Escaped  bool
 	Off, Len int
 }
 
-// Scanner iterates over the members of one object. The zero value is ready for Start. A Scanner may
-// be reused.
+// Scanner finds the members of an object, one after another. The zero value is ready for Start, and
+// a Scanner can be used for many objects.
 type Scanner struct {
-	Key   Value // of the current member: a Text
+	Key   Value // key of the current member; its kind is Text
 	Value Value
 
 	data     []byte
@@ -41,22 +41,23 @@ type Scanner struct {
 	begun    bool
 	what     string // the error
 	at       int
-	open     [MaxDepth/64 + 1]uint64 // one bit for each open level: whether it is an object
+	open     [MaxDepth/64 + 1]uint64 // one bit for each open level: 1 for an object, 0 for an array
 }
 
-// Start sets the scanner to the object in data[off:off+n]. Values are ranges of data. The scanner
-// only reads data.
+// Start begins with the object data[off:off+n]. All ranges of values are relative to data, which
+// the scanner does not change.
 func (s *Scanner) Start(data []byte, off, n int) {
 	s.data, s.pos, s.end, s.begun = data, off, off+n, false
 	s.what = ""
 }
 
-// Next advances to the next member. It returns false at the end or after an error.
+// Next advances to the next member. It returns false at the end of the object or after an error;
+// see Wrong.
 func (s *Scanner) Next() bool {
 	i := s.space(s.pos)
 	if !s.begun {
 		s.begun = true
-		// a byte order mark, written by some editors
+		// skip a byte order mark, which some editors write
 		if i == s.pos && i+3 <= s.end && string(s.data[i:i+3]) == "\uFEFF" {
 			i = s.space(i + 3)
 		}
@@ -94,9 +95,9 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// NextIs advances to the next member if it has the given key, which includes its quotes. It then
-// sets Value, but not Key. Otherwise it returns false, and Next must be called. NextIs is faster
-// than Next.
+// NextIs is a faster Next for a key that is expected. If the next member has this key, which
+// includes the quotes, NextIs sets Value, but not Key. Otherwise it returns false, and Next must be
+// called.
 func (s *Scanner) NextIs(key []byte) bool {
 	before := byte('{')
 	if s.begun {
@@ -121,7 +122,7 @@ func (s *Scanner) NextIs(key []byte) bool {
 	return true
 }
 
-// Wrong returns the error and its byte offset in data, after Next has returned false. It returns ""
+// Wrong is called after Next has returned false. It returns the error and its offset in data, or ""
 // if the object has ended without an error.
 func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
 
@@ -130,7 +131,7 @@ func (s *Scanner) fail(what string, at int) bool {
 	return false
 }
 
-// failed is fail for functions that return an offset.
+// failed is like fail. It returns -1, for functions that return an offset.
 func (s *Scanner) failed(what string, at int) int {
 	s.fail(what, at)
 	return -1
@@ -151,7 +152,7 @@ func (s *Scanner) notObject(i int) bool {
 	return s.fail("want a JSON object, {...}, but this is another value", i)
 }
 
-// space returns the first offset from i on that is not white space, or the end.
+// space returns the offset of the first byte at or after i that is not white space, or the end.
 func (s *Scanner) space(i int) int {
 	for i < s.end {
 		if c := s.data[i]; c > ' ' || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -162,7 +163,7 @@ func (s *Scanner) space(i int) int {
 	return i
 }
 
-// value scans the value at i and returns its end, or -1.
+// value scans the value at i. It returns its end, or -1 after an error.
 func (s *Scanner) value(i int, v *Value) int {
 	if i >= s.end {
 		return s.failed("a value is missing", s.end)
@@ -195,7 +196,7 @@ func (s *Scanner) word(i int, w string) bool {
 	return i+len(w) <= s.end && string(s.data[i:i+len(w)]) == w
 }
 
-// number scans -?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?
+// number scans a number: -?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?
 func (s *Scanner) number(i int) int {
 	start := i
 	if s.data[i] == '-' {
@@ -239,8 +240,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// text scans the string with its opening quote at i, and returns the offset after its closing
-// quote, or -1.
+// text scans the string whose opening quote is at i. It returns the offset after its closing quote,
+// or -1 after an error.
 func (s *Scanner) text(i int, v *Value) int {
 	data, open := s.data, i
 	escaped, half := false, false
@@ -287,8 +288,8 @@ func (s *Scanner) text(i int, v *Value) int {
 	}
 }
 
-// escape checks the escape at i and returns its length. A surrogate pair counts as one escape;
-// alone reports an unpaired surrogate.
+// escape checks the escape at i, and returns its length. A surrogate pair counts as one escape.
+// alone reports that a surrogate is unpaired.
 func (s *Scanner) escape(i int) (n int, alone bool) {
 	if i+1 >= s.end {
 		return s.failed("a string is not closed", i), false
@@ -312,8 +313,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before a character that cannot be escaped", i), false
 }
 
-// unit returns the value of the escape \u1234 at the start of b, or -1 if b does not begin with
-// one.
+// unit returns the value of an escape such as \u1234 at the start of b, or -1 if there is none.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -333,8 +333,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i and returns its end, or -1. It is not recursive: one bit
-// for each open level records whether it is an object.
+// nested checks the array or object at i. It returns its end, or -1 after an error. It is not
+// recursive: for each open level, one bit in s.open tells whether it is an object.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0
@@ -393,7 +393,7 @@ func (s *Scanner) nested(i int) int {
 	}
 }
 
-// member checks the key at i and returns the start of its value, or -1.
+// member checks the key at i. It returns the start of its value, or -1 after an error.
 func (s *Scanner) member(i int) int {
 	var key Value
 	if i >= s.end || s.data[i] != '"' {

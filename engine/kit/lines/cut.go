@@ -11,16 +11,16 @@ import (
 // nextMultiple returns the first multiple of step greater than off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
-// target determines the end of a batch that does not reach its record limit: the first record end
-// at or after the offset at.
+// target determines where a batch ends if it does not reach its record limit: at the first record
+// end at or after the offset at.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at begun and continues at next. The target is
-// the first multiple of the byte limit greater than begun. If next has already reached it, the
-// target is begun plus the byte limit, but at least next+1.
+// targetOf returns the target of a batch that began at offset begun and continues at next. The
+// target is the first multiple of the byte limit greater than begun. If next has already reached
+// this multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -29,10 +29,10 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing returns the target of a batch that has the given number of records and has reached the
-// record end next. Usually this is t. It changes if next has reached the multiple, and the batch
-// has used a larger share of its record limit than of its byte limit. The target is then begun plus
-// the byte limit.
+// passing returns the target of a batch that has reached the record end next with the given number
+// of records. It is t, with one exception: next has reached the multiple, and the batch has used a
+// larger share of its record limit than of its byte limit. Then the target is begun plus the byte
+// limit.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
@@ -41,9 +41,10 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	return t
 }
 
-// firstLong returns the offset in data of the first record that exceeds the length limit (most),
-// not counting its line end, or -1. data begins at a record's start. firstLong searches windows of
-// most+1 bytes backwards, so that its cost does not grow with the number of records.
+// firstLong returns the offset of the first record in data that has more than most bytes, without
+// its line end. It returns -1 if there is none. data must begin at a record's start. firstLong
+// looks for the last line end in each window of most+1 bytes, so that its cost does not grow with
+// the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -55,9 +56,9 @@ func firstLong(data []byte, most int) int {
 	return -1
 }
 
-// endOf returns the length of the first n records of data, line ends included. ok is false if data
-// has fewer line ends. It bisects data by counting line ends, so that its cost does not grow with
-// the number of records.
+// endOf returns the length of the first n records of data with their line ends. ok is false if data
+// has fewer than n line ends. endOf halves data repeatedly and counts line ends, so that its cost
+// does not grow with the number of records.
 func endOf(data []byte, n int) (int, bool) {
 	if n <= 0 {
 		return 0, true
@@ -85,16 +86,16 @@ func endOf(data []byte, n int) (int, bool) {
 
 var newline = []byte{'\n'}
 
-// cut is the end of a batch in the bytes read so far.
+// cut is the end of a batch, as far as the bytes read so far determine it.
 type cut struct {
-	n       int  // number of bytes: whole records
+	n       int  // number of bytes in whole records
 	records int  // number of records in them
-	full    bool // a limit was reached at n, where the batch ends
+	full    bool // the batch ends at n, because it has reached a limit
 }
 
-// decide takes whole records from data, which begins at a record's start, at offset off in the
-// file. It takes them up to the first record end at or after target, or up to a number of records
-// (room), whichever comes first. If no limit is reached, it takes all whole records.
+// decide finds the end of the batch in data, which begins at a record's start, at offset off in the
+// file. The batch takes records up to the first record end at or after target, but at most room
+// records. If data ends before, the batch takes all whole records in data.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

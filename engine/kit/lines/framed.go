@@ -7,40 +7,40 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Framing finds records that are not lines. It keeps no state between calls. A reader that resumes
-// at a record's start therefore finds the same records.
+// Framing splits bytes into records that are not lines. It keeps no state between calls. A reader
+// that resumes at a record's start therefore finds the same records.
 type Framing interface {
-	// Next returns the first record of data, which begins at a record's start. last means that
-	// nothing follows data; Next then returns a frame if data is not empty. A frame of size 0 means
-	// that the end of the record is not in data.
+	// Next returns the first record of data, which must begin at a record's start. A frame of size
+	// 0 means that the end of the record is not in data. last means that no bytes follow data. With
+	// last, Next always returns a frame unless data is empty.
 	Next(data []byte, last bool) Frame
-	// Exact reports whether the file contains exactly the record's text and a line end. Otherwise a
-	// raw sink must not copy the file's bytes.
+	// Exact reports whether a record in the file consists of exactly its text and a line end. If
+	// not, a raw sink must not copy the file's bytes.
 	Exact() bool
 }
 
-// Frame is the position of a record in the data in which it was found.
+// Frame locates a record in the data in which it was found.
 type Frame struct {
 	Size     int  // length in bytes, including the separator
 	From, To int  // its text
-	None     bool // the bytes hold no record, only punctuation between records
+	None     bool // the bytes contain no record, only separators between records
 }
 
-// Writer is a Framing whose records are not contiguous unchanged bytes of the file, but decoded, or
-// joined from pieces.
+// Writer is a Framing for records whose text is not a contiguous part of the file, because it is
+// decoded or joined from several parts.
 type Writer interface {
 	Framing
-	// Write appends the texts of the frame's records to dst, and the end of each in dst to ends.
-	// data begins with the frame. There is at least one record. If there are several, all have the
-	// same origin: the frame's end. A *TextError means that bytes are not valid text; the texts are
-	// appended all the same.
+	// Write appends the texts of the frame's records to dst, and for each text its end in dst to
+	// ends. data begins with the frame. The frame has at least one record. If it has several, all
+	// of them have the end of the frame as their origin. If bytes are not valid text, Write appends
+	// the texts as well and returns a *TextError.
 	Write(dst []byte, ends []int, data []byte, frame Frame) ([]byte, []int, error)
-	// Whole returns the length of the longest prefix of data that consists of whole characters and
-	// has at most n bytes. The prefix has at least one character, even if that is longer. A record
-	// that is too long is cut there.
+	// Whole returns the length of the longest prefix of data that has at most n bytes and ends
+	// after a whole character. If the first character is longer than n bytes, it returns the length
+	// of this character. A record that is too long is cut there.
 	Whole(data []byte, n int) int
-	// LineStart returns the start of the last line of data that begins with a whole character, or
-	// -1 if no line ends in data.
+	// LineStart returns the start of the last line in data whose first character is whole. It
+	// returns -1 if no line ends in data.
 	LineStart(data []byte) int
 }
 
@@ -51,7 +51,7 @@ type TextError struct {
 	Offset     int64 // start of the record in the file
 	At         int   // position of the invalid bytes in the record
 	Bytes      []byte
-	DeadLetter bool // dead-letter the record; otherwise the file is not read further
+	DeadLetter bool // dead-letter the record; if false, the rest of the file is not read
 }
 
 // Error returns the file, the offset, and the invalid bytes.
@@ -67,7 +67,7 @@ func (e *TextError) Group() (reason, detail string) {
 		"correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
 }
 
-// framed is stretch for records found by a Framing.
+// framed is the counterpart of stretch for records found by a Framing.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -117,7 +117,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 		if full || c.Next+int64(have) >= end {
 			break
 		}
-		// the record that crosses the target is long
+		// the record that reaches the target is long
 		want = int(min(end-c.Next, int64(have)+int64(max(have/2, 4096))))
 	}
 	switch {
@@ -138,8 +138,8 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	return full, nil
 }
 
-// frame returns the framing's frame, cut if the record is too long; the rest becomes a record of
-// its own.
+// frame returns the next frame of the framing. If its record is too long, frame returns only a
+// first part; the rest becomes a record of its own.
 func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	frame := framing.Next(data, last)
 	whole := func(n int) int {
@@ -159,10 +159,10 @@ func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	return frame
 }
 
-// maxAround bounds the bytes around a record of maximum length: line end, delimiter, punctuation.
+// maxAround bounds the bytes around the text of a record: line end, delimiter, punctuation.
 const maxAround = 4096
 
-// handOver moves the records of a framed batch into the batch.
+// handOver moves the records found by a Framing to b.
 func (l *Filler) handOver(b *stream.Batch) {
 	if l.Framing == nil {
 		return
@@ -178,7 +178,7 @@ func (l *Filler) handOver(b *stream.Batch) {
 	l.records = l.records[:0]
 }
 
-// forget removes the records of span and later spans.
+// forget removes the records of the given span and of later ones.
 func (l *Filler) forget(span int) {
 	n := len(l.records)
 	for n > 0 && int(l.records[n-1].Span) >= span {
@@ -190,13 +190,14 @@ func (l *Filler) forget(span int) {
 	}
 }
 
-// badRecord is a record with invalid bytes, which becomes a dead letter.
+// badRecord is a record with invalid bytes, which will be dead-lettered.
 type badRecord struct {
 	record int
 	reason error
 }
 
-// write appends the records of a frame at offset off. After an error nothing was appended.
+// write appends the records of a frame that begins at offset off in the file. If it returns an
+// error, it has appended nothing.
 func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame Frame, f File,
 	off int64) error {
 	text, ends, err := w.Write(l.fresh[:0], l.ends[:0], data, frame)
@@ -225,15 +226,16 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	return nil
 }
 
-// seenBytes holds the first and last bytes of the part of the file from which the last records were
-// taken. It is used if the records were decoded or joined, and so differ from the file's bytes.
+// seenBytes holds the first and last bytes of the part of the file that the last call of Fill read.
+// It is used if the records in the batch differ from the bytes in the file, because they were
+// decoded or joined.
 type seenBytes struct {
 	from       int64
 	size       int
 	head, tail []byte // the first and the last bytes
 }
 
-// recordSeen stores the bytes that were read.
+// recordSeen stores the first and last bytes of data, which was read at offset from.
 func (l *Filler) recordSeen(from int64, data []byte) {
 	s := &l.seen
 	s.from, s.size = from, len(data)
@@ -241,21 +243,21 @@ func (l *Filler) recordSeen(from int64, data []byte) {
 	s.tail = append(s.tail[:0], data[max(0, len(data)-seenTail):]...)
 }
 
-// The number of bytes that recordSeen stores.
+// The maximum number of bytes that recordSeen stores.
 const (
 	seenHead = 1024
 	seenTail = 64
 )
 
 // Seen returns the first and the last bytes of the file between two offsets. ok is false unless the
-// last Fill read exactly this part, and has decoded or joined its records. Only then are these
-// bytes stored, because the batch does not hold them.
+// last Fill read exactly this part and its records were decoded or joined. In other cases the batch
+// itself holds these bytes.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to
 }
 
-// framingOf returns the file's own framing, otherwise that of the rules.
+// framingOf returns the file's own framing if there is one, otherwise that of the rules.
 func (l *Filler) framingOf(f File) Framing {
 	if f.Framing != nil {
 		return f.Framing

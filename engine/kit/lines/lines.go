@@ -1,28 +1,34 @@
-// Package lines cuts a file of lines into aligned batches without processing single records.
+// Package lines reads a file of lines into batches. Sources of files use it. It does not process
+// single records: it reads directly into a batch's memory, finds the end of the batch with a few
+// vector instructions, and counts line ends.
 //
-// It reads directly into a batch's arena, finds the end of the batch with a few vector
-// instructions, and counts line ends. It does not interpret the lines. File sources share it. Its
-// caller owns the file and knows how many bytes exist and whether more will follow. The package
-// opens nothing, waits for nothing and keeps no state except the [Cursor] passed to it.
+// The caller opens the file, knows how many bytes exist, and knows whether more will follow. The
+// package waits for nothing. It keeps its position in the file in a [Cursor] of the caller.
 //
 // # The end of a batch
 //
 // A batch ends at the first record end at or after a multiple of Limits.Bytes from the file's
 // start. It ends earlier after Limits.Records records, at the start of a settled range, and at the
-// end of the file.
+// end of the file. Example with a limit of 1000 bytes and records of 300 bytes: the first batch
+// ends at 1200, the second at 2100.
 //
-// If a batch reaches such a multiple with a larger share of its records used than of its bytes, its
-// record limit is the effective one. The batch then continues to the first record end at or after
-// Limits.Bytes from its start. Otherwise most batches would be full, and one at each multiple would
-// be small.
+// If the records are short, the record limit may be the effective one: when a batch reaches a
+// multiple, it has used a larger share of its record limit than of its byte limit. Such a batch
+// continues to the first record end at or after Limits.Bytes from its own start. Otherwise most
+// batches would be full, and one at each multiple would be small.
 //
-// All these cuts depend only on the previous cut and the bytes after it. A reader that resumes at
-// any cut therefore cuts at the same places as the first reader. There are two exceptions for
-// growing files. A batch may have ended at the end of the file at that time. The new bytes of a
-// growing file are not cut at a multiple if all of them fit. Otherwise a hundred slowly growing
-// files would make two batches for each multiple. Records keep their ids in any case.
+// Each cut depends only on the previous cut and the bytes after it. A reader that resumes at any
+// cut therefore makes the same cuts as the first reader. There are two exceptions for growing
+// files:
 //
-// A batch takes further files only as a whole: a file that does not fit begins the next batch.
+//   - A batch may end at the end of the file at that time.
+//   - The new bytes of a growing file are not cut at a multiple if all of them fit into the batch.
+//     Otherwise a hundred slowly growing files would cause two batches for each multiple.
+//
+// Records have the same ids in any case.
+//
+// A batch can contain several files. A second or later file is added only as a whole. A file that
+// does not fit begins the next batch.
 package lines
 
 import (
@@ -37,49 +43,49 @@ import (
 // MaxSpans bounds the number of spans in a batch of many small files.
 const MaxSpans = 4096
 
-// firstLook is the size of the first read of a file for a batch with a larger limit, because these
-// bytes may contain all its records.
+// firstLook is the size of the first read of a file if the byte limit of the batch is larger. Often
+// these bytes already contain as many records as the batch may have.
 const firstLook = 512 << 10
 
 // readMax bounds the size of one read.
 const readMax = 1 << 20
 
-// alignFrom is the minimum size of a read for which the arena is aligned. Alignment may waste a
-// page, which is too much for smaller reads.
+// alignFrom is the minimum size of a read for which the memory of the batch is aligned to pages.
+// Alignment may waste a page, which is too much for smaller reads.
 const alignFrom = 64 << 10
 
-// Rules determine the treatment of long records, and the framing.
+// Rules determine how records are found and how long records are treated.
 type Rules struct {
-	// MaxRecord bounds the length of a record without its LF; at least 1. A longer record is cut
-	// into pieces of that length. Each piece is a record in a span of its own, with an added line
-	// end.
+	// MaxRecord is the maximum length of a record without its LF, at least 1. A longer record is
+	// cut into pieces of that length. Each piece becomes a record in a span of its own, with an
+	// added line end.
 	MaxRecord int
-	// DeadLetter turns a longer record into one dead letter of its first MaxRecord bytes. Its span
-	// covers the whole record.
+	// DeadLetter makes a record longer than MaxRecord a dead letter with its first MaxRecord bytes.
+	// The span of this dead letter covers the whole record.
 	DeadLetter bool
-	// Framing finds records that are not lines. Nil means lines. With a Framing, long records are
-	// always cut.
+	// Framing finds records that are not lines. Nil means that records are lines. With a Framing,
+	// long records are always cut, regardless of DeadLetter.
 	Framing Framing
 }
 
 // Cursor is a reader's position in one file.
 type Cursor struct {
-	Next  int64          // everything before is handed out or settled; at a record's start
+	Next  int64          // all bytes before it were handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // with DeadLetter: the record at Next has no line end before this offset
-	// excess of the last batch over its byte limit, due to a long last record
+	// number of bytes by which the last batch exceeded its byte limit, due to a long last record
 	beyond int
-	// estimate of the bytes of the next batch, with a reserve; 0 if unknown
+	// estimate of the size of the next batch in bytes, with a reserve; 0 if unknown
 	guess int
 }
 
-// Resume returns the cursor of a reader that resumes at m.
+// Resume returns the cursor of a reader that resumes with the progress m.
 func Resume(m stream.Mark) Cursor {
 	return Cursor{Next: m.Watermark.Num, Above: slices.Clone(m.Above)}
 }
 
-// skip advances over the settled ranges that begin at or before Next.
+// skip moves Next past the settled ranges that begin at or before it.
 func (c *Cursor) skip() {
 	for len(c.Above) > 0 && c.Above[0].From.Num <= c.Next {
 		c.Next = max(c.Next, c.Above[0].To.Num)
@@ -93,19 +99,19 @@ type File struct {
 	Part   *stream.Partition
 	Size   int64 // bytes available; no more is read
 	Sealed bool  // nothing will follow: the last record ends at Size, with or without a line end
-	// Flush ends the last record at Size as a record of its own, although more may follow. Sealed
+	// Flush makes the bytes before Size the last record, although more bytes may follow. Sealed
 	// implies it.
 	Flush bool
 	// Framing is this file's own framing. Nil means Rules.Framing. It must be nil if Rules.Framing
 	// is nil.
 	Framing Framing
-	// Growing lets a batch with other files take the available bytes of this file, if all of them
-	// fit, although it is not sealed.
+	// Growing allows this file to be added to a batch with other files although it is not sealed,
+	// if all its available bytes fit.
 	Growing bool
-	// Before holds at most MaxBefore bytes that must precede Cursor.Next in the file. They are read
-	// together with the bytes behind them. If the file contains other bytes, Fill adds nothing and
-	// returns ErrOther. Nil means no check. It must be nil with framing, and with settled ranges in
-	// the cursor.
+	// Before has at most MaxBefore bytes, which must be in the file just before Cursor.Next. They
+	// are read together with the bytes after them. If the file contains other bytes there, Fill
+	// adds nothing and returns ErrOther. Nil means no check. Before must be nil if there is a
+	// framing, or if the cursor has settled ranges.
 	Before []byte
 }
 
@@ -115,25 +121,26 @@ const MaxBefore = 64
 // ErrOther is returned by Fill if the file does not contain File.Before.
 var ErrOther = errors.New("the bytes before the position differ from those read earlier")
 
-// Result is the way in which a call of Fill ended.
+// Result tells the caller of Fill how to continue.
 type Result uint8
 
 // The results of Fill.
 const (
-	// all whole records up to Size were handed out; with Sealed also the last one and the seal
+	// all whole records up to Size were handed out; if the file is sealed, its last record and the
+	// seal too
 	Drained Result = iota
 	Full           // the batch is complete: hand it out and continue with an empty one
-	// the batch holds other files and this one does not fit; nothing was added
+	// the batch has other files and this one does not fit; nothing was added
 	NoRoom
 )
 
-// Filler fills batches according to its rules. It is owned by one reader, and keeps only the state
-// of the current batch.
+// Filler fills batches according to its rules. It belongs to one reader, and keeps only state of
+// the current batch.
 type Filler struct {
 	Rules
 	deadLettered []deadLettered
 	records      []stream.Record // with Framing: of the current batch
-	badRecords   []badRecord     // of these, ascending
+	badRecords   []badRecord     // those of records with invalid bytes, ascending
 	text         []byte          // of the current stretch, if it differs from the file's bytes
 	fresh        []byte          // of the current frame
 	ends         []int           // of the current frame
@@ -146,10 +153,12 @@ type deadLettered struct {
 	size int64
 }
 
-// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or
-// contains only the bytes of this file just before c.Next, takes as much as it can. A batch with
-// other files takes only a whole sealed file, or a seal without bytes. After an error
-// (io.ErrUnexpectedEOF: f has fewer than Size bytes; ErrOther) b and c are unchanged.
+// Fill appends the records of f from c.Next on to b, with their spans. If b is empty, or contains
+// only the bytes of this file just before c.Next, Fill appends as much as possible. If b has other
+// files, Fill appends only a whole file, or the seal of a file without further bytes.
+//
+// The error is ErrOther, that of a read, or io.ErrUnexpectedEOF if f has fewer than Size bytes.
+// After an error, b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
 	dead, before := len(l.deadLettered), *c
@@ -175,7 +184,7 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	return res, nil
 }
 
-// fits reports whether a whole file may be added to b, as far as that is known before reading it.
+// fits reports whether a whole file may fit into b. The number of its records is not known yet.
 func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
@@ -215,7 +224,8 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	return Drained, nil
 }
 
-// seal marks the end of the file, on the span that ends there or on an empty span.
+// seal marks the end of the file in the span that ends there. If there is no such span, it adds an
+// empty one.
 func seal(b *stream.Batch, c *Cursor, f File) {
 	if n := len(b.Spans); n > 0 && b.Spans[n-1].Part.ID == f.Part.ID &&
 		b.Spans[n-1].To.Num == c.Next {
@@ -227,8 +237,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch hands out records from c.Next up to an offset (end), or until the batch is full. closed
-// means that the last record ends at that offset, even without a line end.
+// stretch appends records from c.Next up to offset end, or until the batch is full. closed means
+// that the last record ends at end, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
@@ -269,7 +279,7 @@ func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	return false, nil
 }
 
-// begunAt returns the start of the batch that continues at c.Next.
+// begunAt returns the offset at which the batch that continues at c.Next began.
 func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	if len(b.Spans) > 0 && b.Spans[0].Part.ID == f.Part.ID {
 		return b.Spans[0].From.Num
@@ -277,13 +287,13 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	return c.Next
 }
 
-// look reads from c.Next on, behind b.Data, until it finds the end of the batch, a record that is
-// too long, or the end of the file. It returns the number of bytes read, and the offset of the long
-// record among them or -1.
+// look reads from c.Next into the memory after b.Data, until it finds the end of the batch, a
+// record that is too long, or the end of the file. It returns the number of bytes read (have), and
+// the offset of the long record among them (long), or -1.
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
-	// the record that crosses the target usually ends within slack
+	// the record that reaches the target usually ends within slack bytes after it
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256)
 	whole := int(min(end, t.at+slack) - c.Next)
 	want := min(whole, firstLook)
@@ -327,7 +337,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	// the next batch is cut by its records or by its bytes, whichever comes first
+	// both the record limit and the byte limit may end the next batch: guess the bytes for the
+	// former
 	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))
@@ -336,8 +347,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	return d, have, long, nil
 }
 
-// read completes a part of f in b.Data. The part begins at offset off in the file and at base in
-// b.Data. have of its bytes are in b.Data already, and want is the number of bytes after the call.
+// read reads more bytes of f into b.Data. The part to read begins at offset off in the file and at
+// base in b.Data. Its first have bytes are in b.Data already; read completes it to want bytes.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -359,7 +370,8 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 	return have, nil
 }
 
-// readFull fills buf; a file that is too short is io.ErrUnexpectedEOF.
+// readFull fills buf from the given offset. It returns io.ErrUnexpectedEOF if the file is too
+// short.
 func (f *File) readFull(buf []byte, off int64) error {
 	got, err := f.ReadAt(buf, off)
 	if got == len(buf) {
@@ -371,9 +383,10 @@ func (f *File) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// readBehind fills data[base:] from offset off and reads the preceding bytes in the same call. For
-// that it temporarily overwrites the last bytes of data[:base] and restores them. If there are too
-// few of those, it reads the preceding bytes in a second call.
+// readBehind fills data[base:] from offset off, and checks the bytes of the file before off against
+// f.Before. It reads both with one call: it overwrites the last bytes of data[:base] for a moment
+// and restores them afterwards. If data[:base] is too short for this, it reads the preceding bytes
+// with a second call.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -404,9 +417,9 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add extends the previous span, or appends a new one, for the next size bytes of f. They take the
-// given number of bytes in the arena. own forces a separate span, because the end of its record
-// cannot be derived from its bytes.
+// add adds the next size bytes of f to the last span, or appends a new span for them. In b.Data
+// they have the given number of bytes. own forces a new span, which is necessary if the end of a
+// record cannot be derived from the bytes of its span.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

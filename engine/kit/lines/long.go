@@ -12,7 +12,8 @@ import (
 // searchStep is the size of a read in the search for the end of a long record.
 const searchStep = 256 << 10
 
-// A LongRecordError is the reason of a dead letter: the record was longer than max_record.
+// A LongRecordError is the reason of a dead letter: the record was longer than the option
+// max_record.
 type LongRecordError struct {
 	File   string
 	Offset int64 // start of the record in the file
@@ -32,9 +33,9 @@ func (e *LongRecordError) Group() (reason, detail string) {
 	return fmt.Sprintf("the record is longer than max_record (%d)", e.Max), e.Error()
 }
 
-// long hands out the record at c.Next, which has more than MaxRecord bytes: a piece of it, or all
-// of it as a dead letter. The first bytes of the record are in the arena behind b.Data. more is
-// false if the end of the record is not in the file yet.
+// long appends the record at c.Next, which has more than MaxRecord bytes: its first piece, or all
+// of it as a dead letter. The first bytes of the record are in memory after b.Data. more is false
+// if the end of the record is not in the file yet.
 func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
@@ -57,8 +58,9 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 	return true, nil
 }
 
-// search returns the offset of the LF of the record at c.Next, or end if there is none before it.
-// It stores the offset it has reached, so that each byte of a growing record is searched once.
+// search returns the offset of the LF of the record at c.Next, or end if there is no LF before end.
+// It stores the offset that it has reached, so that each byte of a growing record is searched only
+// once.
 func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 	end int64) (stop int64, found bool, err error) {
 	kept := len(b.Data) + l.MaxRecord
@@ -84,9 +86,9 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 	return end, false, nil
 }
 
-// Complete finishes b before b is handed out. If Framing is set, it fills b.Records and
-// dead-letters the bad ones. If DeadLetter is set, it dead-letters records longer than MaxRecord. It
-// must be called once for each filled batch. Then the Filler is ready for the next batch.
+// Complete finishes b. If Framing is set, it adds b.Records and dead-letters those with invalid
+// bytes. If DeadLetter is set, it dead-letters records longer than MaxRecord. Call it once for each
+// filled batch, before the batch is handed out. Then the Filler is ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
 	l.handOver(b)
 	if len(l.deadLettered) == 0 {

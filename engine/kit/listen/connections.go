@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// Listener limits the number of open connections of another listener. At the limit, it closes the
-// connection that has been idle longest to accept a new one. If no connection is idle, Accept
-// waits.
+// Listener limits the number of open connections of another listener. When the limit is reached and
+// a new connection arrives, it closes the connection that has been idle for the longest time. If no
+// connection is idle, Accept waits.
 type Listener struct {
 	net.Listener
 	closed chan struct{}
 	once   sync.Once
 	room   chan struct{} // one token for each open connection
-	idled  chan struct{} // signals that a connection has become idle
+	idled  chan struct{} // receives a value when a connection becomes idle
 
 	mu    sync.Mutex // guards the fields below
-	idle  *list.List // of *Conn, the longest idle first
-	count int64      // connections closed to accept others
+	idle  *list.List // idle *Conn, the longest idle first
+	count int64      // connections that were closed to accept others
 }
 
-// Limit returns a listener with at most the given number of connections.
+// Limit returns a Listener with at most most connections.
 func Limit(l net.Listener, most int) *Listener {
 	return &Listener{
 		Listener: l, room: make(chan struct{}, most), idled: make(chan struct{}, 1),
@@ -34,7 +34,7 @@ type Conn struct {
 	net.Conn
 	l    *Listener
 	once sync.Once
-	at   *list.Element // in the listener's idle list; guarded by its mu
+	at   *list.Element // its element in Listener.idle; guarded by the listener's mu
 }
 
 // Accept implements net.Listener.
@@ -55,7 +55,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return &Conn{Conn: c, l: l}, nil
 		case <-l.idled:
 		case <-l.closed:
-			_ = c.Close() // nothing was read
+			_ = c.Close() // nothing was read from it
 			return nil, net.ErrClosed
 		}
 	}
@@ -74,11 +74,11 @@ func (l *Listener) closeIdle() {
 	}
 	l.mu.Unlock()
 	if c != nil {
-		_ = c.Close() // it was idle: nothing is lost
+		_ = c.Close() // nothing is lost: it was idle
 	}
 }
 
-// SetIdle sets whether the connection may be closed to accept another one.
+// SetIdle states whether the connection is idle, so that it may be closed to accept another one.
 func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()
@@ -96,8 +96,8 @@ func (c *Conn) SetIdle(idle bool) {
 	}
 }
 
-// Evicted returns the number of idle connections that were closed to accept others since the last
-// call.
+// Evicted returns the number of connections that were closed to accept others since the last call
+// of Evicted.
 func (l *Listener) Evicted() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Close implements net.Listener. Accepted connections stay open.
+// Close implements net.Listener. Connections that were accepted before stay open.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()

@@ -20,28 +20,28 @@ import (
 
 const (
 	maxDatagram = 64 << 10
-	// pendingBytes bounds the datagrams between the socket and the intake. Further datagrams are
-	// dropped and counted, because senders of datagrams get no backpressure.
+	// pendingBytes bounds the datagrams that were received and wait for room in the intake. More
+	// datagrams are dropped and counted, because their senders cannot be made to wait.
 	pendingBytes  = 4 << 20
 	receiveBuffer = 4 << 20
 	dropsEvery    = time.Second
 )
 
-// Datagrams receives datagrams. Each datagram is a record.
+// Datagrams receives datagrams and submits them to an intake. Each datagram is a record.
 type Datagrams struct {
 	Network, Address string
 	Intake           *intake.Intake
 	Host             stream.Host
-	// Record adds the record of a datagram from a peer to out.
+	// Record adds the record of a datagram to out. peer is the address of the sender.
 	Record func(out *intake.Records, datagram []byte, peer string)
-	// Bound, if not nil, is called with the address once the socket is open.
+	// Bound is called with the address when the socket is open, unless it is nil.
 	Bound func(net.Addr)
 
 	mu      sync.Mutex // guards the fields below
 	pending []datagram
 	bytes   int
 	dropped drops
-	more    chan struct{} // buffer of 1; signals that pending is not empty
+	more    chan struct{} // buffer of 1; receives a value when pending is not empty
 }
 
 type datagram struct {
@@ -61,7 +61,7 @@ func (d *Datagrams) Run(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if b, ok := c.(interface{ SetReadBuffer(int) error }); ok {
-		_ = b.SetReadBuffer(receiveBuffer) // the system may allow less
+		_ = b.SetReadBuffer(receiveBuffer) // the system may use a smaller buffer
 	}
 	if d.Bound != nil {
 		d.Bound(c.LocalAddr())
@@ -84,7 +84,7 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	return errors.Join(ended, closed)
 }
 
-// receive reads datagrams until the socket is closed. It never waits for the intake.
+// receive reads datagrams until the socket is closed. It never waits for room in the intake.
 func (d *Datagrams) receive(c net.PacketConn) error {
 	buf := make([]byte, maxDatagram)
 	for {
@@ -105,7 +105,8 @@ func (d *Datagrams) receive(c net.PacketConn) error {
 	}
 }
 
-// keep copies a datagram, or counts it as dropped.
+// keep stores a copy of a datagram for submit. If there is no room, it counts the datagram as
+// dropped.
 func (d *Datagrams) keep(data []byte, peer string) {
 	d.mu.Lock()
 	full := d.bytes+len(data) > pendingBytes
@@ -124,7 +125,7 @@ func (d *Datagrams) keep(data []byte, peer string) {
 	}
 }
 
-// drop counts a datagram that was received and is not submitted.
+// drop counts a datagram that was received but will not be submitted.
 func (d *Datagrams) drop(peer string) {
 	d.mu.Lock()
 	d.dropped.add(peer)
@@ -132,7 +133,7 @@ func (d *Datagrams) drop(peer string) {
 	d.Host.Count("datagrams_dropped", 1)
 }
 
-// reportDrops logs the drops since its last call.
+// reportDrops logs the datagrams that were dropped since its last call.
 func (d *Datagrams) reportDrops() {
 	d.mu.Lock()
 	dropped := d.dropped
@@ -146,8 +147,8 @@ func (d *Datagrams) reportDrops() {
 		"datagrams", dropped.total, "peer", peer, "of_peer", count)
 }
 
-// submit hands datagrams to the intake. During a drain, it still submits the datagrams that were
-// received before the drain.
+// submit submits received datagrams to the intake until ctx is done. When the intake drains, it
+// still submits the datagrams received before.
 func (d *Datagrams) submit(ctx context.Context) error {
 	for {
 		if d.Intake.Accepting(ctx) != nil {
@@ -185,8 +186,9 @@ func (d *Datagrams) submitUntilDrain(ctx context.Context) {
 	}
 }
 
-// watchDrops logs drops. It also counts the datagrams that the system has dropped because its
-// receive buffer was full. Only Linux reports them, and only for UDP.
+// watchDrops logs dropped datagrams. It also counts the datagrams that the system has dropped
+// because the receive buffer of the socket was full. The system reports these only on Linux and for
+// UDP.
 func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	u, ok := local.(*net.UDPAddr)
 	tick := time.NewTicker(dropsEvery)

@@ -2,11 +2,12 @@
 
 package listen
 
-// maxPeers bounds the source addresses of drops. Senders may forge addresses.
+// maxPeers bounds the number of source addresses that are counted separately, because senders can
+// forge addresses.
 const maxPeers = 1024
 
-// drops counts dropped datagrams, in total and for each source address. Drops of further addresses
-// than maxPeers are only in the total. The zero value has no drops.
+// drops counts dropped datagrams, in total and by source address. Beyond maxPeers addresses, it
+// counts only the total. The zero value has no drops.
 type drops struct {
 	total  int64
 	byPeer map[string]int64
@@ -24,7 +25,7 @@ func (d *drops) add(peer string) {
 	d.byPeer[peer]++
 }
 
-// most returns the address with the most drops, and their number.
+// most returns the address with most drops, and the number of its drops.
 func (d *drops) most() (peer string, count int64) {
 	for p, n := range d.byPeer {
 		if n > count || n == count && p < peer {

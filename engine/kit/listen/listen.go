@@ -1,6 +1,5 @@
-// Package listen contains the common parts of sources with a listening socket: the check of the
-// address, TLS with certificates that can be replaced at runtime, tokens, and a limit on
-// connections.
+// Package listen has the common parts of sources with a listening socket: checks of its address,
+// TLS with certificates that can be replaced at runtime, tokens, and a limit on connections.
 package listen
 
 import (
@@ -12,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CheckAddress checks a HOST:PORT under the key `listen`. Unless protected, the host must be
-// loopback; remedy names the options that would protect it.
+// CheckAddress checks the HOST:PORT of the option `listen`. If the source is not protected, the
+// host must be loopback. The error then contains remedy, which names the options that protect the
+// source.
 func CheckAddress(address string, protected bool, remedy string) error {
 	if address == "" {
 		return stream.OptionErrorf("listen", "is missing: write HOST:PORT, such as 127.0.0.1:8080")
@@ -38,8 +38,8 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	return nil
 }
 
-// Exclusive returns the claim of a listener for stream.ExclusiveUser. It returns none if the system
-// chooses the port.
+// Exclusive returns the address in the form for stream.ExclusiveUser, so that two components of a
+// config cannot use the same one. It returns nil if the system chooses the port.
 func Exclusive(network, address string) []string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {
@@ -48,18 +48,18 @@ func Exclusive(network, address string) []string {
 	return []string{fmt.Sprintf("%s port %s", network, port)}
 }
 
-// MaxConnections bounds an option `connections`.
+// MaxConnections is the maximum of an option `connections`.
 const MaxConnections = 100_000
 
-// CheckConnections checks an option `connections`.
+// CheckConnections checks the value of an option `connections`.
 func CheckConnections(n int) error {
 	return stream.CheckRange("connections", n, 1, MaxConnections)
 }
 
-// ErrOnce means that a listening source was started in a finite run.
+// ErrOnce means that a source with a listening socket was started in a finite run.
 var ErrOnce = errors.New("a listener never ends: run it without --once")
 
-// CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.
+// CheckSocket checks the options `listen`, `tls` and `insecure` of a source with a socket.
 func CheckSocket(network, address string, t *TLS, insecure bool) error {
 	if network != "tcp" && *t != (TLS{}) {
 		return stream.OptionErrorf("tls", "needs network tcp, but this is %s", network)
@@ -79,5 +79,6 @@ func CheckSocket(network, address string, t *TLS, insecure bool) error {
 		t.Check())
 }
 
-// maxSocketPath is the smallest limit of the supported systems.
+// maxSocketPath is the maximum length of a socket's path: the smallest limit of all supported
+// systems.
 const maxSocketPath = 100

@@ -11,26 +11,26 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/intake"
 )
 
-// Framer cuts the bytes of one connection into records. After an error of Frame the connection is
-// closed.
+// Framer cuts the bytes of one connection into records. If Frame returns an error, the connection
+// is closed.
 type Framer interface {
 	// Space returns the buffer for the next read.
 	Space() []byte
-	// Frame returns the records that end within the n bytes that were read into Space.
+	// Frame returns the records that are complete after a read of n bytes into Space.
 	Frame(n int) (intake.Records, error)
-	// Rest returns the bytes after the last record as a record, when the connection has ended.
+	// Rest returns the remaining bytes as a record. It is called when the connection has ended.
 	Rest() intake.Records
 	// Pending returns the number of bytes after the last complete record.
 	Pending() int
 }
 
-// handshakeTime bounds the time until the first byte of a TLS connection.
+// handshakeTime bounds the time between the start of a TLS connection and its first byte.
 const handshakeTime = 10 * time.Second
 
-// pump hands the records of a connection to the intake until the connection ends, completes no
-// record for too long, or the intake drains. A full intake stops the reads, which applies
-// backpressure to the sender. pump calls evict(true) when the connection may be closed to accept
-// another one, and evict(false) when it may not.
+// pump submits the records of a connection to the intake, until the connection ends, has no
+// complete record for too long, or the intake drains. If the intake is full, pump stops reading,
+// and the sender must wait (backpressure). pump calls evict(true) while the connection may be
+// closed to accept another one, and evict(false) when it may not.
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)
@@ -51,7 +51,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 			h.Count("bytes_discarded", int64(f.Pending()))
 			return
 		}
-		if before == 0 || records.Len() > 0 { // else it continues a record
+		if before == 0 || records.Len() > 0 { // otherwise the bytes continue a record
 			until = time.Now().Add(s.IdleTime)
 		}
 		switch {
@@ -63,7 +63,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 			return
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			_ = s.Intake.Add(ctx, f.Rest()) // it fails only when the source stops
+			_ = s.Intake.Add(ctx, f.Rest()) // this fails only when the source stops
 			return
 		default:
 			if rest := f.Pending(); rest > 0 {
@@ -79,7 +79,8 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	}
 }
 
-// peerOf returns the address of the other side without its port; "" if it has none.
+// peerOf returns the address of the peer without its port. It returns "" if the peer has no
+// address.
 func peerOf(c net.Conn) string {
 	if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); err == nil {
 		return host
@@ -87,7 +88,7 @@ func peerOf(c net.Conn) string {
 	return ""
 }
 
-// Counters are the names of the counters of [Streams] and [Datagrams].
+// Counters lists the names of the counters of [Streams] and [Datagrams].
 var Counters = []string{
 	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded",
 	"datagrams_failed", "datagrams_dropped",

@@ -17,17 +17,17 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Streams accepts connections and hands their records to an intake.
+// Streams accepts connections and submits their records to an intake.
 type Streams struct {
 	Network, Address string
 	Connections      int
-	IdleTime         time.Duration // until an idle connection is closed
+	IdleTime         time.Duration // time after which an idle connection is closed
 	TLS              *tls.Config   // nil for none
 	Intake           *intake.Intake
 	Host             stream.Host
-	// Framer returns the framer of a connection from a peer.
+	// Framer returns the framer for a connection. peer is the address of the peer.
 	Framer func(peer string) Framer
-	// Bound, if not nil, is called with the address once the socket is open.
+	// Bound is called with the address when the socket is open, unless it is nil.
 	Bound func(net.Addr)
 
 	mu    sync.Mutex // guards the fields below
@@ -79,7 +79,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// listen opens the socket. It replaces a stale Unix socket.
+// listen opens the socket. If a Unix socket is left from an ended process, listen first removes it.
 func (s *Streams) listen() (net.Listener, error) {
 	l, err := net.Listen(s.Network, s.Address)
 	if s.Network != "unix" || !errors.Is(err, syscall.EADDRINUSE) ||
@@ -89,7 +89,8 @@ func (s *Streams) listen() (net.Listener, error) {
 	return net.Listen(s.Network, s.Address)
 }
 
-// removeStale removes a Unix socket on which no process listens.
+// removeStale removes a Unix socket if no process listens on it. It reports whether it has removed
+// one.
 func removeStale(network, path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -103,7 +104,8 @@ func removeStale(network, path string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) && os.Remove(path) == nil
 }
 
-// acceptPause is the wait after a temporary failure to accept, such as too many open files.
+// acceptPause is the wait after an error of Accept that may be temporary, such as too many open
+// files.
 const acceptPause = 100 * time.Millisecond
 
 func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listener) error {
@@ -145,28 +147,28 @@ func (s *Streams) add(c net.Conn) {
 	}
 }
 
-// past is a deadline that makes a read return immediately.
+// past is a deadline in the past, with which a read returns at once.
 var past = time.Unix(1, 0)
 
-// remove closes a connection that has been served.
+// remove closes a connection after its records were submitted.
 func (s *Streams) remove(c net.Conn) {
-	_ = c.Close() // its data has been read
+	_ = c.Close() // its data was read
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
 }
 
-// setReadDeadline sets the deadline of the next read, unless the intake drains.
+// setReadDeadline sets the deadline of the next read. It does nothing while the intake drains.
 func (s *Streams) setReadDeadline(c net.Conn, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drain {
 		t = past
 	}
-	_ = c.SetReadDeadline(t) // a connection that is closed fails at its read
+	_ = c.SetReadDeadline(t) // if the connection is closed, the next read fails
 }
 
-// setDraining(true) makes all reads return; setDraining(false) lets them continue.
+// setDraining(true) makes all reads return at once. setDraining(false) allows reads again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,10 +180,10 @@ func (s *Streams) setDraining(on bool) {
 	}
 }
 
-// waitEvery is the polling interval of wait.
+// waitEvery is the interval of checks in wait.
 const waitEvery = 10 * time.Millisecond
 
-// wait returns when every connection has been served.
+// wait waits until the records of all connections were submitted.
 func (s *Streams) wait(ctx context.Context) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
@@ -204,6 +206,6 @@ func (s *Streams) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {
-		_ = c.Close() // its reader returns
+		_ = c.Close() // its read returns
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TLS holds the TLS options of a listener. The files are read again when they change.
+// TLS has the TLS options of a listener. When the files change, they are read again.
 type TLS struct {
 	Cert     string `yaml:"cert" path:"true" doc:"PEM file of the certificate, with its chain"`
 	Key      string `yaml:"key" path:"true" doc:"PEM file of its key"`
@@ -22,7 +22,7 @@ type TLS struct {
 // On reports whether the listener uses TLS.
 func (t *TLS) On() bool { return t.Cert != "" }
 
-// Check checks the options under the key `tls`. It reads the files.
+// Check checks the options below the key `tls`. It also reads the files.
 func (t *TLS) Check() error {
 	switch {
 	case *t == TLS{}:
@@ -61,7 +61,7 @@ func (t *TLS) load() (*tls.Config, error) {
 // lookEvery is the minimum time between two checks of the files.
 const lookEvery = time.Second
 
-// certificates is a TLS configuration that is updated when its files change. It is safe for
+// certificates is a TLS configuration that is read again when its files change. It is safe for
 // concurrent use.
 type certificates struct {
 	files     *TLS
@@ -80,8 +80,8 @@ type stamp struct {
 	size    int64
 }
 
-// Config returns the TLS configuration of a listener with the given protocols. If changed files
-// cannot be used, the old certificates stay.
+// Config returns a TLS configuration for a listener with the given protocols. If the files change
+// and the new ones are invalid, the old certificates stay in use.
 func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(),
 		stamps: t.stamps()}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Tokens maps names of holders to their secrets.
+// Tokens has a token for each name of a client.
 type Tokens map[string]string
 
 // minToken is the minimum length of a token.
@@ -34,13 +34,14 @@ func CheckTokens(token string, tokens Tokens) error {
 	return nil
 }
 
-// Keyring maps tokens to their holders.
+// Keyring finds the client to which a token belongs.
 type Keyring struct {
 	names  []string
 	hashes [][sha256.Size]byte
 }
 
-// NewKeyring returns the keyring of the options `token`, with an unnamed holder, and `tokens`.
+// NewKeyring returns a keyring with the options `token` and `tokens`. The client with the token of
+// the option `token` has no name.
 func NewKeyring(token string, tokens Tokens) *Keyring {
 	k := &Keyring{}
 	if token != "" {
@@ -52,8 +53,9 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 	return k
 }
 
-// Authorize returns the name of the holder of the token in an Authorization header. The token is
-// sent as Bearer TOKEN, as ApiKey TOKEN, or as the password of Basic.
+// Authorize returns the name of the client that has sent an Authorization header. The header must
+// be Bearer TOKEN, ApiKey TOKEN, or Basic with the token as the password. ok is false if the token
+// is unknown.
 func (k *Keyring) Authorize(header string) (name string, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	switch strings.ToLower(scheme) {
@@ -68,11 +70,11 @@ func (k *Keyring) Authorize(header string) (name string, ok bool) {
 	return "", false
 }
 
-// Empty reports whether there is no token.
+// Empty reports whether the keyring has no tokens.
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
-// Holder returns the name of the holder of a token. It compares in constant time, so that its
-// running time reveals nothing about the tokens.
+// Holder returns the name of the client to which a token belongs. The time of the comparison does
+// not depend on the tokens, so that it reveals nothing about them.
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {

@@ -1,4 +1,5 @@
-// Package messages converts between records and the messages of a broker.
+// Package messages converts records to messages of a broker, and adds the properties of messages to
+// records.
 package messages
 
 import (
@@ -9,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The formats of a message's content.
+// The formats of the content of a message.
 const (
-	JSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
-	Raw  = "raw"  // the record's text, or its field message if it was parsed and has one
+	JSON = "json" // an object with the fields; {"message":"..."} if the record was not parsed
+	Raw  = "raw"  // the record's text; if it was parsed and has a field message, this field
 )
 
-// MaxHeaders bounds the number of a message's headers that the options can name.
+// MaxHeaders is the maximum number of headers in the option headers.
 const MaxHeaders = 100
 
 // CheckHeaders returns an error if the option headers has too many names.
@@ -26,7 +27,7 @@ func CheckHeaders(headers map[string]expr.Text) error {
 	return nil
 }
 
-// RecordError is the error of a record that cannot be made into a message. A sink refuses the record.
+// RecordError means that a record cannot be made into a message. The sink refuses the record.
 type RecordError struct{ Err error }
 
 // Error implements error.
@@ -35,18 +36,18 @@ func (e *RecordError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Maker makes the content and the headers of messages. It belongs to one goroutine at a time.
+// Maker makes the content and the headers of messages. Only one goroutine at a time may use it.
 type Maker struct {
 	format  string
 	headers []expr.Named
 	values  []*expr.Evaluator // of the headers
 	batch   *stream.Batch
-	message uint32 // index of the field message in the batch
-	has     bool   // the batch has such a field
-	memory  []byte // of the contents of the batch's messages
+	message uint32 // index of the name message in the batch
+	has     bool   // the batch has the name message
+	memory  []byte // for the contents of the batch's messages
 }
 
-// NewMaker returns a maker of messages in the given format.
+// NewMaker returns a Maker for messages in the given format.
 func NewMaker(format string, headers []expr.Named) *Maker {
 	m := &Maker{format: format, headers: headers}
 	for _, h := range headers {
@@ -55,10 +56,10 @@ func NewMaker(format string, headers []expr.Named) *Maker {
 	return m
 }
 
-// jsonOverhead is an estimate of the bytes that format json adds to a record.
+// jsonOverhead is the estimated number of bytes that the format json adds to a record.
 const jsonOverhead = 16
 
-// Begin prepares the maker for the records of b.
+// Begin prepares m for the records of b.
 func (m *Maker) Begin(b *stream.Batch) {
 	m.batch = b
 	m.memory = make([]byte, 0, int(b.RawBytes())+jsonOverhead*len(b.Records))
@@ -68,7 +69,8 @@ func (m *Maker) Begin(b *stream.Batch) {
 	}
 }
 
-// Headers calls add for each header of record i whose value is not null. add may keep the value.
+// Headers calls add for each header of record i, except headers with the value null. add may keep
+// value.
 func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
 	for k, e := range m.values {
 		name := m.headers[k].Name
@@ -83,9 +85,9 @@ func (m *Maker) Headers(i int, add func(name string, value []byte) error) error 
 	return nil
 }
 
-// Content returns the content of the message for record i, which shares no memory with the batch.
-// In format raw, it is nil if the record's field message is null. The contents of a batch share one
-// allocation as far as they fit.
+// Content returns the content of the message for record i. It is nil if the format is raw and the
+// field message is null. The content shares no memory with the batch. To save allocations, the
+// contents of one batch are parts of one buffer, as far as they fit.
 func (m *Maker) Content(i int) []byte {
 	free := m.memory[len(m.memory):]
 	out := m.appendContent(free, i)

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Meta lists the fields that the option meta of a source can add to records, in their order in the
-// records. A field with an empty name is not added.
+// Meta lists the fields that the option meta of a source adds to records, in this order. A field
+// with an empty name is not added.
 type Meta []stream.SchemaField
 
-// Check returns an error for a name that cannot be the name of a field.
+// Check returns an error for a name that is not valid for a field.
 func (m Meta) Check() error {
 	var seen []string
 	for _, f := range m {
@@ -35,7 +35,7 @@ func (m Meta) Check() error {
 	return nil
 }
 
-// Shape returns a copy of the given schema with the fields of m added.
+// Shape returns the schema in with the fields of m added.
 func (m Meta) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	for _, f := range m {
@@ -46,15 +46,16 @@ func (m Meta) Shape(in stream.Schema) stream.Schema {
 	return out
 }
 
-// MetaAdder adds the fields of a [Meta] to the records of batches. It belongs to one goroutine.
+// MetaAdder adds the fields of a [Meta] to the records of batches. It must be used by one
+// goroutine.
 type MetaAdder struct {
-	names   []string       // flat field names; "" for no field
+	names   []string       // names of the flat fields; "" if the field is not added
 	last    []stream.Field // of the previous record of the batch
 	any     bool
 	scratch []byte
 }
 
-// NewMetaAdder returns an adder of the fields of m, whose names are valid.
+// NewMetaAdder returns a MetaAdder for m, which must be valid.
 func NewMetaAdder(m Meta) *MetaAdder {
 	a := &MetaAdder{names: make([]string, len(m)), last: make([]stream.Field, len(m))}
 	for k, f := range m {
@@ -68,9 +69,9 @@ func NewMetaAdder(m Meta) *MetaAdder {
 // Enabled reports whether any field has a name.
 func (a *MetaAdder) Enabled() bool { return a.any }
 
-// Add adds the fields to record i of b. It must be called for all records in order, from 0, after
-// the last record was appended to b. The function value appends to dst the value of field k, as
-// numbered in the Meta. Consecutive records share equal values.
+// Add adds the fields to record i of b. Call it when all records were appended to b, for each
+// record in order from 0. The function value appends the value of field k of the Meta to dst. If
+// consecutive records have equal values, these are stored only once.
 func (a *MetaAdder) Add(b *stream.Batch, i int,
 	value func(dst []byte, k int) ([]byte, stream.Kind)) {
 	from := b.OpenFields(i)

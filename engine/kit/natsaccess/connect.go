@@ -15,14 +15,14 @@ import (
 
 const (
 	reconnectWait = time.Second
-	// pingInterval is the interval at which a connection is checked. After two missed checks the
-	// client abandons the connection.
+	// pingInterval is the interval of checks whether a connection works. After two failed checks,
+	// the client closes the connection.
 	pingInterval = 5 * time.Second
 )
 
-// Connect connects to one of the servers. The connection reconnects automatically until it is
-// closed. purpose is its name in the servers' logs. If patient is true, servers that are not up yet
-// are not an error.
+// Connect connects to one of the servers. If the connection is lost, it is restored automatically,
+// until it is closed. purpose is the name of the connection in the servers' logs. If patient is
+// true, Connect succeeds even if no server is available yet.
 func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats.Conn, error) {
 	log = log.With("nats", purpose)
 	options := []nats.Option{
@@ -53,8 +53,8 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 	return conn, nil
 }
 
-// Login returns the client options for the credentials and certificates. Their files are read again
-// for each connection.
+// Login returns the client's options for credentials and certificates. The files are read again for
+// each connection.
 func (o *Options) Login(log *slog.Logger) (out []nats.Option, err error) {
 	switch {
 	case o.Credentials != "":
@@ -65,7 +65,7 @@ func (o *Options) Login(log *slog.Logger) (out []nats.Option, err error) {
 		out = append(out, nats.Token(o.Token))
 	}
 	if o.TLS == (httpaccess.TLS{}) {
-		return out, nil // tls:// and wss:// use the system's authorities
+		return out, nil // with tls:// and wss://, this uses the system's authorities
 	}
 	trust, err := httpaccess.NewTrust(&o.TLS, log)
 	if err != nil {

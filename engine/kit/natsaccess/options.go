@@ -1,4 +1,4 @@
-// Package natsaccess connects to NATS servers with the options of a config. It is for components
+// Package natsaccess connects to NATS servers, given the options in a config. It is for components
 // that use NATS for an auxiliary purpose: a buffer in a stream, or a registry of workers.
 package natsaccess
 
@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options holds servers and credentials. The options of components embed it.
+// Options has the servers and credentials. The options of components embed it.
 type Options struct {
 	URL         string         `yaml:"url" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Credentials string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
@@ -22,8 +22,8 @@ type Options struct {
 	TLS         httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 
-// Check returns a *stream.OptionError for the first wrong option. key is the key of the options in
-// the config.
+// Check returns a *stream.OptionError for the first invalid option. key is the key in the config
+// below which the options are.
 func (o *Options) Check(key string) error {
 	if o.URL == "" {
 		return stream.OptionErrorf(key+".url", "is missing; write the URL of a server, with the "+

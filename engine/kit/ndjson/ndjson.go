@@ -1,9 +1,8 @@
-// Package ndjson writes records as JSON lines, for the sinks that send or store JSON.
+// Package ndjson writes records as JSON lines. Sinks that send or store JSON use it.
 //
-// A parsed record becomes an object of its fields, in order. Names and text are escaped; numbers
+// A parsed record becomes an object with its fields in order. Names and texts are escaped. Numbers
 // and nested JSON are copied unchanged. A record that was not parsed becomes {"message":"..."}. The
-// package owns nothing, keeps nothing between calls, and allocates only to grow the destination. It
-// never reorders fields, and never parses a number.
+// package keeps nothing between calls, and allocates only to grow the destination.
 package ndjson
 
 import (
@@ -15,11 +14,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append appends each kept record of b and a line end to dst. b must be parsed or consist of plain
-// records. Append only reads b if its records have been split. Otherwise it calls
-// [stream.Batch.Split], and b must have no concurrent readers. Append copies JSON and Number fields
-// unchecked: the code that sets them must make sure that they are JSON. Line ends in them, which
-// JSON allows as white space, become spaces, so that each record is one line.
+// Append appends each kept record of b as one line to dst. The records of b must be parsed or
+// plain.
+//
+// Append does not change b if its records have been split. Otherwise it splits them
+// ([stream.Batch.Split]), and no other goroutine may use b during the call.
+//
+// JSON and Number fields are copied without a check: they must be valid JSON. Line ends in them,
+// which JSON allows as white space, become spaces, so that each record is one line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
@@ -36,8 +38,8 @@ func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
-// AppendValue appends a field's value as JSON. An empty Number, Bool or JSON becomes null, because
-// an empty text is not valid JSON.
+// AppendValue appends the value of a field as JSON. An empty Number, Bool or JSON is appended as
+// null, because an empty text is not valid JSON.
 func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	switch {
 	case kind == stream.Text:
@@ -55,7 +57,7 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	if utf8.Valid(value) {
 		dst = append(dst, value...)
 	} else {
-		for _, r := range string(value) { // the JSON may have invalid bytes in strings
+		for _, r := range string(value) { // strings in the JSON may have invalid bytes
 			dst = utf8.AppendRune(dst, r)
 		}
 	}
@@ -75,8 +77,9 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with quotes. Each byte that is not valid UTF-8 becomes
-// U+FFFD. Control characters are escaped, including DEL, which terminals interpret. So are U+2028
-// and U+2029, which some parsers treat as line ends. All other characters are unchanged.
+// U+FFFD. Control characters are escaped, also DEL, which terminals interpret. U+2028 and U+2029
+// are escaped as well, because some parsers treat them as line ends. All other characters stay
+// unchanged.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := len(dst)
@@ -87,7 +90,7 @@ func AppendString[T []byte | string](dst []byte, s T) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends s, and escapes characters where necessary.
+// appendEscaped appends s with escapes where they are necessary.
 func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -107,7 +110,8 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 			dst = appendEscape(dst, c)
 		default:
 			from := len(dst)
-			// copy in parts; copying all of the rest after each escape would be quadratic
+			// copy only 64 bytes at a time: copying the whole rest after each escape would be
+			// quadratic
 			dst = append(dst, s[i:min(i+64, len(s))]...)
 			size = plain(dst[from:])
 			dst = dst[:from+size]
@@ -117,7 +121,7 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	return dst
 }
 
-// plain returns the length of the prefix of s that is ASCII and needs no escapes.
+// plain returns the length of the longest prefix of s that is ASCII and needs no escapes.
 func plain(s []byte) int {
 	i := 0
 	for ; i+word <= len(s); i += word {
@@ -136,8 +140,8 @@ func plain(s []byte) int {
 	return i
 }
 
-// runeAt returns the length of the rune at i, or 1 for an invalid byte, and whether it can be
-// copied unchanged.
+// runeAt returns the length of the character at i, or 1 for an invalid byte. same reports whether
+// it can be copied unchanged.
 func runeAt[T []byte | string](s T, i int) (size int, same bool) {
 	var buf [utf8.UTFMax]byte
 	n := copy(buf[:], s[i:min(i+utf8.UTFMax, len(s))])

@@ -14,13 +14,13 @@ const (
 )
 
 // keys caches the first 64 field names of a batch (Batch.Names) in encoded form: a comma, the
-// escaped name in quotes, and a colon. appendKey copies all keyBytes bytes of a key, since a copy
-// of fixed size is fast. The following text overwrites the bytes after the colon.
+// escaped name in quotes, and a colon. appendKey always copies keyBytes bytes, because a copy of
+// fixed size is faster. The text that follows overwrites the bytes after the colon.
 type keys [64]key
 
 type key struct {
 	text [keyBytes]byte
-	n    int // 0: not encoded yet; more than keyBytes: too long to cache
+	n    int // 0 if not encoded yet; more than keyBytes if too long for the cache
 }
 
 func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
@@ -48,11 +48,11 @@ func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
 			dst = AppendValue(dst, f.Kind, b.Value(f))
 		}
 	}
-	dst[start] = '{' // replaces the first comma
+	dst[start] = '{' // in place of the first comma
 	return append(dst, '}')
 }
 
-// appendKey appends a comma, the name and a colon.
+// appendKey appends a comma, the name in quotes and a colon.
 func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
 	if k == nil || int(name) >= len(k) {
 		return append(AppendString(append(dst, ','), b.Names[name]), ':')
@@ -75,8 +75,8 @@ func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
 	return dst[:at+key.n]
 }
 
-// appendText is AppendString for a text in an arena. It copies and checks one word at a time, and
-// may read past the text's end within the arena.
+// appendText is AppendString for a text in a batch's data. It checks and copies eight bytes at a
+// time. It may read bytes after the text's end, but not after the end of data.
 func appendText(dst, data []byte, off, n int) []byte {
 	if len(data)-off < n+word {
 		return AppendString(dst, data[off:off+n])
@@ -107,14 +107,15 @@ const (
 	tops = 0x8080808080808080
 )
 
-// special sets the top bit of the lowest byte that is not ASCII or needs an escape in a JSON
-// string; bits above that one are meaningless. It returns 0 if there is none.
+// special looks for bytes in w that are not ASCII or need an escape in a JSON string. The lowest
+// byte with its top bit set in the result is the first such byte; higher bits are meaningless. The
+// result is 0 if there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
-// control is like the function special, but ignores quotes and backslashes, and does not mask the
-// top bits. For a byte below 0x80, w - ones*' ' sets the top bit if the byte is less than a space,
-// and w + ones sets it if the byte is 0x7F (Hacker's Delight, section 6-1).
+// control is like special, but ignores quotes and backslashes, and does not clear the other bits.
+// For a byte less than 0x80: w - ones*' ' sets its top bit if the byte is less than a space; w +
+// ones sets it if the byte is 0x7F (Hacker's Delight, section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 
-// quoting is like control, but for quotes and backslashes in bytes below 0x80.
+// quoting is like control, but looks for quotes and backslashes among bytes less than 0x80.
 func quoting(w uint64) uint64 { return ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) }

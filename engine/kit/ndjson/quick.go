@@ -12,10 +12,10 @@ import (
 // chunk is the number of bytes that quick copies at once.
 const chunk = 4 * word
 
-// quick appends fields of record r, in order, until a field needs an escape, and returns the
-// remaining fields. Most log records are plain ASCII. quick checks that once for the whole record,
-// and then copies the fields unchecked. It copies chunks, past the end of a field; the following
-// text overwrites the excess.
+// quick appends the fields of record r in order, until a field needs an escape. It returns the
+// remaining fields. Most log records need no escapes. quick therefore first checks all data of the
+// record at once, and then copies the fields without a check. It copies whole chunks; the text that
+// follows overwrites the bytes after a field's end.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
@@ -31,7 +31,7 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 		}
 		if int(f.Name) >= len(k) || uint(k[f.Name].n-1) >= keyBytes || f.Off < first ||
 			f.Off+f.Len > end {
-			return dst, fields[i:] // appendKey fills the cache
+			return dst, fields[i:] // appendKey adds the name to the cache
 		}
 		key := &k[f.Name]
 		at := len(dst)
@@ -89,8 +89,8 @@ func uncontrolled(s []byte) bool {
 	return (seen|control(binary.LittleEndian.Uint64(s[len(s)-word:])))&tops == 0
 }
 
-// unquoted reports whether the first n bytes of s, which are ASCII, contain no quote and no
-// backslash. One more word of s must follow them, because it is read too.
+// unquoted reports whether the first n bytes of s have no quote and no backslash. They must be
+// ASCII. s must have at least one more word after them, which is read too.
 func unquoted(s []byte, n int) bool {
 	i := 0
 	for ; n-i >= word; i += word {

@@ -1,9 +1,9 @@
-// Package origin adds fields with their origin to records from files: file, offset, host, and parts
-// of the path that a pattern selects.
+// Package origin adds fields to records from files that tell where a record comes from: file,
+// offset, host, and parts of the path that a pattern selects.
 //
-// A source owns an [Adder] for each of its readers and calls it for every batch that it returns.
-// Without options the Adder is nil and does nothing. The package opens no files. It only uses a
-// partition's name.
+// A source has an [Adder] for each of its readers, and calls it for each batch. Without options,
+// the Adder is nil and does nothing. The package opens no files. It uses only the name of the
+// partition.
 package origin
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options selects the added fields. The zero value adds none.
+// Options selects the fields to add. The zero value adds none.
 type Options struct {
 	File   string `yaml:"file" doc:"name of a field for the file's path; empty: none"`
 	Offset string `yaml:"offset" doc:"name of a field for the byte offset of the record in its file; empty: none"`
@@ -27,7 +27,7 @@ type Options struct {
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }
 
-// fields returns the names of the added fields, in order, without those of the path pattern.
+// fields returns the names of the fields to add, in order, except those in the path pattern.
 func (o Options) fields() (names []string) {
 	for _, n := range []string{o.File, o.Offset, o.Host} {
 		if n != "" {
@@ -37,7 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate rejects invalid options; key is their key in the source's options.
+// Validate returns an error for invalid options. key is the key in the source's options below which
+// they are.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
@@ -59,8 +60,8 @@ func (o Options) Validate(key string) error {
 	return nil
 }
 
-// within reports whether the name a means a member of the field or object that the name b means. A
-// record cannot have both names.
+// within reports whether the name a means a member of the field, or of the object, that b means. A
+// record cannot have fields with both names.
 func within(a, b fieldname.Name) bool {
 	path := b.Path
 	if path == nil {
@@ -69,12 +70,12 @@ func within(a, b fieldname.Name) bool {
 	return len(a.Path) > len(path) && slices.Equal(a.Path[:len(path)], path)
 }
 
-// Shape returns the schema of the records with the fields.
+// Shape returns the schema in with the fields added.
 func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	add := func(name string, t stream.FieldType) {
 		if name != "" {
-			out, _ = fieldname.Lenient(name).Write(out, t) // cannot fail after Validate
+			out, _ = fieldname.Lenient(name).Write(out, t) // returns no error after Validate
 		}
 	}
 	add(o.File, stream.TextType)
@@ -97,9 +98,10 @@ type pattern struct {
 
 var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 
-// compile compiles a path pattern. {name} matches one or more characters except slashes, as few as
-// possible. * matches any number of them. A pattern that begins with a slash must match the whole
-// path. Any other pattern must match as many of the path's last parts as it has parts itself.
+// compile compiles a path pattern. In a pattern, {name} matches one or more characters except
+// slashes, as few as possible. * matches any number of characters except slashes. A pattern that
+// begins with a slash must match the whole path. Any other pattern is compared with the last parts
+// of the path: as many parts as the pattern has.
 func compile(text string) (p pattern, err error) {
 	if text == "" {
 		return p, nil
@@ -131,24 +133,24 @@ func compile(text string) (p pattern, err error) {
 	return p, err
 }
 
-// Adder adds the fields to batches. It belongs to one reader.
+// Adder adds the fields to batches. It must be used by one reader.
 type Adder struct {
 	o       Options
 	pattern pattern
-	root    string // of partition names that are relative paths
+	root    string // root of partition names that are relative paths
 	host    string
 
-	part   *stream.Partition // the partition of the cached values
-	values []string          // of file, host and the pattern's names; "" if there is none
+	part   *stream.Partition // the partition to which the cached values belong
+	values []string          // of file, host and the names in the pattern; "" if there is none
 	number []byte
 
-	refs  []fieldname.Ref // of the fields, in the same order
+	refs  []fieldname.Ref // references to the fields, in the same order
 	paths bool            // a name has a path
 	edit  fieldname.Editor
 }
 
-// New returns an Adder for valid options, or nil if there are no fields to add. root is the
-// slash-separated directory to which relative partition names refer.
+// New returns an Adder. The options must be valid. New returns nil if there are no fields to add.
+// If partition names are relative paths, they are relative to root, which is written with slashes.
 func New(o Options, root string) (*Adder, error) {
 	if o == (Options{}) {
 		return nil, nil
@@ -171,8 +173,8 @@ func New(o Options, root string) (*Adder, error) {
 	return a, nil
 }
 
-// Add adds the fields to the records of b. It must be called after everything was read into b. A
-// nil Adder does nothing.
+// Add adds the fields to the records of b. Call it when all records were read into b. If a is nil,
+// Add does nothing.
 func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
@@ -214,17 +216,17 @@ func (a *Adder) Add(b *stream.Batch) {
 	}
 }
 
-// set sets field k of record i. The fields of the record must be the last ones in b.Fields.
+// set sets field k of record i to f. The fields of record i must be the last ones in b.Fields.
 func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	if a.paths && a.edit.SetLast(b, &a.refs[k], i, f) == nil {
-		return // cannot fail: Validate has checked the names
+		return // returns no error: Validate has checked the names
 	}
 	b.Fields = append(b.Fields, f)
 	b.Records[i].NumFields++
 }
 
-// fields writes the common values of a partition's records to the arena, and reserves a field for
-// the offset.
+// fields appends the values that all records of a partition share to the batch's data. It also adds
+// a field for the offset, whose value is set later.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)
@@ -256,7 +258,7 @@ func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	return out
 }
 
-// setPartition determines the values for a partition.
+// setPartition determines the values for the records of a partition.
 func (a *Adder) setPartition(part *stream.Partition) {
 	if a.part == part {
 		return

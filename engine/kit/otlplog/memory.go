@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// shape describes a protobuf message: the memory that it takes besides its texts, and its fields
-// that are messages.
+// shape describes the memory of a decoded protobuf message: its size without its texts, and the
+// shapes of the messages in it.
 type shape struct {
 	bytes  int64
 	fields map[protowire.Number]*shape
 }
 
-// These sizes are those of the structs and of the pointers to them. The pointers are in slices that
-// have grown to twice the necessary length.
+// The sizes of the decoded structs, with the pointers to them. The pointers are in slices, whose
+// capacity may be twice their length.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144
@@ -28,8 +28,8 @@ var requestShape = func() *shape {
 	pair, value := &shape{bytes: sizeValue}, &shape{bytes: sizeValue}
 	pair.fields = map[protowire.Number]*shape{2: value}
 	value.fields = map[protowire.Number]*shape{
-		5: {sizeMessage, map[protowire.Number]*shape{1: value}}, // an array
-		6: {sizeMessage, map[protowire.Number]*shape{1: pair}},  // a list of pairs
+		5: {sizeMessage, map[protowire.Number]*shape{1: value}}, // array value
+		6: {sizeMessage, map[protowire.Number]*shape{1: pair}},  // list of pairs
 	}
 	record := &shape{sizeRecord, map[protowire.Number]*shape{5: value, 6: pair}}
 	resource := &shape{sizeMessage, map[protowire.Number]*shape{1: pair}}
@@ -39,15 +39,15 @@ var requestShape = func() *shape {
 	return &shape{sizeMessage, map[protowire.Number]*shape{1: resourceLogs}}
 }()
 
-// ProtobufMemory estimates the memory of the decoded form of a request. [Protobuf] also needs
-// memory for the records that it makes from that form. The decoded form can be much larger than the
-// request: two bytes can encode a log record, and its struct takes a hundred times as much.
+// ProtobufMemory estimates the memory that the decoded form of a request takes. It may be much more
+// than the size of the request: two bytes can encode a log record, whose struct takes a hundred
+// times as much. The memory of the records that [Protobuf] makes is not included.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }
 
-// memory adds up the sizes of a message and of the messages in it. It ends at the first encoding
-// error, which the decoder reports later.
+// memory returns the sum of the sizes of a message and of all messages in it. It stops at the first
+// encoding error, which the decoder will report.
 func (s *shape) memory(message []byte, depth int) int64 {
 	sum := s.bytes
 	for len(message) > 0 && depth > 0 {
@@ -69,7 +69,7 @@ func (s *shape) memory(message []byte, depth int) int64 {
 	return sum
 }
 
-// JSONMemory is [ProtobufMemory] for [JSON].
+// JSONMemory is like [ProtobufMemory], but for [JSON].
 func JSONMemory(request []byte) int64 {
 	return int64(len(request)) + sizeRecord*int64(bytes.Count(request, []byte{'{'}))
 }

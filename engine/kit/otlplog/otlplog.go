@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package otlplog converts OpenTelemetry logs to records: one JSON object for each log record, with
-// the attributes of its resource and its scope.
+// Package otlplog converts OpenTelemetry logs to records. Each log record becomes a JSON object,
+// which also has the attributes of its resource and its scope.
 package otlplog
 
 import (
@@ -25,7 +25,7 @@ import (
 // maxDepth bounds the nesting of messages.
 const maxDepth = 64
 
-// Fields returns the fields of a record with their types. A body may have any type.
+// Fields returns the fields of a record with their types. The field body may have any type.
 func Fields() []stream.SchemaField {
 	return []stream.SchemaField{
 		{Name: "timestamp", Type: stream.TextType},
@@ -41,9 +41,9 @@ func Fields() []stream.SchemaField {
 	}
 }
 
-// Protobuf calls add with each record of an export request in protobuf.
+// Protobuf decodes an export request in protobuf, and calls add with each record.
 func Protobuf(request []byte, add func(record []byte) error) error {
-	var data logs.LogsData // an ExportLogsServiceRequest has the same form
+	var data logs.LogsData // an ExportLogsServiceRequest has the same encoding
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(request,
 		&data); err != nil {
 		return fmt.Errorf("the body is not an ExportLogsServiceRequest in protobuf: %w", err)
@@ -51,7 +51,7 @@ func Protobuf(request []byte, add func(record []byte) error) error {
 	return Each(&data, add)
 }
 
-// JSON calls add with each record of an export request in JSON.
+// JSON decodes an export request in JSON, and calls add with each record.
 func JSON(request []byte, add func(record []byte) error) error {
 	var data logs.LogsData
 	o := protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}
@@ -68,8 +68,9 @@ func JSON(request []byte, add func(record []byte) error) error {
 	return Each(&data, add)
 }
 
-// hexID returns the bytes of an id. OTLP/JSON writes ids in hexadecimal, but the protobuf package
-// has decoded them as base64. Encoding decoded as base64 again restores the hexadecimal text.
+// hexID returns the bytes of an id. OTLP/JSON writes an id in hexadecimal, but the protobuf package
+// has decoded it as base64. hexID first reverses this by encoding it as base64, and then decodes
+// the hexadecimal text.
 func hexID(decoded []byte) []byte {
 	if id, err := hex.DecodeString(base64.StdEncoding.EncodeToString(decoded)); err == nil {
 		return id
@@ -77,7 +78,8 @@ func hexID(decoded []byte) []byte {
 	return decoded
 }
 
-// Each calls add with each record. The bytes are reused for the next record.
+// Each calls add with each record. add must not keep record, because its memory is used for the
+// next one.
 func Each(data *logs.LogsData, add func(record []byte) error) error {
 	var dst []byte
 	for _, r := range data.GetResourceLogs() {
@@ -119,8 +121,8 @@ func appendRecord(dst []byte, l *logs.LogRecord, resource, scope []byte) []byte 
 	return append(dst, '}')
 }
 
-// severity returns the severity text. If it is empty, it returns the name of the severity number,
-// such as INFO2.
+// severity returns the severity text of a log record. If this text is empty, it returns the name of
+// the severity number, such as INFO2.
 func severity(l *logs.LogRecord) string {
 	if l.GetSeverityText() != "" || l.GetSeverityNumber() == 0 {
 		return l.GetSeverityText()
@@ -161,7 +163,7 @@ func appendAttributes(dst []byte, attributes []*common.KeyValue) []byte {
 	return append(dst, '}')
 }
 
-// appendAny appends a value of any type. Values nest no deeper than maxDepth.
+// appendAny appends a value of any type. It must not be nested deeper than maxDepth.
 func appendAny(dst []byte, v *common.AnyValue) []byte {
 	switch v := v.GetValue().(type) {
 	case *common.AnyValue_StringValue:

@@ -23,8 +23,9 @@ type Host struct {
 	Due  time.Time
 }
 
-// Add parks rows and returns when they are durable. After an error none of them is parked. Rows
-// that are already parked are not changed. The error is [ErrFull] if the rows do not fit.
+// Add parks rows, and returns when they are durable. Rows that are already parked stay unchanged.
+// After an error, none of the rows is parked. The error is [ErrFull] if the rows do not fit into
+// the store.
 func (s *Store) Add(ctx context.Context, rows []Row) (out Added, err error) {
 	var bytes int64
 	for i := range rows {
@@ -89,7 +90,7 @@ func (t *transaction) insert(r *Row, out *Added) error {
 	return nil
 }
 
-// idOf returns the id of a name, and assigns one if it has none.
+// idOf returns the id of a name. If the name has none, idOf assigns one.
 func (t *transaction) idOf(
 	cache map[string]int64, find, add *sql.Stmt, name string,
 ) (id int64, err error) {
@@ -113,16 +114,17 @@ func (t *transaction) idOf(
 	return id, nil
 }
 
-// hashOf returns the value of key in the index of keys.
+// hashOf returns the hash under which the index of keys contains key.
 func hashOf(key string) int64 {
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(key)) // never fails
 	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
-// Record makes changes durable. A delivery that an operator has cancelled meanwhile stays
-// cancelled, but its history gets the entries. Record returns the hosts to which deliveries have
-// moved for polling.
+// Record makes changes durable. If an operator has cancelled a delivery meanwhile, the delivery
+// stays cancelled, but the entries are added to its history. Record returns the hosts to which
+// deliveries have moved: a delivery whose operation is polled belongs to the host of the poll's
+// URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
@@ -153,9 +155,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery. If the delivery's state in the file is no longer the
-// expected one (from), it stores nothing. It returns the host to which the delivery has moved, or
-// nil if the delivery stays at host.
+// advance stores the progress of a delivery. It stores nothing if the delivery's state in the file
+// is no longer from. If the delivery has moved from host to another host, advance returns that
+// host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
@@ -183,7 +185,7 @@ func (t *transaction) advance(
 	return t.moveOperation(to, host)
 }
 
-// count updates the sums for a change of a delivery's state.
+// count updates the sums for a delivery that changes its state.
 func (t *transaction) count(from, to State, weight int64) {
 	if from == Exhausted {
 		t.delta.Exhausted -= weight
@@ -230,13 +232,13 @@ type NotFoundError struct{ Key string }
 // Error names the key.
 func (e *NotFoundError) Error() string { return fmt.Sprintf("no delivery has the key %q", e.Key) }
 
-// Retry schedules an extra attempt or poll of a waiting or exhausted delivery for the present time
-// (now).
+// Retry makes an extra attempt or poll of a waiting or exhausted delivery due at the time now.
 func (s *Store) Retry(ctx context.Context, id int64, now time.Time) error {
 	return s.operate(ctx, id, Retry, now)
 }
 
-// Cancel ends a waiting or exhausted delivery. An attempt that is in flight may still arrive.
+// Cancel ends a waiting or exhausted delivery. If an attempt is in flight, the receiver may still
+// accept it.
 func (s *Store) Cancel(ctx context.Context, id int64, now time.Time) error {
 	return s.operate(ctx, id, Cancel, now)
 }

@@ -7,16 +7,16 @@ import (
 	"fmt"
 )
 
-// operation is a write that waits for a commit.
+// operation is a write to the store that waits for a commit.
 type operation struct {
 	do func(*transaction) error
-	// turn receives false when the operation has ended, and true when its caller must lead the next
-	// commit.
+	// turn receives false when the operation has ended. It receives true when its caller must make
+	// the next commit.
 	turn chan bool
 	err  error
 }
 
-// transaction is a commit in progress, with the sums that it changes.
+// transaction is a commit in progress. delta has the changes to the sums of the store.
 type transaction struct {
 	ctx   context.Context
 	s     *Store
@@ -25,9 +25,10 @@ type transaction struct {
 	stmt  *statements
 }
 
-// run does a write and returns when it is committed. Concurrent writes share a commit (group
-// commit): a caller that finds no commit in progress becomes the leader and commits the queued
-// operations. A failed write fails all writes that share its commit.
+// run calls do, which writes to the store, and returns when the write is committed. Concurrent
+// writes share a commit (group commit): a caller that finds no commit in progress becomes the
+// leader and commits the queued operations. If a write fails, all writes that share its commit
+// fail. A refusal fails only its own operation.
 func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	op := &operation{do: do, turn: make(chan bool, 1)}
 	s.mu.Lock()
@@ -44,7 +45,7 @@ func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	return op.err
 }
 
-// lead commits the first operations of the queue, including the leader's own, and then makes the
+// lead commits the first operations of the queue, among them the leader's own. Then it makes the
 // next waiting caller the leader.
 func (s *Store) lead(ctx context.Context) {
 	s.mu.Lock()
@@ -111,8 +112,8 @@ func (s *Store) commit(ctx context.Context, group []*operation) (err error) {
 	return nil
 }
 
-// refusal is the error of an operation that has written nothing, so that the others can still be
-// committed.
+// refusal is the error of an operation that has written nothing. The other operations of its commit
+// can still be committed.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
@@ -162,7 +163,7 @@ func (p *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	return nil
 }
 
-// within returns the statements bound to a transaction.
+// within returns the statements for use in the given transaction.
 func (p *statements) within(ctx context.Context, tx *sql.Tx) *statements {
 	out := *p
 	for _, s := range out.all() {

@@ -33,8 +33,8 @@ func query(
 	return deliveriesOf(rows, MaxPage, nil)
 }
 
-// deliveriesOf reads at most limit deliveries for which wanted returns true from a query's rows,
-// and closes the rows. A nil wanted means all deliveries.
+// deliveriesOf reads deliveries from the rows of a query, and closes the rows. It returns at most
+// limit deliveries, and only those for which wanted returns true. A nil wanted selects all.
 func deliveriesOf(
 	rows *sql.Rows, limit int, wanted func(*Delivery) bool,
 ) (out []*Delivery, err error) {
@@ -76,7 +76,8 @@ func deliveriesOf(
 type readStatements struct{ due, next *sql.Stmt }
 
 // dueQuery has no LIMIT, because SQLite recompiles a statement whenever a parameter of LIMIT is
-// bound. Its rows come in index order, so that reading may end at any row.
+// bound. Instead, the caller stops reading after enough rows. SQLite reads the rows in the order of
+// an index, so that the others cost nothing.
 const dueQuery = "SELECT " + columns + joined +
 	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
 
@@ -109,8 +110,8 @@ func (s *Store) Due(
 	return deliveriesOf(rows, limit, nil)
 }
 
-// Next returns the earliest due time of a host's waiting deliveries that is later than a given time
-// (after). It returns false if there is none.
+// Next returns the earliest due time later than after of a host's waiting deliveries. It returns
+// false if there is none.
 func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := s.reads.next.QueryRowContext(ctx, host, after.UnixMilli()).Scan(&due)
@@ -123,9 +124,9 @@ type HostPage struct {
 	After int64  // argument for the next page; zero at the end of the store
 }
 
-// Hosts examines the next n hosts of the store, and returns those with waiting deliveries. It makes
-// one search for each of the n hosts. after is zero for the first page, otherwise the preceding
-// page's After.
+// Hosts examines the next n hosts of the store, and returns those with waiting deliveries. For the
+// first page, after is zero; for a later page, it is HostPage.After of the preceding one. Hosts
+// makes one index search for each of the n hosts.
 func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT id, name,
 		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)
@@ -153,8 +154,8 @@ func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, er
 	return out, rows.Err()
 }
 
-// Host returns a host with the earliest due time of its waiting deliveries. It returns false if the
-// host has none.
+// Host returns the host with the given name, and the earliest due time of its waiting deliveries.
+// It returns false if the host has no waiting delivery.
 func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err error) {
 	var due sql.NullInt64
 	err = s.read.QueryRowContext(ctx, `SELECT id,
@@ -168,7 +169,7 @@ func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err err
 }
 
 // Find returns the newest delivery with the given key for which wanted returns true. A nil wanted
-// means all deliveries. The error is a *NotFoundError if there is none.
+// selects all. If there is no such delivery, the error is a *NotFoundError.
 func (s *Store) Find(
 	ctx context.Context, key string, wanted func(*Delivery) bool,
 ) (*Delivery, error) {

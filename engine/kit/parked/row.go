@@ -13,33 +13,34 @@ import (
 
 // Row is a delivery to be parked.
 type Row struct {
-	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. A record
-	// is never parked twice.
+	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. Each
+	// record is parked at most once.
 	Partition string
 	Position  stream.Position
 	Sub       uint32
 	File      string // name of the partition
-	Weight    int    // in source records: 1, or 0 if another row of the same origin has it
+	Weight    int    // source records: 1, or 0 if another row of the same origin counts it
 
 	Key    string // business key, for queries and Idempotency-Key
-	Host   string // host:port of URL; deliveries of one host share its limits
+	Host   string // host:port of URL; all deliveries to a host share its limits
 	URL    string
 	Method string
 	Header string // JSON object of texts; "" for none
 	Signer string // selects the signing keys; never a key itself
 	Body   []byte
-	Record []byte    // the source's text, for a dead letter; nil if it is Body
+	Record []byte    // the source's record, for a dead letter; nil if it equals Body
 	Start  time.Time // planned time of attempt 0
 
-	// Waits are the record's own schedule; see [Schedule.Waits]. Nil means that of the route. An
-	// empty list means a single attempt. They are stored in milliseconds.
+	// Waits is the schedule of this record; see [Schedule.Waits]. Nil means the schedule of the
+	// route. An empty list means a single attempt. The waits are stored in milliseconds.
 	Waits []time.Duration
 }
 
-// rowOverhead is the approximate size of a row without its texts, including indices.
+// rowOverhead is the approximate size of a row in the file without its texts, with its index
+// entries.
 const rowOverhead = 256
 
-// Bytes returns the size that the row counts against the store's limit.
+// Bytes returns the number of bytes by which the row counts against the size limit of the store.
 func (r *Row) Bytes() int64 {
 	return int64(
 		rowOverhead + 8*len(r.Waits) + len(r.Key) + len(r.URL) + len(r.Header) + len(
@@ -55,7 +56,7 @@ type Delivery struct {
 	Ended time.Time // zero if it has not ended
 }
 
-// Schedule returns the schedule of the delivery; s is the schedule of its route.
+// Schedule returns the schedule of the delivery, given the schedule of its route (s).
 func (d *Delivery) Schedule(s Schedule) Schedule {
 	if d.Waits != nil {
 		s.Waits = d.Waits
@@ -65,8 +66,8 @@ func (d *Delivery) Schedule(s Schedule) Schedule {
 
 const oneAttempt = "none"
 
-// writeWaits returns the stored form of a schedule, which readWaits parses: milliseconds separated
-// by spaces, or oneAttempt for an empty list.
+// writeWaits returns waits as they are stored: milliseconds separated by spaces, or oneAttempt for
+// an empty list. readWaits parses this form.
 func writeWaits(waits []time.Duration) string {
 	if waits != nil && len(waits) == 0 {
 		return oneAttempt
@@ -131,8 +132,8 @@ type Change struct {
 	Entries  []Entry
 }
 
-// Totals are sums over a store. They count source records; see [Row].Weight. Only Waiting,
-// Exhausted and Bytes can decrease; pruning does not affect the others.
+// Totals are sums over a store. Their unit is source records; see [Row].Weight. Only Waiting,
+// Exhausted and Bytes can decrease. Pruning reduces only Bytes.
 type Totals struct {
 	Waiting   int64 `json:"parked"`
 	Exhausted int64 `json:"exhausted"` // also counted in Waiting

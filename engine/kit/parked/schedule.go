@@ -12,29 +12,32 @@ import (
 // MaxAttempts bounds the number of attempts of a schedule.
 const MaxAttempts = 1000
 
-// Schedule determines the planned times of a delivery's attempts. The first attempt is immediate.
-// Each wait counts from the planned time of the preceding attempt, regardless of its duration.
+// Schedule determines the planned times of a delivery's attempts. The first attempt is due at once.
+// Each wait counts from the planned time of the preceding attempt, no matter how long that attempt
+// takes.
 //
-// Waits of 15s, 15s, 30s plan attempts at 0s, 15s, 30s and 60s.
+// Example: waits of 15s, 15s and 30s plan attempts at 0s, 15s, 30s and 60s.
 type Schedule struct {
 	Waits []time.Duration
 
-	// Jitter delays each attempt except the first by a share of the wait before it, between zero
-	// and Jitter. The share is derived from the delivery's id, so that it is the same after a
-	// restart. Zero means exact times.
+	// Jitter is the largest share of a wait by which the attempt after it is delayed. Example: with
+	// 0.1, an attempt after a wait of 30s is 0s to 3s late. Later attempts do not move. The delay
+	// is derived from the delivery's id, so that it is the same after a restart. Zero means no
+	// delay.
 	Jitter float64
 
-	// Polling is the schedule of polls of an asynchronous operation.
+	// Polling is the schedule for polling asynchronous operations of the receiver.
 	Polling Polling
 
-	// Keep makes a delivery Exhausted instead of Dead at the end of its schedule.
+	// Keep makes a delivery Exhausted instead of Dead at the end of its schedule. An exhausted
+	// delivery is kept for an operator, who can retry it.
 	Keep bool
 }
 
-// Polling is the schedule of polls of an asynchronous operation. The zero value is for receivers
-// without asynchronous operations.
+// Polling is the schedule for polling an asynchronous operation of the receiver. The zero value is
+// for receivers without such operations.
 type Polling struct {
-	Waits []time.Duration // before each poll, from the response before it
+	Waits []time.Duration // before each poll, counted from the response to the preceding request
 	Max   time.Duration   // from the acceptance of the operation to the last poll
 }
 
@@ -71,8 +74,9 @@ func (s Schedule) Attempts() int { return len(s.Waits) + 1 }
 // isLast reports whether attempt n, counted from 0, is the last.
 func (s Schedule) isLast(n int) bool { return n >= len(s.Waits) }
 
-// Planned returns the time from the start of delivery id to attempt n, counted from 0. For n beyond
-// the last attempt it returns the time of the last.
+// Planned returns the time between the start of the delivery and its attempt n, counted from 0. If
+// n is beyond the last attempt, Planned returns the time of the last one. id is the id of the
+// delivery.
 func (s Schedule) Planned(id int64, n int) time.Duration {
 	n = min(n, len(s.Waits))
 	var at time.Duration

@@ -13,11 +13,11 @@ type State uint8
 // The states of a delivery.
 const (
 	Waiting   State = iota // waits for its due time
-	Done                   // accepted
-	Dead                   // stopped or exhausted: its dead letter is durable
+	Done                   // accepted by the receiver
+	Dead                   // its last attempt failed, or a refusal was final
 	Cancelled              // cancelled by an operator
-	InFlight               // an attempt is running; in memory only: the store has Waiting
-	Exhausted              // the schedule is used up; kept for an operator
+	InFlight               // an attempt is running; only in memory: the store has Waiting
+	Exhausted              // the last attempt failed; kept for an operator
 )
 
 var stateNames = [...]string{"waiting", "done", "dead", "cancelled", "in_flight", "exhausted"}
@@ -73,9 +73,9 @@ func (e Event) String() string {
 	return fmt.Sprintf("event %d", e)
 }
 
-// transitions maps each state and event to the next state. An event that is missing is refused. The
-// last refusal of a schedule and the last poll lead to Dead, or to Exhausted if Schedule.Keep is
-// set.
+// transitions maps each state and event to the next state. An event that is missing for a state is
+// refused. For a Refuse or Pending after the last attempt or poll, the next state is Dead or
+// Exhausted instead; see Schedule.Keep.
 var transitions = map[State]map[Event]State{
 	Waiting: {Begin: InFlight, Skip: Waiting, Retry: Waiting, Cancel: Cancelled},
 	InFlight: {
@@ -89,23 +89,23 @@ var transitions = map[State]map[Event]State{
 type Progress struct {
 	ID        int64
 	State     State
-	Attempt   int       // the next attempt of the schedule, or the one in flight, from 0
-	Forced    bool      // the next attempt or poll is an extra one, for an operator
+	Attempt   int       // number of the next attempt, or of the one in flight, counted from 0
+	Forced    bool      // an operator has asked for the next attempt or poll
 	Start     time.Time // planned time of attempt 0
 	Due       time.Time // of the next attempt or poll
-	Operation Operation // the polled operation; zero while requests are sent
+	Operation Operation // the operation that is polled; zero if there is none
 }
 
-// Operation is the receiver's asynchronous work on a delivery.
+// Operation is work on a delivery that a receiver has accepted and does asynchronously.
 type Operation struct {
 	Location string    // absolute URL that is polled; "" means that there is no operation
 	Host     string    // host:port of Location
 	Accepted time.Time // when the receiver accepted it
-	Polls    int       // number of polls so far, without those of an operator
+	Polls    int       // number of polls so far, not counting those that an operator asked for
 	Found    string    // result of the last poll
 }
 
-// Polled reports whether the delivery waits for an operation.
+// Polled reports whether the delivery has an asynchronous operation that is polled.
 func (p *Progress) Polled() bool { return p.Operation.Location != "" }
 
 // TransitionError means that a state does not allow an event.
@@ -120,8 +120,8 @@ func (e *TransitionError) Error() string {
 }
 
 // Next returns the progress after an event at time now. retryAfter is the wait that the receiver
-// asked for; it delays the next attempt or poll, but not beyond the last planned time. After an
-// error p is unchanged. For the event Start use [Progress.Started].
+// has asked for. It can delay the next attempt or poll, but not beyond the planned time of the last
+// one. After an error, p is unchanged. For the event Start use [Progress.Started].
 func (p Progress) Next(
 	s Schedule, e Event, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {
@@ -200,8 +200,8 @@ func (p Progress) pending(s Schedule, now time.Time, retryAfter time.Duration) P
 	return p
 }
 
-// nextPoll returns the time of the next poll after now, at the latest the end of the operation's
-// time limit.
+// nextPoll returns the time of the next poll after now. This is at the latest the end of the
+// operation's time limit.
 func (p Progress) nextPoll(s Schedule, now time.Time, retryAfter time.Duration) time.Time {
 	wait := retryAfter
 	if n := p.Operation.Polls; n < len(s.Polling.Waits) {
@@ -222,10 +222,15 @@ func (p Progress) IsLast(s Schedule) bool {
 	return s.isLast(p.Attempt)
 }
 
-// Overtaken returns the number of attempts to skip at time now. An attempt is skipped if its
-// successor has been due for longer than grace. grace is the time of one attempt, so that a slow
-// attempt only delays the next one. The first attempt is never skipped, so that each delivery is
-// sent at least once. Polls are never skipped, because their waits count from the preceding poll.
+// Overtaken returns the number of attempts that are skipped at time now. An attempt is skipped if
+// the attempt after it has been due for longer than grace. Set grace to the time that one attempt
+// may take, so that a slow attempt only delays the next one.
+//
+// Example: attempts are planned at 0s, 15s, 30s and 60s, and grace is 10s. If the process is down
+// from 5s to 45s, it skips the attempt of 15s and makes the attempt of 30s.
+//
+// The first attempt is never skipped, so that each delivery is sent at least once. Polls are never
+// skipped, because their waits count from the preceding poll.
 func (p Progress) Overtaken(s Schedule, now time.Time, grace time.Duration) int {
 	if p.Forced || p.State != Waiting || p.Polled() || p.Attempt == 0 {
 		return 0

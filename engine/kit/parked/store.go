@@ -46,13 +46,13 @@ type Options struct {
 	MaxBytes int64  // of all rows. Zero means DefaultMaxBytes.
 }
 
-// Store is a file of parked deliveries. It is safe for concurrent use, also by several processes:
-// the command line reads and changes it while the sending process runs. It starts no goroutine.
+// Store is a file with parked deliveries. It is safe for concurrent use, also by several processes:
+// commands can read and change it while the sending process runs. It starts no goroutine.
 type Store struct {
 	o     Options
 	write *sql.DB // one connection
 	read  *sql.DB
-	stmt  statements // of write; used by the leader only
+	stmt  statements // of write; only the leader uses them
 	reads readStatements
 
 	mu      sync.Mutex // guards the fields below
@@ -60,11 +60,11 @@ type Store struct {
 	leading bool
 	totals  Totals // as of the last commit of this process
 
-	hosts map[string]int64 // ids by name; used by the leader only
-	parts map[string]int64 // ids by partition; used by the leader only
+	hosts map[string]int64 // ids by name; only the leader uses them
+	parts map[string]int64 // ids by partition; only the leader uses them
 }
 
-// maxCachedNames bounds the number of cached ids for each kind of name.
+// maxCachedNames bounds the number of cached ids of hosts, and that of partitions.
 const maxCachedNames = 100_000
 
 // upgrades[n] upgrades a file from version n to n+1. upgrades[0] creates the tables of a new file.
@@ -101,7 +101,8 @@ ALTER TABLE deliveries ADD COLUMN polls INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE deliveries ADD COLUMN found TEXT NOT NULL DEFAULT '';
 INSERT OR IGNORE INTO totals VALUES ('exhausted',0);`
 
-// Open opens the store. It creates a missing file, which only its owner can access.
+// Open opens the store. If the file is missing, Open creates it; only the file's owner can access
+// it.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -167,8 +168,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// whileBusy repeats an upgrade while another process has the file. SQLite does not wait by itself
-// for the lock with which a file changes to a write-ahead log.
+// whileBusy is for an upgrade, which fails while another process uses the file. SQLite does not
+// wait by itself for the lock that it needs to switch a file to a write-ahead log.
 var whileBusy = retry.Options{
 	Policy: backoff.Fixed(20 * time.Millisecond), MaxElapsed: busyWait,
 	Classify: func(err error) retry.Action {
@@ -225,8 +226,8 @@ func (s *Store) Path() string { return s.o.Path }
 // Totals reads the sums from the file. They include changes by other processes.
 func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
 
-// Refresh updates LastTotals with changes by other processes. It reads between two commits of this
-// process, so that no commit is counted twice or missed.
+// Refresh updates LastTotals with the changes by other processes. It runs like a write, between two
+// commits of this process, so that no commit is counted twice or missed.
 func (s *Store) Refresh(ctx context.Context) error {
 	return s.run(ctx, func(t *transaction) error {
 		totals, err := readTotals(ctx, t.tx)
@@ -300,7 +301,7 @@ func (t *Totals) state(s State) *int64 {
 	return &t.Waiting
 }
 
-// DataVersion returns a number that changes when another process has changed the file.
+// DataVersion returns a number that changes whenever another process has changed the file.
 func (s *Store) DataVersion(ctx context.Context) (n int64, err error) {
 	err = s.write.QueryRowContext(ctx, "PRAGMA data_version").Scan(&n)
 	return n, err

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are the options of every source to which clients push records.
+// Options are the options that all sources share to which clients push records.
 type Options struct {
 	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records count as taken; buffered: on disk"`
 	Buffer      buffer.Options `yaml:"buffer" doc:"options of ack: buffered"`
@@ -28,7 +28,8 @@ func (o *Options) OpenBuffer(ctx context.Context, stateDir string) (stream.OpenB
 	return buffer.Inspect(ctx, o.Ack, o.Buffer, stateDir)
 }
 
-// SocketOptions are the options of a source that reads from connections or datagrams.
+// SocketOptions are the options of a source that reads from connections or datagrams and does not
+// answer.
 type SocketOptions struct {
 	Network string `yaml:"network" enum:"tcp,udp,unix,unixgram" doc:"kind of the socket"`
 	Listen  string `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
@@ -43,7 +44,7 @@ func (o *SocketOptions) Exclusive() []string {
 	return listen.Exclusive(o.Network, o.Listen)
 }
 
-// Check returns an error for each wrong option. It reads the files of tls.
+// Check returns an error for each invalid option. It also reads the files of tls.
 func (o *SocketOptions) Check(maxRecord stream.Size) error {
 	if err := stream.CheckEnums(o); err != nil {
 		return err
@@ -71,8 +72,8 @@ type ServerOptions struct {
 // Exclusive implements stream.ExclusiveUser.
 func (o *ServerOptions) Exclusive() []string { return listen.Exclusive("tcp", o.Listen) }
 
-// Check returns an error if options are wrong. maxBody is the size limit of a request, and bodyKey
-// is the key of the option with this limit. Check reads the files of tls.
+// Check returns an error for invalid options. maxBody is the maximum size of a request, and bodyKey
+// is the key of this option. Check also reads the files of tls.
 func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	known := o.Token != "" || len(o.Tokens) > 0 || o.TLS.ClientCA != ""
 	remedy := "set a token, or tls.client_ca"

@@ -1,6 +1,6 @@
-// Package push contains the common parts of sources to which clients push records: their options,
-// and their intake with an optional buffer behind it. [Socket] is a source without
-// acknowledgements. [Server] answers each request when its records are settled.
+// Package push has the common parts of sources to which clients push records: the options, and the
+// intake with an optional buffer on disk. A [Socket] does not acknowledge records. A [Server]
+// answers each request when its records are settled.
 package push
 
 import (
@@ -12,10 +12,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// source is the part of a source that routes read. It implements stream.Source.
+// source is the part of such a source from which routes read: an intake with an optional buffer on
+// disk. It implements stream.Source.
 type source struct {
 	*intake.Intake
-	routes stream.Source // the intake, or a buffer behind it
+	routes stream.Source // the intake, or the buffer that stores the intake's records
 }
 
 func newSource(o *Options, maxRecord stream.Size, io intake.Options,

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Server is a source that answers each request when its records are settled. It is safe for
-// concurrent use.
+// Server is a source that answers each request when the request's records are settled. It is safe
+// for concurrent use.
 type Server struct {
 	source
 	o    *ServerOptions
@@ -20,7 +20,8 @@ type Server struct {
 	pace intake.Pace
 }
 
-// NewServer returns a source that refuses requests while it drains. It does not listen.
+// NewServer returns a Server. It does not listen on a port. While the source drains, it refuses
+// requests.
 func NewServer(o *ServerOptions, io intake.Options, h stream.Host) (*Server, error) {
 	io.Refuse = true
 	inner, err := newSource(&o.Options, o.MaxRecord, io, h)
@@ -39,8 +40,8 @@ func NewServer(o *ServerOptions, io intake.Options, h stream.Host) (*Server, err
 // HasTokens reports whether clients must send a token.
 func (s *Server) HasTokens() bool { return !s.ring.Empty() }
 
-// Client returns the name of the client that sent a header Authorization. ok is false if its token
-// is missing or wrong; then the request counts as unauthorized.
+// Client returns the name of the client that has sent the header Authorization. ok is false if the
+// token is missing or unknown; Client then counts the request as unauthorized.
 func (s *Server) Client(authorization string) (name string, ok bool) {
 	if name, ok = s.ring.Authorize(authorization); !ok {
 		s.host.Count("requests_unauthorized", 1)
@@ -53,22 +54,22 @@ var (
 	errFull     = errors.New("the source is full")
 )
 
-// WithDeadline returns the context of a request, which ends at the deadline.
+// WithDeadline returns a context for a request. It ends at the request's deadline.
 func (s *Server) WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, s.o.Deadline, errDeadline)
 }
 
-// Admit waits for room for a request of the given number of bytes. It waits at most half of the
-// deadline, so that the rest suffices to deliver the records.
+// Admit waits until there is memory for a request with the given number of bytes. It waits for at
+// most half of the deadline, so that enough time remains to deliver the records.
 func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
 	defer cancel()
 	return s.Reserve(ctx, bytes)
 }
 
-// Await waits until every route has settled a submission of the given number of bytes. If it fails,
-// unknown reports whether records of the submission may still be delivered. If unknown is false,
-// none was read.
+// Await waits until every route has settled a submission. bytes is the size of its records. If ctx
+// ends earlier, Await withdraws the submission and returns an error. unknown reports whether
+// records may still be delivered. If unknown is false, no worker has received the records.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {
@@ -77,7 +78,7 @@ func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 		cancel()
 		switch last := sub.Wait(ctx); {
 		case last == nil:
-			err = nil // delivered meanwhile
+			err = nil // settled meanwhile
 		case !errors.Is(last, intake.ErrWithdrawn):
 			unknown = true
 		}
@@ -93,8 +94,9 @@ func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	return unknown, err
 }
 
-// withdrawTime bounds the time in which a route withdraws the data of a request after its deadline.
+// withdrawTime bounds the time in which a route withdraws the records of a request after the
+// deadline.
 const withdrawTime = 200 * time.Millisecond
 
-// RetryAfter returns the time after which a refused client should send its request again.
+// RetryAfter returns the time after which a refused client should repeat its request.
 func (s *Server) RetryAfter() time.Duration { return s.pace.RetryAfter(s.Held(), time.Now()) }

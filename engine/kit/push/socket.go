@@ -13,9 +13,10 @@ import (
 // Socket is a source that reads from connections or datagrams. Its clients get no answers.
 type Socket struct {
 	source
-	// Framer returns the framer of a connection from a peer.
+	// Framer returns the framer for a connection. peer is the address of the peer.
 	Framer func(peer string) listen.Framer
-	// Record adds the record of a datagram from a peer to out. It is called by one goroutine.
+	// Record adds the record of a datagram to out. peer is the address of the sender. Only one
+	// goroutine calls Record.
 	Record func(out *intake.Records, datagram []byte, peer string)
 
 	o     *SocketOptions
@@ -23,7 +24,7 @@ type Socket struct {
 	bound chan net.Addr // buffer of 1
 }
 
-// NewSocket returns a source. It does not listen. Set Framer and Record before Run.
+// NewSocket returns a Socket. It does not open a socket. Set Framer and Record before Run.
 func NewSocket(o *SocketOptions, maxRecord stream.Size, io intake.Options, h stream.Host) (
 	*Socket, error,
 ) {

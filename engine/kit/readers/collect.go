@@ -1,6 +1,6 @@
-// Package readers contains the common parts of readers ([stream.Reader]) that wait for data.
-// [Collect] waits for a full batch. [Cursor] is a position with the settled ranges above it. [Cuts]
-// are the ends of earlier batches, at which a restarted route ends its batches again.
+// Package readers has the common parts of readers ([stream.Reader]) that wait for data. [Collect]
+// waits for a full batch. [Cursor] is a position, with the settled ranges after it. [Cuts] are the
+// ends of earlier batches. A restarted route ends its batches at the same positions again.
 package readers
 
 import (
@@ -10,10 +10,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Collect calls fill until the batch is complete. That is when fill reports that b is full, or when
-// the time linger has passed since b got its first span. fill adds available records to b; changed
-// is closed when a further call may add more. An error of fill ends the batch and is returned. At
-// the end of ctx, Collect returns its cause, and the caller drops the batch.
+// Collect calls fill until the batch is complete: fill reports that b is full, or the time linger
+// has passed since b got its first span.
+//
+// fill adds available records to b. It returns a channel that is closed when another call may add
+// more. If fill returns an error, the batch ends, and Collect returns the error. If ctx ends first,
+// Collect returns its cause, and the caller must drop the batch.
 func Collect(ctx context.Context, b *stream.Batch, linger time.Duration,
 	fill func() (full bool, changed <-chan struct{}, err error)) error {
 	var timeout <-chan time.Time

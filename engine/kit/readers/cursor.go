@@ -11,21 +11,21 @@ import (
 
 // Cursor is the position of a reader in one partition.
 type Cursor struct {
-	At    int64          // position behind the last record read
-	Above []stream.Range // settled ranges above At, ascending
+	At    int64          // position after the last record that was read
+	Above []stream.Range // settled ranges after At, ascending
 }
 
-// IsSettled reports whether the records behind At are settled.
+// IsSettled reports whether the records just after At are settled.
 func (c *Cursor) IsSettled() bool { return len(c.Above) > 0 && c.Above[0].From.Num <= c.At }
 
-// Skip moves to the end of the settled range at At.
+// Skip moves to the end of the settled range that begins at At.
 func (c *Cursor) Skip() {
 	c.At = max(c.At, c.Above[0].To.Num)
 	c.Above = c.Above[1:]
 }
 
-// Border returns the next position, after that of the cursor, at which a batch has to end. It is a
-// cut or the start of a settled range. It returns [math.MaxInt64] if there is none.
+// Border returns the next position after At at which a batch must end: a cut, or the start of a
+// settled range. It returns [math.MaxInt64] if there is none.
 func (c *Cursor) Border(cuts Cuts) int64 {
 	border := cuts.next(c.At)
 	if len(c.Above) > 0 {
@@ -34,7 +34,8 @@ func (c *Cursor) Border(cuts Cuts) int64 {
 	return border
 }
 
-// Cover extends the only span of b, in partition part, to a position, and moves there.
+// Cover extends the only span of b up to position to, and moves there. If b has no span, Cover adds
+// one for the partition part.
 func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: c.At}
@@ -45,30 +46,30 @@ func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	c.At = to
 }
 
-// Cuts are the ends of a route's batches, ascending. A restarted route ends its batches there
-// again, so that a sink recognizes them.
+// Cuts are the positions at which a route's batches have ended, ascending. A restarted route ends
+// its batches there again. The batches then have the same ids, and a sink recognizes them.
 type Cuts []int64
 
-// Add adds the end of a batch. An end that is not above all others is ignored.
+// Add adds the end of a batch. It does nothing unless at is greater than all other ends.
 func (c *Cuts) Add(at int64) {
 	if n := len(*c); n == 0 || (*c)[n-1] < at {
 		*c = append(*c, at)
 	}
 }
 
-// Has reports whether a batch has ended at the position.
+// Has reports whether a batch has ended at the position at.
 func (c Cuts) Has(at int64) bool {
 	_, found := slices.BinarySearch(c, at)
 	return found
 }
 
-// Trim removes the ends up to a settled position.
+// Trim removes the ends up to the position settled.
 func (c *Cuts) Trim(settled int64) {
 	n, _ := slices.BinarySearch(*c, settled+1)
 	*c = slices.Delete(*c, 0, n)
 }
 
-// next returns the first cut above the position.
+// next returns the first end after the position at.
 func (c Cuts) next(at int64) int64 {
 	if n, _ := slices.BinarySearch(c, at+1); n < len(c) {
 		return c[n]

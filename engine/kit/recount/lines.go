@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// MaxLine bounds a line of [Count.FoundLines], in bytes.
+// MaxLine is the maximum length of a line for [Count.FoundLines], in bytes.
 const MaxLine = 64 << 20
 
-// FoundLines adds each line of r as a text that was found, without its line end. A carriage return
-// belongs to its line.
+// FoundLines adds each line of r as a found text, without its LF. A carriage return belongs to its
+// line.
 func (c *Count) FoundLines(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, MaxLine)
@@ -32,7 +32,7 @@ func (c *Count) FoundLines(ctx context.Context, r io.Reader) error {
 	return lines.Err()
 }
 
-// wholeLines is bufio.ScanLines, except that a carriage return belongs to its line.
+// wholeLines is like bufio.ScanLines, but keeps carriage returns.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil

@@ -1,8 +1,8 @@
-// Package recount compares two collections of texts that need not fit in memory. It is for audits
-// of sinks whose contents can be read back.
+// Package recount compares two collections of texts that are too large for the memory. Audits of
+// sinks use it to compare the expected records with those at the destination.
 //
-// A [Count] keeps a hash of each text in one of 256 files of a temporary directory. Compare needs
-// memory for one file at a time: about 1/256 of the distinct texts.
+// A [Count] writes a hash of each text to one of 256 files in a temporary directory. Compare reads
+// one file at a time, and so needs memory for about 1/256 of the distinct texts.
 package recount
 
 import (
@@ -30,7 +30,7 @@ type sum [sumBytes]byte
 // Count counts texts. It must be used by one goroutine.
 type Count struct {
 	dir   string
-	files [buckets]*bucket // nil until used
+	files [buckets]*bucket // each is nil until it is used
 }
 
 type bucket struct {
@@ -38,7 +38,7 @@ type bucket struct {
 	w *bufio.Writer
 }
 
-// New creates a temporary directory, which Close removes.
+// New returns a Count. It creates a temporary directory, which Close removes.
 func New() (*Count, error) {
 	dir, err := os.MkdirTemp("", "penstock-audit-")
 	if err != nil {
@@ -47,7 +47,7 @@ func New() (*Count, error) {
 	return &Count{dir: dir}, nil
 }
 
-// Expect adds a text that must be found, with the id of its record.
+// Expect adds a text that should be found. id is the id of its record.
 func (c *Count) Expect(id, text []byte) error {
 	if len(id) == 0 || len(id) > maxID {
 		return errors.New("BUG: a record's id is empty or too long")
@@ -58,7 +58,7 @@ func (c *Count) Expect(id, text []byte) error {
 // Found adds a text that was found.
 func (c *Count) Found(text []byte) error { return c.add(nil, text) }
 
-// add appends the text's hash, the length of the id and the id.
+// add writes the hash of the text, the length of the id and the id.
 func (c *Count) add(id, text []byte) error {
 	hash := sha256.Sum256(text)
 	b := c.files[hash[0]]
@@ -75,14 +75,14 @@ func (c *Count) add(id, text []byte) error {
 	return err
 }
 
-// tally is the count of one text.
+// tally is how often one text was expected and found.
 type tally struct {
-	id      string // of a record with this text; "" if none was expected
+	id      string // id of a record with this text; "" if the text was not expected
 	missing int64
 }
 
-// Compare passes to found the difference for each expected text that was found too few or too many
-// times. It ignores texts that were not expected.
+// Compare calls found for each expected text that was found too few or too many times. It ignores
+// texts that were not expected.
 func (c *Count) Compare(found func(stream.AuditDifference) error) error {
 	for _, b := range c.files {
 		if b == nil {

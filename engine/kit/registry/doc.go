@@ -1,4 +1,5 @@
-// Package registry lets workers be found through NATS. A sender publishes a request on a subject,
-// and each worker that listens there responds with its address. Nothing is stored: a worker that
-// has ended does not respond, and a sender removes a worker that has not responded for a while.
+// Package registry lets senders find workers through NATS. A sender publishes a request on a
+// subject. Each worker listens on this subject and answers with its address. Nothing is stored: a
+// worker that has ended does not answer, and senders remove a worker that has not answered for a
+// while.
 package registry

@@ -12,20 +12,20 @@ import (
 
 var errLeftOut = errors.New("registry: this binary was built with the tag no_nats")
 
-// Announce fails, because this binary has no client of NATS.
+// Announce returns an error, because this binary has no NATS client.
 func Announce(
 	context.Context, natsaccess.Options, string, string, func() bool, *slog.Logger,
 ) error {
 	return errLeftOut
 }
 
-// Directory cannot be opened in this binary.
+// Directory is not usable in this binary.
 type Directory struct{}
 
-// Open fails, because this binary has no client of NATS.
+// Open returns an error, because this binary has no NATS client.
 func Open(natsaccess.Options, string, *slog.Logger) (*Directory, error) { return nil, errLeftOut }
 
-// Ask fails.
+// Ask returns an error.
 func (*Directory) Ask(context.Context) ([]string, error) { return nil, errLeftOut }
 
 // Close does nothing.

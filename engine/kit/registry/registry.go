@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 )
 
-// answerTime is the time for which responses of workers are collected.
+// answerTime is the time in which the answers of workers are collected.
 const answerTime = 300 * time.Millisecond
 
-// Announce answers requests on a subject with an address while ready returns true, until ctx is
-// done.
+// Announce answers requests on a subject with an address, as long as ready returns true, until ctx
+// is done.
 func Announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,
@@ -38,7 +38,7 @@ func Announce(
 		select {
 		case m := <-questions:
 			if ready() {
-				_ = m.Respond([]byte(address)) // the sender repeats its request
+				_ = m.Respond([]byte(address)) // if this fails, the sender repeats its request
 			}
 		case <-ctx.Done():
 			return sub.Unsubscribe()
@@ -46,16 +46,16 @@ func Announce(
 	}
 }
 
-// questionsWaiting bounds the pending requests; further requests are dropped.
+// questionsWaiting bounds the requests that wait for an answer. More requests are dropped.
 const questionsWaiting = 64
 
-// Directory finds the workers of a subject. It must be used by one goroutine.
+// Directory finds the workers that answer on a subject. It must be used by one goroutine.
 type Directory struct {
 	conn    *nats.Conn
 	subject string
 }
 
-// Open connects to the servers of a registry.
+// Open connects to the NATS servers of a registry.
 func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, error) {
 	conn, err := o.Connect("workers of "+subject, false, log)
 	if err != nil {
@@ -64,14 +64,14 @@ func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, e
 	return &Directory{conn, subject}, nil
 }
 
-// Ask returns the sorted addresses of the workers that respond.
+// Ask returns the addresses of the workers that answer, sorted.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	inbox := nats.NewInbox()
 	sub, err := d.conn.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // the connection may be closed
+	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is closed
 	if err := d.conn.PublishRequest(d.subject, inbox, nil); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// Limits on responses.
+// The limits on answers.
 const (
 	maxWorkers = 1000
 	maxAddress = 300 // bytes

@@ -1,4 +1,5 @@
-// Package reread reads small JSON files that change while the program runs, such as lists of keys.
+// Package reread reads small JSON files, such as lists of keys, and reads them again when they
+// change while the program runs.
 package reread
 
 import (
@@ -8,15 +9,15 @@ import (
 	"sync"
 )
 
-// MaxBytes bounds a file.
+// MaxBytes is the maximum size of a file.
 const MaxBytes = 64 << 20
 
 // File is a JSON file. It is safe for concurrent use, and must not be copied after its first use.
 type File[T any] struct {
 	Path string
 
-	// Shape describes the required content in error messages: "an object of lists of texts". Errors
-	// of the JSON parser are not shown, since they may quote a secret.
+	// Shape describes the required content in error messages. Example: "an object of lists of
+	// texts". The errors of the JSON parser are not shown, because they may quote a secret.
 	Shape string
 
 	mu    sync.Mutex // guards the fields below
@@ -24,8 +25,8 @@ type File[T any] struct {
 	value T
 }
 
-// Read returns the value of the file, and parses the file again if it has changed. If the new file
-// cannot be read, the old value stays. Read returns an error only if the file was never read
+// Read returns the value of the file. If the file has changed, Read parses it again. If the changed
+// file is invalid, Read returns the old value. It returns an error only if the file was never read
 // successfully.
 func (f *File[T]) Read() (T, error) {
 	f.mu.Lock()

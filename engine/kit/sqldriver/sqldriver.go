@@ -1,9 +1,9 @@
-// Package sqldriver uses the connections of a database/sql driver without package database/sql.
-// That package adds a pool, and a goroutine and a lock for each call. With a small database, this
-// overhead would be as large as the database's own work.
+// Package sqldriver calls a database/sql driver without package database/sql. That package has a
+// pool of connections, and needs a goroutine and a lock for each call. With a small database, this
+// costs as much as the work of the database itself.
 //
-// It contains the loop over the rows of a result. The creator of a connection owns and closes it;
-// the package opens none, retries nothing, and knows no database.
+// The package reads the rows of results. It does not open connections, retries nothing, and is not
+// specific to a database. The caller opens and closes each connection.
 package sqldriver
 
 import (
@@ -15,16 +15,16 @@ import (
 	"strconv"
 )
 
-// Conn is a connection whose driver takes statements with arguments, without preparing them. One
-// goroutine uses it at a time.
+// Conn is a connection of a driver that runs statements with arguments without preparing them
+// first. Only one goroutine at a time may use it.
 type Conn interface {
 	driver.Conn
 	driver.ExecerContext
 	driver.QueryerContext
 }
 
-// Direct returns an opened connection as a Conn. It closes the connection and returns an error if
-// its driver lacks a method of Conn.
+// Direct returns an open connection as a Conn. If its driver lacks a method of Conn, Direct closes
+// the connection and returns an error.
 func Direct(opened driver.Conn) (Conn, error) {
 	c, ok := opened.(Conn)
 	if !ok {
@@ -42,7 +42,7 @@ func named(args []driver.Value) []driver.NamedValue {
 	return out
 }
 
-// Exec runs a statement and returns the number of changed rows, as the driver counts them.
+// Exec runs a statement. It returns the number of changed rows as reported by the driver.
 func Exec(ctx context.Context, c Conn, sql string,
 	args ...driver.Value) (affected int64, err error) {
 	r, err := c.ExecContext(ctx, sql, named(args))
@@ -52,9 +52,9 @@ func Exec(ctx context.Context, c Conn, sql string,
 	return r.RowsAffected()
 }
 
-// Query calls row for each row of a statement until row returns false. Values are valid until the
-// next row. If head is not nil, it is called with the columns before the first row. An error of
-// head or row ends the query and is returned, as is an error of the database.
+// Query runs a statement and calls row for each row until row returns false. The values are valid
+// until the next call of row. If head is not nil, Query calls it with the columns before the first
+// row. An error of head, row or the database ends the query and is returned.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error,
 	row func(v []driver.Value) (more bool, err error),
@@ -85,7 +85,7 @@ func Query(
 	}
 }
 
-// Each is Query of all rows.
+// Each is like Query, but row cannot stop it except by an error.
 func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql string,
 	args ...driver.Value) error {
 	return Query(ctx, c, nil, func(v []driver.Value) (bool, error) {
@@ -93,7 +93,7 @@ func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql str
 	}, sql, args...)
 }
 
-// Text returns a value as text, whatever type the driver uses for it. For NULL it returns "".
+// Text returns a value as text. It accepts every type that drivers use. For NULL it returns "".
 func Text(v driver.Value) string {
 	switch x := v.(type) {
 	case []byte:
@@ -106,8 +106,8 @@ func Text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// Scan sets dest, pointers to string, int64, bool or []byte, to the values of a row. Bytes are
-// copied.
+// Scan stores the values of a row in dest, which has pointers to string, int64, bool or []byte.
+// Bytes are copied.
 func Scan(row []driver.Value, dest ...any) (err error) {
 	for i, d := range dest {
 		switch d := d.(type) {

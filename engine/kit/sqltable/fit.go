@@ -30,9 +30,9 @@ func isInteger(text []byte) bool {
 	return err == nil
 }
 
-// isNumber reports whether text is a JSON number (RFC 8259, section 6) with at most limit digits on
-// each side of the point, after applying its exponent. Limit 0 means any number. Leading zeros are
-// accepted, because the patterns of parsers extract such numbers.
+// isNumber reports whether text is a JSON number (RFC 8259, section 6). If limit is not 0, the
+// number must have at most limit digits on each side of the point, written without exponent.
+// Leading zeros are accepted, because parsers may extract such numbers from text.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)

@@ -8,17 +8,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// valueKinds collects the kinds of values of one field.
+// valueKinds collects the kinds of all values of one field.
 type valueKinds struct {
 	column                                 Column
 	text, boolean, integer, number, nested bool
 	declared                               bool // column has the type declared by the source
 }
 
-// Infer returns the columns of a table for the records of b, which have been split: one for each
-// field, in the order of first appearance, and [MessageField] if a record was not parsed. Fields
-// beyond the dialect's MaxColumns are left to the policy. So are fields whose name cannot be a
-// column, or equals another name in a database that folds case.
+// Infer returns the columns of a table for the records of b, which must have been split. There is
+// one column for each field, in the order of first appearance. If a record was not parsed, there is
+// also the column [MessageField]. The types are:
 //
 //	all values are                    column
 //	true, false                       Bool
@@ -28,7 +27,12 @@ type valueKinds struct {
 //	  and anything else
 //	anything else, or only null       Text
 //
-// If the source declares a type that the dialect supports, the column has that type.
+// If the source declares a type for the field and the dialect supports it, the column has this type
+// instead.
+//
+// Some fields get no column, and the policy applies to them: fields beyond the dialect's
+// MaxColumns, fields with a name that cannot be a column, and fields with a name that the database
+// considers equal to an earlier one, such as ID and id.
 func Infer(d *Dialect, b *stream.Batch) []Column {
 	at := make(map[string]int)
 	var all []*valueKinds
@@ -69,7 +73,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 	return columns
 }
 
-// first creates the column of a field with a declared type.
+// first returns the valueKinds of a field at its first appearance. decl is the type declared by the
+// source, or "".
 func first(d *Dialect, name, decl string) *valueKinds {
 	s := &valueKinds{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {
@@ -123,8 +128,8 @@ func (s *valueKinds) of() Type {
 	return Text
 }
 
-// Made returns the columns of a table to create: the given ones, missing key columns, and the JSON
-// column if the policy needs one.
+// Made returns the columns of a table to create: the given columns, the key columns that are
+// missing among them, and the JSON column if the policy needs one.
 func Made(columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {

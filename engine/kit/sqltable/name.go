@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Quote returns name as a quoted SQL identifier. CheckName or Usable must have accepted it.
+// Quote returns name as a quoted SQL identifier. The name must be valid according to CheckName or
+// Usable.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // QuoteAll quotes names and joins them with commas.
@@ -62,8 +63,8 @@ func (n Name) String() string {
 // Beside returns the name of another table in the same schema.
 func (n Name) Beside(table string) Name { return Name{n.Schema, table} }
 
-// ParseName parses "table" or, if schemas is set, "schema.table". A part may be in double quotes,
-// with "" for a quote inside. Unquoted names keep their case.
+// ParseName parses "table" or, if schemas is set, also "schema.table". Each part may be in double
+// quotes, with "" for a quote inside. Names without quotes keep their case.
 func ParseName(text string, schemas bool) (Name, error) {
 	var parts []string
 	for rest := text; ; {

@@ -12,13 +12,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The modes, which determine how a record becomes a row.
+// The modes of writing. The mode determines whether a record can replace a row.
 const (
 	Append = "append" // every record is a new row
 	Upsert = "upsert" // a record replaces the row with the same key
 )
 
-// Options are the common options of SQL sinks, which embed them.
+// Options are the options that all SQL sinks share. A sink's own options embed them.
 type Options struct {
 	Table      string         `yaml:"table" required:"true" doc:"table; created if missing"`
 	Columns    []ColumnOption `yaml:"columns" doc:"[name, ...] or {name: type, ...}; default: those of the table or first batch"`
@@ -32,8 +32,8 @@ type Options struct {
 // DefaultOptions returns the default options.
 func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
 
-// Policy resolves on_new_field. If the config lists the columns, other fields are ignored by
-// default.
+// Policy returns the policy of the option on_new_field. If the option is not set, the default
+// depends on the option columns: with listed columns, other fields are ignored.
 func (o *Options) Policy() Policy {
 	switch {
 	case o.OnNewField != "":
@@ -44,8 +44,9 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
-// PreferredBatch implements stream.Preferred: the cost of a transaction is dominated by its fsync.
-// With lines of 84 bytes or more, the byte limit is reached first.
+// PreferredBatch implements stream.Preferred. The batches are large because each batch is a
+// transaction, and most of the cost of a transaction is its fsync. If lines have 84 bytes or more,
+// the byte limit is reached first.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }
@@ -107,7 +108,8 @@ func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
 	return err
 }
 
-// Shape implements stream.Shaper: it returns an error for columns that no field can fill.
+// Shape implements stream.Shaper. It returns an error if a listed column cannot get a value from
+// any field.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if in.Open {
 		return in, nil
@@ -146,12 +148,14 @@ func (o *Options) validateKey() error {
 	return nil
 }
 
-// LedgerPrefix is the prefix of the ledger's tables, which are in the schema of the data.
+// LedgerPrefix is the prefix of the names of the ledger's tables. These tables are in the same
+// schema as the data.
 const LedgerPrefix = "penstock_"
 
-// ColumnOption is a column in a config: "name" or "name: type" in a list, or name: type in a
-// mapping. The column takes the field of its name. A name with dots also takes the member at that
-// path, unless the name is in double quotes.
+// ColumnOption is a column in a config. In a list it is written "name" or "name: type", in a
+// mapping name: type. The column gets the value of the field with the same name. If the name has
+// dots, as in a.b, and there is no such field, the column gets the member b of the field a. A name
+// in double quotes never has this second meaning.
 type ColumnOption struct {
 	Name string `yaml:",key"`
 	Type string `yaml:",value" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`

@@ -4,21 +4,23 @@ package sqltable
 
 import "github.com/penstock-io/penstock/stream"
 
-// Place is the position of one column's value in a record.
+// Place describes the source of one column's value in a record.
 type Place struct {
 	Field int32 // index among the record's fields; -1: no field, the column is NULL
 	Type  Type  // the column's
-	Text  bool  // the column accepts any text of the batch unchanged
-	Need  bool  // NULL is refused
+	Text  bool  // the column accepts every text in the batch unchanged
+	Need  bool  // the value must not be NULL
 }
 
-// Places returns the position of each column's value for a record with these fields, and an upper
-// bound of the size of the values. It returns nil if only [Rows.Row] can process the record. Places
-// does not check whether the values fit their columns. The caller must pass the record to Row
-// unless each value is null, a text for a Text place, or certainly valid for its column.
+// Places is a fast alternative to [Rows.Row] for records that need no conversion. For a record with
+// the given fields, it returns the Place of each column, and an upper bound of the size of the
+// values. It returns nil if the record must be passed to Row.
 //
-// Consecutive records usually have the same fields, so the result is cached for records with the
-// same names in the same order. The places are valid until the next call.
+// Places does not check the values. The caller must check each value, and pass the record to Row
+// unless the value is null, a text for a Place with Text set, or certainly valid for its column.
+//
+// Consecutive records usually have the same fields. Therefore the result is cached for records with
+// the same names in the same order. It is valid until the next call.
 func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	form := r.form
 	if len(fields) != len(form) {
@@ -56,7 +58,7 @@ func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
-		// a repeated field, or one to keep in the JSON column or to refuse
+		// a repeated field, or a field that goes to the JSON column or causes a refusal
 		case c >= 0 || r.table.New != Ignore:
 			direct = false
 		}

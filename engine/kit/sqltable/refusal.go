@@ -8,15 +8,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Refusal is a record that the table can never store, with a reason that contains no data.
+// Refusal is a record that the table can never store. Its reason contains no data of the record.
 type Refusal struct {
 	Record int
 	Reason string
 }
 
-// Answer returns the outcome of Deliver for refusals, which are in ascending order of records. A
-// dead letter has only one reason. So only records with the reason of the first refusal are refused
-// now, and the engine sends the others again. Records of the same origin stay together.
+// Answer returns the outcome of Deliver if records are refused. refusals must be in ascending order
+// of the records. An outcome can have only one reason. Therefore only the records with the reason
+// of the first refusal are refused now. The engine sends all others again, and the next attempt can
+// refuse records for another reason. Records of the same origin stay together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

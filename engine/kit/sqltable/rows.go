@@ -14,38 +14,39 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Rows converts the records of a batch to rows of a table, one at a time. It only reads the batch,
-// and must be used by one goroutine.
+// Rows converts the records of a batch to rows of a table, one after another. It does not change
+// the batch. It must be used by one goroutine.
 type Rows struct {
-	// Cells is the current row, one cell per column: nil for NULL, otherwise the value's text in
-	// the format of the column's type. It is valid until the next call of Row.
+	// Cells is the current row with one cell per column. A cell is nil for NULL. Otherwise it is
+	// the value's text in the format of the column's type. Cells is valid until the next call of
+	// Row.
 	Cells [][]byte
 
 	table   *Table
 	batch   *stream.Batch
-	columns []int // indexed by the batch's names
+	columns []int // by index of the name in the batch; -1 if there is no column
 	extra   []byte
 	scratch []byte
-	texts   []bool // indexed by column: accepts any text of a clean arena unchanged
-	seen    int    // length of the part of the arena known to be clean
-	unclean bool   // the arena contains bytes that the database's text cannot
+	texts   []bool // by index of the column: accepts any text of a clean batch unchanged
+	seen    int    // number of bytes of the batch's data known to be clean
+	unclean bool   // the batch's data has bytes that the database cannot store as text
 
-	members []memberColumn // columns that may take members of the batch's fields
+	members []memberColumn // columns that may get a member of a field
 	edit    fieldname.Editor
 
-	form   []uint32 // the names of the fields for which placed was computed
+	form   []uint32 // names of the fields of the record for which placed was computed
 	placed []Place  // nil if Row must be used
 	places []Place  // memory for placed
 }
 
-// memberColumn is a column that takes a member of a field.
+// memberColumn is a column that may get a member of a field, such as a.b.
 type memberColumn struct {
 	column int
 	ref    fieldname.Ref
 }
 
-// Over prepares to convert b, whose Records are filled, to rows of t. It reuses the memory of
-// earlier batches.
+// Over prepares r for the conversion of b to rows of t. b.Records must be filled. r uses the memory
+// of earlier batches again.
 func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
@@ -75,13 +76,13 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 	}
 }
 
-// ahead is the size of the steps in which the arena is checked. After the check the values of a row
-// are still in the L1 cache.
+// ahead is the number of bytes of the batch that are checked at a time. It is small, so that the
+// values of a row are still in the processor's cache after the check.
 const ahead = 4 << 10
 
-// clean reports whether the database accepts every text in the first end bytes of the arena, whose
-// texts consist of whole characters. Each byte is checked once. At the first non-ASCII byte the
-// whole rest is checked.
+// clean reports whether the database accepts every text in the first end bytes of the batch's data.
+// Each byte is checked once, usually in steps of ahead bytes. At the first non-ASCII byte, all
+// remaining data is checked at once.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }
@@ -102,7 +103,8 @@ func (r *Rows) look(end int) bool {
 	return !r.unclean
 }
 
-// Row converts record i and returns the reason of a refusal, or "". A reason never contains data.
+// Row converts record i to Cells. If the table cannot store the record, Row returns the reason of a
+// refusal, otherwise "". A reason contains no data of the record.
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
@@ -148,7 +150,8 @@ func (r *Rows) Row(i int) (refusal string) {
 	return ""
 }
 
-// member fills the column of a member if the record has no field with the column's name.
+// member sets the column of a member. It does nothing if the record has a field with the column's
+// name.
 func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if slices.ContainsFunc(r.batch.FieldsOf(i), m.ref.IsFlat) {
 		return ""
@@ -203,7 +206,8 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 	return ""
 }
 
-// unknown keeps, ignores or refuses a field without a column, depending on the policy.
+// unknown handles a field without a column. Depending on the policy, it stores the field in the
+// JSON column, ignores it, or refuses the record.
 func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal string) {
 	switch {
 	case r.table.New == Ignore:
@@ -215,7 +219,7 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	return fmt.Sprintf("field %q has no column in the table", name)
 }
 
-// more adds a member to the JSON column.
+// more adds a field to the JSON column.
 func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	if len(r.extra) == 0 {
 		r.extra = append(r.extra, '{')
@@ -226,7 +230,8 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	r.extra = ndjson.AppendValue(r.extra, kind, value)
 }
 
-// cleaned returns a value that the database accepts, for an arena with invalid bytes.
+// cleaned returns value as a text that the database accepts. It is for batches with bytes that the
+// database cannot store as text.
 func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
@@ -269,14 +274,14 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes reports whether data is valid text in the database. If it is, then so is each part of data
-// that consists of whole characters.
+// takes reports whether the database can store data as text. If it can, it can also store each part
+// of data that has whole characters.
 func (d *Dialect) takes(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }
 
-// ascii returns the length of a prefix of data that is ASCII without NUL. If it is less than
-// len(data), up to 32 more bytes may be ASCII as well.
+// ascii returns the length of a prefix of data that is ASCII without NUL bytes. It may be up to 31
+// bytes shorter than the longest such prefix.
 func ascii(data []byte) int {
 	const tops, ones = 0x8080808080808080, 0x0101010101010101
 	rest := data

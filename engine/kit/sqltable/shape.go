@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Shape determines, once, the columns of a sink's table: those of the existing table, otherwise
-// those listed in the config, otherwise those inferred from the first batch. It is safe for
-// concurrent use.
+// Shape determines the columns of a sink's table once. If the table exists, these are its columns.
+// Otherwise they are the columns listed in the config. If none are listed, they are inferred from
+// the first batch. A Shape is safe for concurrent use.
 type Shape struct {
 	dialect *Dialect
 	options *Options
@@ -27,8 +27,8 @@ func NewShape(d *Dialect, o *Options, name Name) *Shape {
 	return &Shape{dialect: d, options: o, name: name}
 }
 
-// For returns the table. It determines the columns from b, whose Records are filled, if they are
-// not known yet.
+// For returns the table. If its columns are not known yet, For infers them from b. b.Records must
+// be filled.
 func (s *Shape) For(b *stream.Batch) *Table {
 	if t := s.table.Load(); t != nil {
 		return t
@@ -53,7 +53,8 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found sets the columns from the existing table (exists), otherwise from the config.
+// Found sets the columns. there has the columns of the existing table; it is empty if there is no
+// table (exists is false). Then Found uses the columns listed in the config.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +101,9 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
 	"`on_new_field` to ignore or dead_letter")
 
-// Unfit returns an error if the reason of a refusal is due to a missing JSON column. That is a
-// fault of the table, not of the records. If Unfit returns nil, the records are refused.
+// Unfit returns an error if a refusal with the given reason is a fault of the table: the policy
+// stores values in the JSON column, and the table has no such column. If Unfit returns nil, the
+// records are refused.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// CreateSQL returns a statement that creates a missing table, with a primary key of the columns in
-// key, if any. declare returns the type of a column in SQL, "" for none.
+// CreateSQL returns a statement that creates a table unless it exists. The columns in key are its
+// primary key; it has none if key is empty. declare returns the type of a column in SQL, or "".
 func CreateSQL(name Name, columns []Column, key []string,
 	declare func(c Column, inKey bool) string) string {
 	var out strings.Builder
@@ -43,8 +43,8 @@ func NamesOf(columns []Column) string {
 	return QuoteAll(names)
 }
 
-// OnConflict returns the clause with which an INSERT replaces the row of the same key, in
-// PostgreSQL's syntax. A row that consists of its key only is left unchanged.
+// OnConflict returns the clause with which an INSERT replaces the row that has the same key, in
+// PostgreSQL's syntax. If all columns belong to the key, the existing row is left unchanged.
 func OnConflict(columns []Column, key []string) string {
 	var set []string
 	for _, c := range columns {

@@ -1,5 +1,5 @@
-// Package tlsaccess has the TLS options that clients share, and a TLS configuration that follows
-// its files while the program runs.
+// Package tlsaccess has the TLS options that clients share. It also has a TLS configuration that is
+// updated when its files change while the program runs.
 package tlsaccess
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TLS are the certificates of a client. Those of servers are always verified.
+// TLS has the certificates that a client uses. The certificates of servers are always verified.
 type TLS struct {
 	CA         string `yaml:"ca" path:"true" doc:"PEM file of trusted authorities, in place of the system's; reread when it changes"`
 	Cert       string `yaml:"cert" path:"true" doc:"PEM file of the client certificate; read for each connection"`
@@ -32,7 +32,7 @@ func (t *TLS) Check() error {
 	return nil
 }
 
-// Read checks the options, and reads the files once.
+// Read checks the options, and also reads the files.
 func (t *TLS) Read() error {
 	if err := t.Check(); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (t *TLS) Read() error {
 	return err
 }
 
-// config reads the files. The client's own certificate is read for each handshake, so that it can
-// be replaced while the program runs.
+// config returns a TLS configuration with the content of the files. The client's own certificate is
+// read again for each handshake, so that it can be replaced while the program runs.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	var err error
@@ -61,7 +61,8 @@ func (t *TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// Authorities reads the file of CA. It returns nil, the authorities of the system, if CA is empty.
+// Authorities returns the certificates in the file CA. If CA is empty, it returns nil, which means
+// the authorities of the system.
 func (t *TLS) Authorities() (*x509.CertPool, error) {
 	if t.CA == "" {
 		return nil, nil
@@ -77,30 +78,30 @@ func (t *TLS) Authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Trust is the TLS configuration of a client. It follows changes of tls.ca, and is safe for
-// concurrent use.
+// Trust is the TLS configuration of a client. It is updated when the file of tls.ca changes. It is
+// safe for concurrent use.
 type Trust struct {
 	options *TLS
 	log     *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
 	config *tls.Config
-	file   os.FileInfo // of tls.ca, as last read; nil if it could not be found
+	file   os.FileInfo // version of tls.ca that was read last; nil if the file was missing
 }
 
-// NewTrust reads the files of o.
+// NewTrust returns the configuration for o. It reads the files.
 func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) {
 	t := &Trust{options: o, log: log}
 	if o.CA != "" {
-		t.file, _ = os.Stat(o.CA) // config reports a missing file
+		t.file, _ = os.Stat(o.CA) // if the file is missing, config reports it
 	}
 	var err error
 	t.config, err = o.config()
 	return t, err
 }
 
-// Current returns the configuration. If the file of tls.ca has changed, that is a new
-// configuration. As long as the changed file cannot be used, Current returns the old one.
+// Current returns the configuration. If the file of tls.ca has changed, this is a new
+// configuration. While the changed file is invalid, Current returns the old one.
 func (t *Trust) Current() *tls.Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,16 +8,18 @@ import (
 const (
 	// aheadChunks is the maximum number of chunks decompressed ahead.
 	aheadChunks = 2
-	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses ahead.
-	// Smaller files are not worth a goroutine.
+	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses the next
+	// chunks in advance. For smaller files a goroutine costs more than it saves.
 	aheadFrom = chunkSize
-	// maxFree is the number of chunks kept for reuse.
+	// maxFree is the number of empty chunks that a File keeps to use again.
 	maxFree = 2
-	// aheadLeft is the minimum number of unread input bytes for which decompressing ahead starts.
+	// aheadLeft is the minimum number of remaining input bytes at which such a goroutine is
+	// started.
 	aheadLeft = 256 << 10
 )
 
-// piece is a chunk of a stream. The last piece also has the reason for the end of the stream.
+// piece is a decompressed chunk of a stream. The last piece has the reason for the end of the
+// stream.
 type piece struct {
 	data   []byte
 	err    error
@@ -25,8 +27,8 @@ type piece struct {
 	used   int64
 }
 
-// ahead is a stream that a goroutine decompresses. The goroutine owns the stream from the start of
-// run until ended is closed.
+// ahead is a stream that a goroutine decompresses in advance. From the start of run until ended is
+// closed, only this goroutine may use the stream.
 type ahead struct {
 	s      *stream
 	pieces chan piece
@@ -67,7 +69,8 @@ func (a *ahead) run(ctx context.Context) error {
 	}
 }
 
-// take returns the next piece. ok is false if the goroutine has ended without another piece.
+// take waits for the next piece. ok is false if the goroutine has ended and there is no other
+// piece.
 func (a *ahead) take() (p piece, ok bool) {
 	select {
 	case p = <-a.pieces:
@@ -82,7 +85,7 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts a stream at the last mark at or before hi, and decompresses up to hi.
+// begin starts a stream at the last known mark at or before hi. It discards the bytes before hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -96,7 +99,7 @@ func (f *File) begin() error {
 	if err := f.o.Decoders.begin(s); err != nil {
 		return s.why(err)
 	}
-	for s.at < f.hi { // skip bytes that are in the window already, or are not needed
+	for s.at < f.hi { // skip bytes that are in the window already or are not needed
 		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
 		if err != nil && (err != io.EOF || s.at < f.hi) {
 			if n > 0 && s.at >= f.hi {
@@ -116,20 +119,20 @@ func (f *File) buffer() []byte {
 	return f.free[len(f.free)-1]
 }
 
-// recycle keeps a chunk for reuse.
+// recycle keeps a chunk to be used again.
 func (f *File) recycle(b []byte) {
 	if len(f.free) < maxFree {
 		f.free = append(f.free, b)
 	}
 }
 
-// lend makes the free chunks available to the next file.
+// lend gives the empty chunks to the Decoders, so that another File can use them.
 func (f *File) lend() {
 	f.o.Decoders.keep(f.free)
 	f.free = nil
 }
 
-// more decompresses one more chunk, or finds the end.
+// more decompresses one more chunk, or finds the end of the stream.
 func (f *File) more() {
 	if f.in == nil {
 		f.finish(io.ErrClosedPipe)
@@ -187,7 +190,7 @@ func (f *File) add(p piece) {
 	}
 }
 
-// note records a mark. If there are too many marks, it drops every second one.
+// note adds a mark. If there are maxMarks already, note first removes every second one.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return
@@ -211,8 +214,8 @@ func (f *File) finish(err error) {
 	f.end()
 }
 
-// end returns the decoder to Decoders. It waits for the goroutine that decompresses ahead, which
-// needs at most the time for one chunk.
+// end ends the running stream and returns its decoder to Decoders. If a goroutine decompresses in
+// advance, end waits until it has finished its current chunk.
 func (f *File) end() {
 	if f.a != nil {
 		close(f.a.stop)
@@ -225,7 +228,7 @@ func (f *File) end() {
 	}
 }
 
-// rewind empties the window and continues at off.
+// rewind empties the window. The next read continues at off.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

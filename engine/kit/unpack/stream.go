@@ -14,21 +14,22 @@ import (
 const (
 	// inputSize is the size of one read of the compressed input.
 	inputSize = 256 << 10
-	// evidence is the number of bytes kept of the beginning, and of the end, of the input read so
-	// far.
+	// evidence is the number of bytes that inputSeen keeps of the first and of the last bytes read.
 	evidence = 64
-	// maxZstdWindow bounds the memory of a zstd stream; it is the zstd program's own default limit.
+	// maxZstdWindow bounds the memory of a zstd stream. It is the default limit of the zstd
+	// program.
 	maxZstdWindow = 128 << 20
-	// expansionFrom is the number of decompressed bytes from which MaxExpansion applies.
+	// expansionFrom is the number of decompressed bytes after which MaxExpansion applies.
 	expansionFrom = 64 << 20
-	// maxDecoders is the number of decoders of each kind that are kept for reuse.
+	// maxDecoders is the number of unused decoders of each kind that are kept.
 	maxDecoders = 2
 )
 
-// inputSeen describes the input read so far, to recognise it later.
+// inputSeen describes the compressed input that was read so far. It serves to recognise the same
+// input later.
 type inputSeen struct {
-	off        int64  // everything before was read
-	head, tail []byte // the first bytes, and the last before off
+	off        int64  // number of bytes read
+	head, tail []byte // the first bytes, and the last ones before off
 }
 
 func (s *inputSeen) add(p []byte) {
@@ -46,7 +47,7 @@ func (s *inputSeen) add(p []byte) {
 	}
 }
 
-// stand reports whether the input still contains the bytes read so far.
+// stand reports whether the input still has the bytes described by s.
 func (s *inputSeen) stand(in io.ReaderAt, size int64) (bool, error) {
 	if size < s.off {
 		return false, nil
@@ -69,12 +70,12 @@ func (s *inputSeen) stand(in io.ReaderAt, size int64) (bool, error) {
 	return true, nil
 }
 
-// input reads the compressed input from an offset on, up to its size.
+// input reads the compressed input from offset off up to its size.
 type input struct {
 	in   io.ReaderAt
 	off  int64
 	size int64
-	seen *inputSeen // of the stream that has read furthest
+	seen *inputSeen // the part of the input read so far by any stream
 	err  error      // error of reading the input, except io.EOF
 }
 
@@ -96,24 +97,24 @@ func (i *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stream decompresses from a mark on. It must be used by one goroutine at a time.
+// stream decompresses from a mark on. Only one goroutine at a time may use it.
 type stream struct {
 	kind Kind
-	from int64 // offset in the input where the stream began
+	from int64 // offset in the compressed input where the stream began
 	most int64 // MaxExpansion
 	src  input
 	br   *bufio.Reader // gzip
 	gz   *gzip.Reader
 	zs   *zstd.Decoder
-	open bool  // gzip: within a member
-	out  int64 // decompressed bytes
+	open bool  // gzip: inside a member
+	out  int64 // bytes decompressed by this stream
 	at   int64 // position in the decompressed stream
 
-	member mark // gzip: start of the last member, or the end
+	member mark // gzip: start of the current member, or end of the last one
 }
 
-// read fills p as far as it can. An error follows the bytes before it: io.EOF at the end of a whole
-// stream, or one of the errors documented at Err.
+// read fills p. If the stream ends before, read returns the bytes before the end together with an
+// error: io.EOF at a regular end, otherwise one of the errors documented at [File.Err].
 func (s *stream) read(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int
@@ -150,7 +151,8 @@ func (s *stream) why(err error) error {
 	return &DamagedError{Kind: s.kind, Bytes: s.at, Near: s.consumed(), Err: err}
 }
 
-// consumed returns the number of input bytes that the decoder has used, without buffered ones.
+// consumed returns the number of compressed bytes that the decoder has used, without those in its
+// buffer.
 func (s *stream) consumed() int64 {
 	if s.br != nil {
 		return s.src.off - int64(s.br.Buffered())
@@ -181,12 +183,12 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage means that the bytes at the start of a member, or after padding, are not a gzip
+// errGarbage means that there are bytes after a member, or after padding, that are not a gzip
 // header.
 var errGarbage = errors.New("the following bytes are not gzip")
 
-// beginMember reads the header of the next member. It returns io.EOF if there is none. Zeros up to
-// the end of the file are padding, as on tapes.
+// beginMember reads the header of the next gzip member. It returns io.EOF if there is none. Zeros
+// up to the end of the file count as padding, as written by tape drives.
 func (s *stream) beginMember() error {
 	next, err := s.br.Peek(1)
 	if err != nil {
@@ -215,8 +217,8 @@ func (s *stream) beginMember() error {
 	return nil
 }
 
-// Decoders keeps decoders for the next file, because a new one takes memory and time. Its zero
-// value is ready. It is not safe for concurrent use.
+// Decoders keeps unused decoders for the next file, because a new decoder takes memory and time.
+// The zero value is ready to use. Decoders are not safe for concurrent use.
 type Decoders struct {
 	gz []*gzip.Reader
 	br []*bufio.Reader
@@ -235,7 +237,7 @@ func (d *Decoders) chunk() []byte {
 	return make([]byte, 0, chunkSize)
 }
 
-// keep takes chunks back.
+// keep stores empty chunks for later use.
 func (d *Decoders) keep(chunks [][]byte) {
 	d.chunks = append(d.chunks, chunks[:min(len(chunks), maxFree-len(d.chunks))]...)
 }
@@ -263,7 +265,7 @@ func (d *Decoders) begin(s *stream) error {
 	return err
 }
 
-// end takes a stream's decoder back.
+// end stores a stream's decoder for later use.
 func (d *Decoders) end(s *stream) {
 	switch {
 	case s.gz != nil && len(d.gz) < maxDecoders:
@@ -285,11 +287,11 @@ func (d *Decoders) Close() {
 	d.gz, d.br, d.zs, d.chunks = nil, nil, nil, nil
 }
 
-// A TruncatedError means that the file ends in the middle of a compressed stream: it is still being
-// written, or was cut off.
+// A TruncatedError means that the file ends in the middle of a compressed stream. Either the file
+// is still being written, or it was cut off.
 type TruncatedError struct {
 	Kind       Kind
-	Bytes      int64 // that came out
+	Bytes      int64 // number of decompressed bytes before the end
 	Compressed int64 // size of the file
 }
 
@@ -318,7 +320,7 @@ func (e *DamagedError) Error() string {
 // Unwrap returns the decoder's reason.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// An ExpansionError means that the stream expanded by more than MaxExpansion allows.
+// An ExpansionError means that the stream has expanded by more than MaxExpansion allows.
 type ExpansionError struct {
 	Compressed, Bytes int64
 	Max               int
@@ -331,8 +333,8 @@ func (e *ExpansionError) Error() string {
 		"if the file is what it should be, raise max_expansion", e.Compressed, e.Bytes, e.Max)
 }
 
-// Broken reports whether an error returned by Err is a fault of the compressed data, not of reading
-// the input.
+// Broken reports whether an error returned by Err is a fault of the compressed data. It is false
+// for an error of reading the input.
 func Broken(err error) bool {
 	switch err.(type) {
 	case *TruncatedError, *DamagedError, *ExpansionError:

@@ -1,13 +1,15 @@
-// Package unpack provides access to the content of a compressed file by byte offsets of the
-// decompressed stream.
+// Package unpack reads a compressed file as if it were not compressed: at byte offsets of the
+// decompressed stream. Sources of files use it. It supports gzip with any number of concatenated
+// members, and zstd with any number of frames and skippable frames.
 //
-// A [File] decompresses forwards and keeps a bounded window of the decompressed data. For offsets
-// before the window it starts again at the last known member before them, or at the beginning. It
-// supports gzip with any number of concatenated members, and zstd with any number of frames and
-// skippable frames. Its owner is one reader of one file. The owner opens and closes the input, and
-// supplies a function to start a goroutine that decompresses ahead. The package opens nothing,
-// waits only for that goroutine, and hides nothing: if a stream is truncated, damaged or a bomb,
-// [File.Err] reports that, and the data before the fault can be read.
+// A [File] decompresses forwards and keeps the last decompressed bytes in a window of limited size.
+// For an offset before the window, it starts decompressing again at the last known member before
+// this offset, or at the beginning.
+//
+// A File belongs to one reader of one file. The reader opens and closes the compressed input. It
+// may supply a function that starts a goroutine to decompress in advance; the package waits for
+// nothing but this goroutine. If a stream is truncated, damaged or a decompression bomb, [File.Err]
+// reports it. The bytes before the fault can still be read.
 package unpack
 
 import (
@@ -20,7 +22,7 @@ import (
 // Kind is the compression of a file.
 type Kind uint8
 
-// The kinds. Their texts are those of the key `compression`.
+// The kinds. String returns their values of the option `compression`.
 const (
 	None Kind = iota
 	Gzip
@@ -33,8 +35,8 @@ func (k Kind) String() string { return [...]string{"none", "gzip", "zstd"}[k] }
 // MaxMagic is the number of bytes of a file that Detect examines.
 const MaxMagic = 4
 
-// Detect determines the compression of a file from its first bytes. Two bytes of a magic number
-// suffice, because only a compressed file that is being written begins with them.
+// Detect determines the compression of a file from its first bytes. If head has only two bytes,
+// these decide: they are the start of a compressed file that is still being written.
 func Detect(head []byte) Kind {
 	begins := func(magic ...byte) bool {
 		n := min(len(head), len(magic))
@@ -53,27 +55,29 @@ func Detect(head []byte) Kind {
 }
 
 const (
-	// chunkSize is the unit of decompression. Handing a chunk to another goroutine that waits for
-	// it costs about as much as decompressing 50 KiB.
+	// chunkSize is the number of bytes that are decompressed at a time. It is large because passing
+	// a chunk to a waiting goroutine costs about as much as decompressing 50 KiB.
 	chunkSize = 512 << 10
 	// headSize is the number of decompressed bytes kept from the start of the stream.
 	headSize = 1024
 	// windowMin is the minimum size of the window.
 	windowMin = 2 * chunkSize
-	// maxMarks bounds the number of recorded positions at which decompression can begin.
+	// maxMarks bounds the number of marks: known positions at which decompression can start.
 	maxMarks = 64
 )
 
-// Options of a File. The zero value decompresses on demand, and has no limit except that of the
-// zstd window.
+// Options of a File. With the zero value, the File decompresses only on demand, and has no limit
+// except that of the zstd window.
 type Options struct {
-	// MaxExpansion is the maximum number of decompressed bytes per compressed byte. It applies
+	// MaxExpansion is the maximum number of decompressed bytes per compressed byte. It applies only
 	// after 64 MiB of decompressed data. Zero means no limit.
 	MaxExpansion int
-	// Go starts a goroutine that decompresses up to aheadChunks chunks ahead. Nil means no
-	// decompression ahead. The goroutine ends with its context, with the stream, or with Close.
+	// Go starts a goroutine that calls run, which decompresses up to aheadChunks chunks in advance.
+	// run returns at the end of its context, at the end of the stream, and on Close. Nil means that
+	// nothing is decompressed in advance.
 	Go func(name string, run func(context.Context) error)
-	// Decoders holds decoders for reuse. Nil means that each File creates its own.
+	// Decoders keeps decoders that several Files can use one after another. Nil means that the File
+	// creates its own.
 	Decoders *Decoders
 }
 
@@ -82,29 +86,30 @@ type File struct {
 	kind Kind
 	o    Options
 	in   io.ReaderAt // compressed input; nil if closed
-	size int64       // of it
+	size int64       // of the compressed input
 	seen inputSeen   // the input read so far
 
-	s      *stream // nil: start at the last mark at or before hi
-	a      *ahead  // owns s, if not nil
+	s      *stream // the running stream; nil if none runs
+	a      *ahead  // the goroutine that uses s; nil if none does
 	chunks [][]byte
 	lo, hi int64 // the chunks hold the bytes from lo to hi
 	free   [][]byte
 	window int64 // bytes that chunks may hold
-	run    int64 // bytes since the stream was started
+	run    int64 // bytes decompressed since the running stream was started
 	used   int64 // bytes of the input read so far
 
-	head  []byte // the first bytes
+	head  []byte // the first bytes of the stream
 	marks []mark
 	total int64 // end of the stream; -1 if not known
-	err   error // why the stream ends there; nil for a whole stream
+	err   error // why the stream ends there; nil for a regular end
 }
 
-// mark is a position where decompression can begin: the start of a member, or the end that the
-// input had when it was decompressed completely.
+// mark is a position at which decompression can start: the start of a member, or the end of an
+// input that was decompressed completely. raw is an offset in the compressed input, at one in the
+// decompressed stream.
 type mark struct{ raw, at int64 }
 
-// New returns the File of a compressed file, closed. Call Attach before any other method.
+// New returns a closed File. Call Attach before any other method.
 func New(kind Kind, o Options) *File {
 	if o.Decoders == nil {
 		o.Decoders = new(Decoders)
@@ -112,9 +117,9 @@ func New(kind Kind, o Options) *File {
 	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
 }
 
-// Attach opens the File over an input of the given size. If the input still contains the bytes that
-// were read earlier, the recorded state stays valid; otherwise it is discarded. Call Attach again
-// when the size or the content of the input may have changed.
+// Attach opens the File with an input of the given size. Call it again whenever the size or the
+// content of the input may have changed. If the input still has the bytes that were read before,
+// the File keeps its state. Otherwise it discards it.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.stand(in, size)
@@ -133,7 +138,7 @@ func (f *File) Attach(in io.ReaderAt, size int64) error {
 	return nil
 }
 
-// Is reports whether the File is open over in, with size bytes.
+// Is reports whether the File is open with the input in and the given size.
 func (f *File) Is(in io.ReaderAt, size int64) bool {
 	return f.in != nil && f.in == in && f.size == size
 }
@@ -148,13 +153,13 @@ func (f *File) forget() {
 // Kind returns the compression of the file.
 func (f *File) Kind() Kind { return f.kind }
 
-// Window sets the size of the window before the highest offset that was read. The File holds at
-// most about n bytes.
+// Window sets the number of decompressed bytes that the File keeps before the highest offset that
+// was read. The File uses at most about n bytes of memory.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses up to a given offset (to), or to the end of the stream. It returns the number
-// of bytes the stream is known to have. end reports whether these are all bytes of the stream; Err
-// then returns the reason for the end.
+// Size decompresses up to offset to, or to the end of the stream. It returns the number of bytes
+// that the stream is known to have. end reports whether the stream has no more bytes; Err then
+// returns the reason.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()
@@ -163,7 +168,7 @@ func (f *File) Size(to int64) (size int64, end bool) {
 	return f.Known()
 }
 
-// Known returns the same as Size, without decompressing.
+// Known returns the same results as Size, but does not decompress anything.
 func (f *File) Known() (size int64, end bool) {
 	if f.total >= 0 {
 		return f.total, true
@@ -171,9 +176,8 @@ func (f *File) Known() (size int64, end bool) {
 	return f.hi, false
 }
 
-// Err returns the reason why the stream ends at Size: nil if it is whole, a *TruncatedError if the
-// file ends in the middle of it, a *DamagedError, an *ExpansionError, or an error of reading the
-// input.
+// Err returns the reason why the stream ends at Size. It is nil for a regular end. Otherwise it is
+// a *TruncatedError, a *DamagedError, an *ExpansionError, or an error of reading the input.
 func (f *File) Err() error { return f.err }
 
 // Consumed returns an estimate of the bytes read from the input.
@@ -184,8 +188,8 @@ func (f *File) Consumed() int64 {
 	return f.used
 }
 
-// ReadAt reads bytes of the decompressed stream. For offsets before the window, decompression
-// restarts at the last mark before them.
+// ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
+// again at the last mark before off.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
@@ -216,7 +220,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // ended reports whether hi is the end of the stream.
 func (f *File) ended() bool { return f.total >= 0 && f.hi >= f.total }
 
-// copy copies bytes of the window, starting at at.
+// copy copies bytes of the window to p, starting at offset at.
 func (f *File) copy(p []byte, at int64) (n int) {
 	i, lo := int((at-f.lo)/chunkSize), int64(0)
 	if i >= len(f.chunks) {
@@ -235,7 +239,7 @@ func (f *File) copy(p []byte, at int64) (n int) {
 	return n
 }
 
-// offsetOf returns the offset of chunk i.
+// offsetOf returns the offset of chunk i in the decompressed stream.
 func (f *File) offsetOf(i int) int64 {
 	off := f.lo
 	for _, c := range f.chunks[:i] {
@@ -244,15 +248,15 @@ func (f *File) offsetOf(i int) int64 {
 	return off
 }
 
-// trim releases the oldest chunks while more than the window is held, except those with bytes after
-// keep.
+// trim frees the oldest chunks while the chunks have more bytes than the window. It frees no chunk
+// with bytes after offset keep.
 func (f *File) trim(keep int64) {
 	for len(f.chunks) > 1 && f.hi-f.lo > f.window && f.lo+int64(len(f.chunks[0])) <= keep {
 		f.drop(f.lo + int64(len(f.chunks[0])))
 	}
 }
 
-// drop releases the chunks that end at or before to.
+// drop frees the chunks that end at or before offset to.
 func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))
@@ -263,8 +267,8 @@ func (f *File) drop(to int64) {
 	}
 }
 
-// Close stops the running goroutine and releases the memory, except the state needed to recognise
-// the file. Attach opens it again.
+// Close stops the goroutine that decompresses in advance, and frees the memory. It keeps the marks
+// and the description of the input, so that a later Attach can continue.
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)
@@ -273,7 +277,8 @@ func (f *File) Close() {
 	f.lo = f.hi
 }
 
-// Rest releases the memory except for the last bytes. Call it when nothing is read for a while.
+// Rest frees all memory except the last decompressed bytes. Call it if the file will not be read
+// for a while.
 func (f *File) Rest() {
 	f.end()
 	f.drop(f.hi - 1)

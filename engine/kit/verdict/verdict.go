@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package verdict derives the outcome of a delivery from the outcomes of its records, for sinks
-// whose destination answers for each record.
+// Package verdict determines the outcome of a batch from the outcomes of its records. Sinks use it
+// whose destination answers for each record separately.
 package verdict
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Verdict classifies the outcome of one record.
+// Verdict is the outcome of one record.
 type Verdict uint8
 
 // The verdicts, from best to worst.
@@ -19,12 +19,12 @@ const (
 	Accepted      Verdict = iota
 	Refused               // the destination will never accept the record
 	Again                 // retry the record
-	Full                  // retry the record later
-	Misconfigured         // an operator has to change something first
+	Full                  // retry the record, but not at once
+	Misconfigured         // an operator must change something first
 )
 
-// Outcome returns the outcome of a whole batch: err in the form that belongs to the verdict v,
-// which must be Again or worse.
+// Outcome returns the outcome of a batch whose records all have the verdict v: err in the form that
+// belongs to v. v must be Again or worse.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:
@@ -35,17 +35,17 @@ func (v Verdict) Outcome(err error) error {
 	return err
 }
 
-// Groups are the kept records of a batch, grouped by verdict.
+// Groups has the kept records of a batch, grouped by verdict.
 type Groups struct {
 	Batch   *stream.Batch
-	Records [Misconfigured + 1][]int // indexes of the records with each verdict
+	Records [Misconfigured + 1][]int // indexes of the records, by verdict
 	Reasons map[string]error         // of the refused records, by their ids
 	Worst   Verdict
-	Reason  error // the first one with the verdict Worst
+	Reason  error // the first error with the verdict Worst
 }
 
-// Group groups the kept records of b by the verdicts on their errors. Records made from one source
-// record share the worst of their verdicts.
+// Group groups the kept records of b. errs has the error of each kept record, and judge returns the
+// verdict on an error. All records made from one source record get the worst of their verdicts.
 func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict) *Groups {
 	g := &Groups{Batch: b, Reasons: make(map[string]error)}
 	for at := 0; at < len(kept); {
@@ -67,9 +67,9 @@ func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict)
 	return g
 }
 
-// Outcome returns the outcome of the batch: nil if all records were accepted, an error if all are
-// retried, and otherwise a [stream.Split] into accepted, retried and refused records. The text of
-// the error begins with prefix.
+// Outcome returns the outcome of the batch. It is nil if all records were accepted, and an error if
+// all are retried. Otherwise it is a [stream.Split] into accepted, retried and refused records. The
+// text of the error begins with prefix.
 func (g *Groups) Outcome(prefix string) error {
 	if g.Worst == Accepted {
 		return nil

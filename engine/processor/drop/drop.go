@@ -1,7 +1,7 @@
-// Package drop implements the processor that removes fields from records. To remove records, see
-// package where.
+// Package drop implements the processor that removes fields from records. To remove whole records,
+// use the processor where.
 //
-// It has no state, and never changes a record's raw bytes.
+// It has no state, and never changes the raw bytes of a record.
 package drop
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options holds the names of the fields. A name with dots means the flat field and the member at
-// that path; see package fieldname.
+// Options has the names of the fields to remove. A name with dots means both the flat field and the
+// member at that path; see package fieldname.
 type Options []string
 
 // Component returns the component for the registry.
@@ -72,11 +72,11 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, errors.Join(errs...)
 }
 
-// Processor drops fields from records. It must be used by one goroutine.
+// Processor removes fields from records. It must be used by one goroutine.
 type Processor struct {
 	options   []string
 	names     []fieldname.Ref
-	host      stream.Host // nil: no counters
+	host      stream.Host // nil if there are no counters
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
 }
@@ -90,8 +90,8 @@ func New(names []string) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. If an object cannot be parsed, a member might remain in it,
-// so its record is dead-lettered.
+// Process implements stream.Processor. If an object with a member to remove cannot be parsed, its
+// record is dead-lettered, because the member would otherwise stay.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.names))
@@ -140,8 +140,8 @@ func (p *Processor) drop(b *stream.Batch, i int) error {
 	return nil
 }
 
-// field reports whether f must be dropped. If f stays and is an object, field removes the members
-// to drop from it.
+// field reports whether the whole field f must be removed. If not, and f is an object, it removes
+// members from f.
 func (p *Processor) field(b *stream.Batch, f *stream.Field) (gone bool, err error) {
 	for k := range p.names {
 		name := &p.names[k]

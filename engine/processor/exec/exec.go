@@ -1,11 +1,12 @@
-// Package exec implements the processor that lets child processes, written in any language, change
-// records.
+// Package exec implements the processor that passes records to a child process, which can run a
+// program in any language, and replaces them by the child's results.
 //
-// Each instance has one child, which is started at the first batch and reused for later ones. A
-// child that dies, hangs or breaks the protocol is restarted. The next child gets the unanswered
-// records one at a time, so that a record that kills children is identified. After three deaths,
-// that record is dead-lettered. The processor changes a record only after a complete answer, keeps
-// no batch data, and runs no shell.
+// Each instance of the processor has one child. It starts the child at the first batch and uses it
+// for all batches. A child that ends, hangs or breaks the protocol is restarted. If a child dies,
+// the next one gets the records that are not answered one by one, to find the record that kills
+// children. After this record has killed three children, it is dead-lettered.
+//
+// The processor changes a record only after a complete answer. The program runs without a shell.
 package exec
 
 import (
@@ -28,29 +29,30 @@ func Component() stream.Component {
 	return stream.NewComponent(stream.ProcessorRole, "exec", DefaultOptions, New)
 }
 
-// mayKill is the number of children that a record may kill before it is dead-lettered.
+// mayKill is the number of children after whose deaths a record is dead-lettered.
 const mayKill = 3
 
-// firstPause and lastPause bound the waits before a child gets failed records again.
+// firstPause and lastPause are the shortest and the longest wait before failed records are passed
+// to the child again.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is the number of consecutive children with stray lines at which the route stops. A
-// successful answer resets the count.
+// maxStray is the number of consecutive children with stray lines (see phase) after which the route
+// stops. A successful answer resets the count.
 const maxStray = 3
 
-// Processor owns one child. It must be used by one goroutine.
+// Processor has one child. It must be used by one goroutine.
 type Processor struct {
 	o     Options
 	host  stream.Host
-	slot  *child.Slot[*session] // nil before the first start of a child
+	slot  *child.Slot[*session] // nil before the child is first started
 	rand  rand.Source
-	stray int // consecutive children that wrote stray lines
+	stray int // number of consecutive children that wrote stray lines
 }
 
-// New returns a processor. It starts no child.
+// New returns a processor. It does not start the child.
 func New(o Options, h stream.Host) (*Processor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func New(o Options, h stream.Host) (*Processor, error) {
 	return &Processor{o: o, host: h, rand: rand.NewPCG(rand.Uint64(), rand.Uint64())}, nil
 }
 
-// start starts a child, which is restarted until the route stops.
+// start starts a child. The child is restarted when it ends, until the route stops.
 func (p *Processor) start() error {
 	const name = "child"
 	spec := p.o.Spec(name)
@@ -88,12 +90,12 @@ func (p *Processor) start() error {
 	return nil
 }
 
-// state is the progress of one record of the current batch.
+// state is the state of one record of the current batch.
 type state struct {
 	index   int // in the batch
 	deaths  int
 	done    bool
-	results []result // the resulting records; none if it is dropped
+	results []result // the records by which the record is replaced; none if it is dropped
 	reason  error    // why the record is dead-lettered
 }
 
@@ -138,7 +140,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 		}
 		left := len(todo)
 		todo = unfinished(todo)
-		if died == nil && len(todo) == left { // the child failed all of them
+		if died == nil && len(todo) == left { // all records have failed
 			if pause, err = p.pause(ctx, pause); err != nil {
 				return err
 			}
@@ -148,7 +150,8 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// ended returns the error for a child that cannot be started.
+// ended returns the error if the slot has no child. A program that cannot be started is reported as
+// such.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start
@@ -159,17 +162,17 @@ func (p *Processor) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// protocolError means that a program breaks its protocol. It stops the route, because a restart
-// would not help.
+// protocolError means that a program does not follow its protocol. The route stops, because a
+// restart of the program would not help.
 type protocolError struct{ err error }
 
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the unanswered records are to blame for the death of the child. They are
-// not to blame if the child ended by itself after an answer, or if it wrote a stray line. The next
-// child then gets these records. If maxStray children in a row have written stray lines, judge
-// returns an error that stops the route.
+// judge decides whether the unanswered records are blamed for the death of a child. They are not
+// blamed if the child has ended by itself after an answer, or because of a stray line. In this case
+// they are passed to the next child. If maxStray children in a row have written stray lines, judge
+// returns an error, and the route stops.
 func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0
@@ -186,7 +189,8 @@ func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	return !worked || !child.EndedCleanly(died), nil
 }
 
-// blame counts the death of a child for its unanswered records.
+// blame increments the number of deaths of the unanswered records. It dead-letters those that have
+// caused mayKill deaths.
 func (p *Processor) blame(part []*state, died error) {
 	for _, s := range part {
 		if s.done {
@@ -209,7 +213,7 @@ func unfinished(all []*state) []*state {
 	return left
 }
 
-// pause waits before failed records are given to the child again.
+// pause waits before failed records are passed to the child again.
 func (p *Processor) pause(ctx context.Context, s backoff.State) (backoff.State, error) {
 	wait, next, ok := backoff.Exponential(firstPause, 2, lastPause).Equal().Next(s, p.rand)
 	if !ok {
@@ -218,7 +222,7 @@ func (p *Processor) pause(ctx context.Context, s backoff.State) (backoff.State, 
 	return next, retry.Sleep(ctx, wait)
 }
 
-// maxResults is the maximum number of records made from one record.
+// maxResults is the maximum number of records by which one record can be replaced.
 const maxResults = 1 << 20
 
 // apply replaces each record by its results.

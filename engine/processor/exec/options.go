@@ -12,8 +12,9 @@ import (
 
 // The values of the option protocol.
 const (
-	Lines = "lines" // one line in, one line out
-	// one line per batch in, its records in one answer line out; docs/formats/exec-ndjson.md
+	Lines = "lines" // a line for each record, a line for each answer
+	// a line for each batch, and a line with all its records for each answer;
+	// docs/formats/exec-ndjson.md
 	NDJSON = "ndjson"
 	Storm  = "storm" // Storm's multilang protocol; the child is a bolt
 )
@@ -24,7 +25,7 @@ const (
 	JSON = "json" // a JSON object: the fields of a parsed record, else {"message":"..."}
 )
 
-// The bounds of options.
+// The limits of options.
 const (
 	maxPending = 10_000
 	minTimeout = 2 * time.Second // twice the interval of heartbeats

@@ -12,19 +12,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// result is a record that a child has made: text, or fields.
+// result is a record that a child has returned: a text, or fields.
 type result struct {
 	text   []byte
-	fields []field // nil for text
+	fields []field // nil if the record is a text
 }
 
-// field is one field of a result. Its value is JSON.
+// field is one field of a result. value is JSON.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// put replaces record i by m, which keeps the origin of the record.
+// put replaces record i by m. The origin stays that of record i.
 func (m result) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
@@ -37,10 +37,10 @@ func (m result) put(b *stream.Batch, i int) {
 		}
 	}
 	b.Records[i] = r
-	b.Parsed() // the raw bytes no longer represent the record
+	b.Parsed() // the fields differ from the raw bytes now
 }
 
-// appendText appends a record's text and a line end to the arena, as sources do.
+// appendText appends the text of a record, with a line end, to the batch's data.
 func appendText(b *stream.Batch, text []byte) (off uint32) {
 	off = uint32(len(b.Data))
 	b.Data = append(append(b.Data, text...), '\n')
@@ -60,7 +60,7 @@ func (f field) put(b *stream.Batch) stream.Field {
 		value = nil
 	case stream.Text:
 		var s string
-		if json.Unmarshal(f.value, &s) == nil { // validated before
+		if json.Unmarshal(f.value, &s) == nil { // no error: the value was validated before
 			value = []byte(s)
 		}
 	}
@@ -83,7 +83,7 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// resultsOf parses a child's result for one record: an object, a text, null (the record is
+// resultsOf parses the result for one record. It is an object, a text, null (the record is
 // dropped), or a list of objects and texts.
 func resultsOf(value json.RawMessage) ([]result, error) {
 	value = bytes.TrimSpace(value)
@@ -132,14 +132,14 @@ func resultOf(value []byte) (result, error) {
 		"of those", value)
 }
 
-// fieldsOf returns the fields of an object, in order, with unchanged values. If a name occurs
-// twice, the last value counts.
+// fieldsOf returns the fields of an object in order, with unchanged values. If a name occurs
+// several times, the last value is used.
 func fieldsOf(object []byte) ([]field, error) {
 	in := json.NewDecoder(bytes.NewReader(object))
 	if _, err := in.Token(); err != nil {
 		return nil, err
 	}
-	fields := []field{} // not nil, even for an empty object
+	fields := []field{} // not nil, even if the object is empty
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
@@ -159,9 +159,9 @@ func fieldsOf(object []byte) ([]field, error) {
 	return fields, nil
 }
 
-// ofTuple returns the record for an emitted tuple. If names is not empty, the tuple's values become
-// the fields with these names. Otherwise a tuple with a single text becomes a record with that
-// text, and any other tuple a record with the tuple's JSON.
+// ofTuple returns the record for an emitted tuple. If names is not empty, the record has fields
+// with these names and the tuple's values. Otherwise it has a text: that of the tuple if the tuple
+// is a single text, else the JSON of the tuple.
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {

@@ -16,25 +16,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxLine bounds a line from a child, in bytes.
+// maxLine is the maximum length of a line from a child in bytes.
 const maxLine = 64 << 20
 
-// phase is the state of the exchange with a child.
+// phase is the state of the conversation with a child.
 //
 //	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
 //
-// A line that arrives in another phase than asking, or after the expected number of lines, is a
-// stray line.
+// The processor asks by sending records. The answer has a known number of lines. A line that comes
+// after these, or before the child was asked, is a stray line. The answer is held back for a short
+// time, to detect stray lines, and then released: its records are changed.
 type phase uint8
 
 const (
-	fresh    phase = iota // nothing was asked yet
-	asking                // the answer is incomplete, or not released
-	answered              // the last answer was released: a stray line may belong to it
+	fresh    phase = iota // the child was not asked yet
+	asking                // the answer is not complete, or not released
+	answered              // the answer was released; a stray line may belong to it
 )
 
-// strayError is an unexpected line. In the protocol `lines`, lines after it can no longer be
-// assigned to records.
+// strayError means that a child has written a stray line. In the protocol `lines`, it is then
+// unknown to which records its lines belong.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
@@ -43,22 +44,22 @@ func (e *strayError) Error() string {
 		e.line)
 }
 
-// session is the exchange with one child. It implements child.Session. Only one goroutine calls
-// work.
+// session is the conversation with one child. It implements child.Session. Only one goroutine may
+// call work.
 type session struct {
 	o     *Options
 	p     *child.Process
 	host  stream.Host
-	bolt  *multilang.Bolt // with storm: the session that talk wraps
+	bolt  *multilang.Bolt // with storm: the session with the bolt, which this one wraps
 	ended chan struct{}   // closed by End
 	ids   uint64
 
 	mu     sync.Mutex // guards the fields below
 	phase  phase
-	want   int      // number of lines still expected
-	lines  [][]byte // lines received since the question
+	want   int      // number of lines of the answer that have not come yet
+	lines  [][]byte // lines of the answer that have come
 	came   chan struct{}
-	worked bool // the child has given a valid answer
+	worked bool // an answer was released
 	err    error
 }
 
@@ -96,13 +97,13 @@ func (t *session) handleLine(line []byte) error {
 	t.lines = append(t.lines, line)
 	select {
 	case t.came <- struct{}{}:
-	default: // a wake-up is pending already
+	default: // a wake-up is pending
 	}
 	return nil
 }
 
-// strayLocked counts a stray line. If it comes after a released answer, records may have got the
-// text of others. This is an error of the run.
+// strayLocked counts a stray line and returns its error. If the line comes after a released answer,
+// records may have got the results of other records. strayLocked then reports a fault.
 func (t *session) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
@@ -134,8 +135,8 @@ func (t *session) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work lets the child process some records of b and stores their results. If the child died, work
-// returns the cause.
+// work passes the records in part to the child, and stores their results in part. If the child has
+// died, work returns the reason.
 func (t *session) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
@@ -175,7 +176,7 @@ func (t *session) workLines(ctx context.Context, b *stream.Batch, part []*state)
 	return died
 }
 
-// answer is a child's response to a batch; see docs/formats/exec-ndjson.md.
+// answer is a child's answer to a batch; see docs/formats/exec-ndjson.md.
 type answer struct {
 	ID      *uint64           `json:"id"`
 	Records []json.RawMessage `json:"records"`
@@ -183,7 +184,7 @@ type answer struct {
 		Record *int   `json:"record"`
 		Reason string `json:"reason"`
 	} `json:"refused"`
-	Err string `json:"error"` // no record was processed; try again later
+	Err string `json:"error"` // no record was processed; send them again later
 }
 
 func (t *session) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) error {
@@ -249,8 +250,8 @@ func (t *session) understand(line []byte, part []*state) error {
 	return nil
 }
 
-// send writes text and returns the n lines of the answer. It returns an error if the child has
-// died, has written a stray line, or was silent for too long and was killed.
+// send writes text to the child, and returns the n lines of the answer. It returns an error if the
+// child has died, has written a stray line, or was silent for too long and was therefore killed.
 func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
 	quiet := t.quietLocked()
@@ -270,7 +271,7 @@ func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error
 	timer := time.NewTimer(t.o.Timeout)
 	defer timer.Stop()
 	complete := false
-	var last time.Time        // time of the last line
+	var last time.Time        // when the last line came
 	var longest time.Duration // longest pause between two lines of the answer
 	for {
 		select {
@@ -282,14 +283,14 @@ func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error
 			last = now
 		case <-timer.C:
 			if unread, known := t.p.UnreadOutput(); complete && known && unread > 0 {
-				timer.Reset(quiet) // an extra line may be about to be read
+				timer.Reset(quiet) // the output not read yet may have a stray line
 				continue
 			}
 			if lines, ok := t.release(complete); ok {
 				return lines, nil
 			}
 			t.p.Kill(t.silent())
-		case <-t.ended: // closed after all output was read
+		case <-t.ended: // closed when all output was read
 			if _, stray := errors.AsType[*strayError](t.err); !stray {
 				if lines, ok := t.release(true); ok {
 					return lines, nil
@@ -315,8 +316,7 @@ func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error
 	}
 }
 
-// release returns the lines of the answer if it is complete. From now on, the answer counts as
-// valid.
+// release releases the answer and returns its lines. ok is false if the answer is not complete.
 func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,16 +327,16 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet multiplies the hold time of a child's first answer, because output at the child's
-// start arrives together with it.
+// firstQuiet is a factor for the time for which the first answer of a child is held back. Output
+// that the program writes at its start comes together with this answer.
 const firstQuiet = 10
 
-// gapsOfQuiet is the minimum hold time of an answer, as a multiple of the longest pause between the
-// answer's lines. A child that pauses within an answer may also pause before an extra line.
+// gapsOfQuiet is a factor too: an answer is held back for at least gapsOfQuiet times the longest
+// pause between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 
-// quietLocked returns the time for which a complete answer is held back to detect an extra line. An
-// answer of protocol ndjson names its batch and needs no such wait.
+// quietLocked returns the time for which a complete answer is held back to detect a stray line. In
+// the protocol ndjson this is not necessary, because an answer contains the id of its batch.
 func (t *session) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:
@@ -347,15 +347,16 @@ func (t *session) quietLocked() time.Duration {
 	return firstQuiet * t.o.Quiet
 }
 
-// writeStep is the number of bytes that a child must read within Timeout.
+// writeStep is the number of bytes that a child must read within the option timeout.
 const writeStep = 4 << 10
 
 func (t *session) silent() error {
 	return fmt.Errorf("it wrote nothing for %v while it had records", t.o.Timeout)
 }
 
-// workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results.
-// If there are none, the record is dropped. The record of a failed tuple is processed again.
+// workStorm sends a tuple for each record. If the child acks the tuple, the tuples that it has
+// emitted for this one are the results. If it has emitted none, the record is dropped. If the child
+// fails the tuple, the record is sent again.
 func (t *session) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// clfFields are the fields of the combined log format, in order; the common log format lacks the
-// last two. https://httpd.apache.org/docs/2.4/logs.html#accesslog
+// clfFields are the fields of the combined log format, in order. The common log format has all but
+// the last two. https://httpd.apache.org/docs/2.4/logs.html#accesslog
 var clfFields = []stream.SchemaField{
 	{Name: "host", Type: stream.TextType},
 	{Name: "identity", Type: stream.TextType},
@@ -47,7 +47,7 @@ type clf struct {
 	count int // of fields
 	names [clfAgent + 1]uint32
 	bad   problem
-	from  int // Data[from:plain] contains no backslash
+	from  int // Data[from:plain] has no backslash
 	plain int
 }
 
@@ -70,14 +70,14 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped reports whether Data[from:to] contains a backslash. Records come in order, so each byte
-// is checked once per batch.
+// escaped reports whether Data[from:to] has a backslash. The records are passed in order, so that
+// each byte is checked only once.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
 
-// ahead is the number of bytes checked at once. It is small enough that they stay in the L1 cache
-// until they are split.
+// ahead is the number of bytes that are checked at a time. It is small, so that the bytes are still
+// in the processor's cache when they are split.
 const ahead = 4 << 10
 
 func (c *clf) look(data []byte, from, to int) bool {
@@ -132,16 +132,16 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// clfRow holds the fields of one record; the common log format uses all but the last two.
+// clfRow has the fields of one record. In the common log format, the last two are unused.
 type clfRow [clfAgent + 1]stream.Field
 
-// fail records the error and returns -1.
+// fail stores the problem and returns -1.
 func (c *clf) fail(what string, at int) int {
 	c.bad = problem{what, at}
 	return -1
 }
 
-// put sets field k to s[from:to]. A "-" becomes null.
+// put sets field k to s[from:to]. If this text is "-", put sets the field to null.
 func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	if to-from == 1 && s[from] == '-' {
 		f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(from)}
@@ -155,7 +155,8 @@ func (c *clf) null(f *clfRow, k int, off uint32, at int) {
 	f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(at)}
 }
 
-// head parses host, identity, user and time, and returns the start of the request after its quote.
+// head parses host, identity, user and time. It returns the position after the opening quote of the
+// request.
 func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	i := space(s, 0)
 	if i <= 0 {
@@ -168,7 +169,7 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	}
 	c.put(f, clfIdentity, s, off, from, i)
 	from = i + 1
-	// user names may contain spaces
+	// the user name may contain spaces
 	if i = space(s, from); i <= from || i+1 >= len(s) || s[i+1] != '[' {
 		rest := bytes.Index(s[min(from, len(s)):], []byte(" ["))
 		if rest <= 0 {
@@ -192,8 +193,8 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	return i + 3
 }
 
-// space returns the index of the first space of s at or after i, or -1. For short fields, its loop
-// is faster than bytes.IndexByte.
+// space returns the index of the first space of s at or after i, or -1. It uses a loop, which is
+// faster than bytes.IndexByte for short fields.
 func space(s []byte, i int) int {
 	for ; i < len(s); i++ {
 		if s[i] == ' ' {
@@ -203,7 +204,8 @@ func space(s []byte, i int) int {
 	return -1
 }
 
-// closing returns the end of the quoted text that begins at i: the first unescaped quote, or -1.
+// closing returns the end of the quoted text that begins at i: the position of its closing quote,
+// or -1. A quote after a backslash does not close the text.
 func closing(s []byte, i int) int {
 	for from := i; ; {
 		n := bytes.IndexByte(s[from:], '"')
@@ -222,9 +224,9 @@ func closing(s []byte, i int) int {
 	}
 }
 
-// request splits `METHOD TARGET PROTOCOL`. A target may contain spaces; without a protocol it is an
-// HTTP/0.9 request. Other text, such as TLS bytes sent to a plain port, becomes the path, so that
-// nothing is lost.
+// request splits `METHOD TARGET PROTOCOL`. The target may contain spaces. Without a protocol, it is
+// an HTTP/0.9 request. Any other text, such as the TLS bytes of a client at a plain port, becomes
+// the path, so that nothing is lost.
 func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
@@ -255,7 +257,7 @@ func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	c.put(f, clfProtocol, s, off, last+1, to)
 }
 
-// token marks the bytes allowed in a method; RFC 9110, section 5.6.2.
+// token has the bytes that are allowed in a method (RFC 9110, section 5.6.2).
 var token = func() (t [256]bool) {
 	for _, c := range []byte(
 		"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
@@ -264,7 +266,7 @@ var token = func() (t [256]bool) {
 	return t
 }()
 
-// numbers parses status and size, and returns the end of the size.
+// numbers parses status and size. It returns the end of the size.
 func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	if at >= len(s) || s[at] != ' ' {
 		return c.fail("a space and a status are missing after the request", at)
@@ -279,11 +281,11 @@ func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	return c.integer(s, off, end+1, f, clfSize)
 }
 
-// longestInteger is a number of digits that always fits into 64 bits.
+// longestInteger is a number of digits with which an integer always fits into 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i without leading zeros, because JSON does not allow them.
-// It returns the end of the digits.
+// integer sets field k to the digits at i, and returns their end. It omits leading zeros, because
+// JSON does not allow them.
 func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {
@@ -307,7 +309,7 @@ func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	return c.fail("neither a number nor a -", i)
 }
 
-// tail parses referrer and agent, and returns their end.
+// tail parses referrer and agent. It returns the end of the agent.
 func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	for k := clfReferrer; k <= clfAgent; k++ {
 		if at+1 >= len(s) || s[at] != ' ' || s[at+1] != '"' {
@@ -321,7 +323,7 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 		if end < 0 && k == clfReferrer {
 			return c.fail("the referrer's quote does not close", at+1)
 		}
-		if end < 0 { // servers truncate long lines: the rest is the agent
+		if end < 0 { // the server has truncated the line: the rest is the agent
 			c.put(f, k, s, off, at+2, len(s))
 			return len(s)
 		}
@@ -331,9 +333,9 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	return at
 }
 
-// unescape replaces quoted fields that contain escapes by their text, appended to the arena. A
-// field whose text would not be printable UTF-8 stays escaped, because servers also escape hostile
-// input.
+// unescape decodes the escapes in quoted fields. The decoded text is appended to the batch's data.
+// If the text would not be printable UTF-8, the field keeps its escapes, because servers escape
+// hostile input in this way.
 func (c *clf) unescape(b *stream.Batch, f []stream.Field) {
 	for k := clfMethod; k < c.count; k++ {
 		if f[k].Kind != stream.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
@@ -358,8 +360,8 @@ func printable(s []byte) bool {
 	return utf8.Valid(s)
 }
 
-// appendUnescaped reverses the escapes of Apache and nginx: \" \\ \n \r \t \b \v and \xhh. Other
-// backslashes stay.
+// appendUnescaped appends s with the escapes of Apache and nginx decoded: \" \\ \n \r \t \b \v and
+// \xhh. Any other backslash stays.
 func appendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {

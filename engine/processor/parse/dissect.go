@@ -11,18 +11,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dissect splits a text at the literals of a pattern. `%{name}` takes the text up to the next
-// literal, or the rest of the text if no literal follows. `%{}` skips the text instead.
-// `%{name->}` allows the following literal to be repeated. The text is split at the first match
-// without backtracking, which takes linear time.
+// dissect splits a text at the literal texts in a pattern. Example: the pattern `%{method} %{path}`
+// splits "GET /a b" into method "GET" and path "/a b".
+//
+// `%{name}` takes the text up to the next literal, or to the end if there is none. `%{}` ignores
+// this text. After `%{name->}`, the literal may occur several times in a row. Each literal is
+// matched at its first occurrence, without backtracking, so that the time is linear.
 type dissect struct {
 	columns
 	parts []part
 }
 
-// part is one `%{...}` with the literal after it.
+// part is one `%{...}` of the pattern, with the literal after it.
 type part struct {
-	field   int // index in columns; -1 for none
+	field   int // index in columns; -1 for %{}
 	before  string
 	padding bool
 }
@@ -42,7 +44,7 @@ func newDissect(o *Options) (*format, error) {
 	}}, nil
 }
 
-// dissected parses a pattern into its leading literal and its parts.
+// dissected parses a pattern into the literal before the first part, and the parts.
 func dissected(pattern string) (prefix string, parts []part, named []string, err error) {
 	wrong := func(at int, format string, args ...any) error {
 		return &stream.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...),
@@ -110,7 +112,7 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 			i += len(p.before)
 			continue
 		}
-		if p.before != "" { // otherwise the last part takes the rest
+		if p.before != "" { // otherwise the last part takes the rest of the text
 			n, first := indexOf(b.Data[i:end], p.before)
 			to, bare = i+n, plain && first && p.before[0] == '"'
 		}
@@ -136,9 +138,8 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// indexOf returns the same index as bytes.Index. It is faster if the literal matches at the first
-// occurrence of its first byte, as it usually does. first reports such a match: the first byte does
-// not occur before at.
+// indexOf is like bytes.Index. It is faster in the usual case that the literal is found where its
+// first byte occurs for the first time. first reports this case.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {

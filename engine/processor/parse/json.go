@@ -9,8 +9,9 @@ func newJSON() *format {
 	return &format{open: true, make: func() splitter { return new(object) }}
 }
 
-// object splits JSON objects. If a key occurs twice, its first position and last value count, so
-// that all later processors see the same value. Nested values stay unchanged.
+// object splits JSON objects into fields. If a key occurs several times, the field has the position
+// of the first one and the value of the last one. All later processors then see the same value.
+// Nested values stay unchanged.
 type object struct {
 	scan  json.Scanner
 	names names

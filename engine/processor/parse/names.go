@@ -4,26 +4,26 @@ package parse
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxNames bounds the keys that an instance caches. If there are more, the cache is cleared at the
+// maxNames bounds the cached keys of an instance. If there are more, the cache is cleared at the
 // next batch.
 const maxNames = 10_000
 
-// names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the
-// same order, so it first tries the key that followed the previous key last time. Between batches
-// it keeps only memory for reuse. The zero value is ready for begin.
+// names finds the index of a key in Batch.Names. In most records, the same keys follow each other.
+// Therefore it first tries the key that came after the previous key in an earlier record. The zero
+// value is ready for begin.
 type names struct {
-	all   []name // the first entry is the start of a record
+	all   []name // the first entry stands for the start of a record
 	known map[string]uint32
 	batch uint64 // number of batches
 }
 
 type name struct {
 	text  string
-	next  uint32 // index of the key that followed, in names.all
+	next  uint32 // index in names.all of the key that came next
 	batch uint64 // the batch for which place is valid
 	place uint32 // index in Batch.Names
 	turn  uint64 // the last record that had the key
-	field uint32 // its index in that record
+	field uint32 // index of its field in this record
 }
 
 func (n *names) begin(b *stream.Batch) {
@@ -31,7 +31,7 @@ func (n *names) begin(b *stream.Batch) {
 		n.all, n.known = []name{{}}, map[string]uint32{}
 	}
 	n.batch++
-	for i, text := range b.Names { // names added by earlier processors
+	for i, text := range b.Names { // names that earlier processors have added
 		at, ok := n.known[text]
 		if !ok {
 			at = n.learn(text)
@@ -47,8 +47,8 @@ func (n *names) learn(text string) uint32 {
 	return at
 }
 
-// find returns the index in n.all of a key that follows the key at index last. last is 0 for the
-// first key of a record.
+// find returns the index in n.all of key. last is the index of the key before it in the record, or
+// 0 if it is the first one.
 func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next
 	if at == 0 || n.all[at].text != string(key) {

@@ -1,9 +1,9 @@
-// Package parse implements the processor that splits a record's text into fields.
+// Package parse implements the processor that splits the text of a record into fields.
 //
-// A field refers to bytes of the batch's arena. Nothing is copied except unescaped text, which is
-// appended to the arena. Parsing a record allocates nothing, except that `format: regex` may need
-// the regexp package, which allocates its matches. The package keeps only names and tables between
-// batches, and never changes a record's raw bytes.
+// A field is a range of bytes in the batch's data. Nothing is copied, except unescaped texts, which
+// are appended to the data. Parsing does not allocate memory for each record, except for some
+// expressions of `format: regex` that need package regexp. The raw bytes of a record are never
+// changed.
 package parse
 
 import (
@@ -38,38 +38,38 @@ func Component() stream.Component {
 	}
 }
 
-// format is the immutable part that all instances of a processor share.
+// format is the immutable part of a processor. All instances share it.
 type format struct {
 	fields []stream.SchemaField
 	open   bool
 	make   func() splitter
 }
 
-// splitter splits texts into fields. It belongs to one instance.
+// splitter splits texts into fields. Each instance has its own.
 type splitter interface {
 	// begin is called before the first split of a batch.
 	begin(b *stream.Batch)
 	// split appends the fields of the text b.Data[off:off+n] to b.Fields. If it returns a problem,
-	// the caller removes the appended fields.
+	// the caller removes these fields.
 	split(b *stream.Batch, off, n uint32) problem
 }
 
-// problem is the reason why a text does not parse; zero means none. It is a value type, so that a
-// record that is dropped or passed on causes no allocation.
+// problem is the reason why a text cannot be parsed. The zero value means that there is no problem.
+// It is not an error value, so that it needs no allocation.
 type problem struct {
-	what string // "" means that nothing is wrong
-	at   int    // byte offset in the text; -1 for the whole text
+	what string // "" if there is no problem
+	at   int    // offset in the text in bytes; -1 if the problem is that of the whole text
 }
 
 func (p problem) err(format string) error { return &textError{format, p} }
 
-// textError is the reason of a dead letter if its text does not parse.
+// textError is the reason of a dead letter whose text cannot be parsed.
 type textError struct {
 	format  string
 	problem problem
 }
 
-// Error implements error. It includes the format, the position counted from 1, and the problem.
+// Error implements error. It contains the format, the position (counted from 1) and the problem.
 func (e *textError) Error() string {
 	if e.problem.at < 0 {
 		return fmt.Sprintf("parse %s: %s", e.format, e.problem.what)
@@ -135,7 +135,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 			return in, option("", err)
 		}
 		out := stream.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
-		// present only in some records
+		// only some records have this field
 		if o.OnError == "pass" && out.Find(stream.MessageName) < 0 {
 			out.Fields = append(out.Clone().Fields,
 				stream.SchemaField{Name: stream.MessageName, Type: stream.TextType})
@@ -165,7 +165,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		out.Fields = append(out.Fields, f)
 	}
 	for i, f := range in.Fields {
-		if i != at || o.OnError == "pass" { // the field stays if its text does not parse
+		if i != at || o.OnError == "pass" { // the field stays if its text cannot be parsed
 			add(f)
 		}
 		if i != at {
@@ -178,11 +178,11 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of fields that records have before parsing and lose if the whole
-// record is parsed. The fields of `meta` are an example.
+// discarded returns the names of fields that records have before parsing and lose when their whole
+// text is parsed. Examples are the fields of `meta`.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
-		return nil // the record was parsed before
+		return nil // an earlier processor has parsed the record
 	}
 	found := stream.Schema{Fields: o.made.fields}
 	for _, f := range in.Fields[1:] {
@@ -201,9 +201,9 @@ type Processor struct {
 	field   uint32
 }
 
-// New returns a processor, or an error if the options are wrong.
+// New returns a processor, or an error if the options are invalid.
 func New(o *Options, h stream.Host) (*Processor, error) {
-	if o.made == nil { // used without a config
+	if o.made == nil { // it is used without a config
 		if err := o.Validate(); err != nil {
 			return nil, err
 		}
@@ -249,7 +249,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// refuse treats record i according to on_error.
+// refuse applies the option on_error to record i, whose text cannot be parsed.
 func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	switch p.options.OnError {
 	case "pass":

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kindOf returns the kind of a field of type t with the text s. ok is false if the text is invalid.
-// Unless t is text, an empty text is null.
+// kindOf returns the kind of a field with the type t and the text s. ok is false if the text is
+// invalid for the type. An empty text is null, unless t is text.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
 	case t == stream.TextType:
@@ -40,7 +40,7 @@ func allDigits(s []byte) bool {
 	return true
 }
 
-// isNumber reports whether s is a JSON number. Numbers are encoded unchanged.
+// isNumber reports whether s is a JSON number. Only such a number can be written to JSON unchanged.
 func isNumber(s []byte) bool {
 	if len(s) > 0 && s[0] == '-' {
 		s = s[1:]
@@ -66,7 +66,7 @@ func isNumber(s []byte) bool {
 	return len(rest) == 0
 }
 
-// cutDigits returns the rest of s after its leading digits, and reports whether there are any.
+// cutDigits returns s without its leading digits, and reports whether there are any.
 func cutDigits(s []byte) ([]byte, bool) {
 	n := 0
 	for n < len(s) && s[n]-'0' <= 9 {
@@ -75,7 +75,7 @@ func cutDigits(s []byte) ([]byte, bool) {
 	return s[n:], n > 0
 }
 
-// typed returns the named fields of a pattern with their types.
+// typed returns the fields in a pattern, with their types.
 func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	fields := make([]stream.SchemaField, len(named))
 	for i, n := range named {
@@ -96,7 +96,7 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes holds the types that the option types accepts, with error texts.
+// fieldTypes has the types that the option types allows, with texts for errors.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",
@@ -116,7 +116,7 @@ func (c *columns) begin(b *stream.Batch) {
 	}
 }
 
-// add appends field k, which is n bytes at off of a record that begins at start.
+// add appends field k. Its text has n bytes at offset off. The record's text begins at start.
 func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
 	if f.Type == stream.TextType {
@@ -134,12 +134,12 @@ func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	return problem{}
 }
 
-// regex splits with the named groups of a regular expression.
+// regex splits a text with the named groups of a regular expression.
 type regex struct {
 	columns
 	expr     *regexp.Regexp
-	straight *straight // nil if expr is needed
-	groups   []int     // of each field
+	straight *straight // nil if expr must be used
+	groups   []int     // index of each field's group
 	needed   []byte
 }
 
@@ -187,7 +187,7 @@ func (r *regex) split(b *stream.Batch, off, n uint32) problem {
 	}
 	for k, g := range r.groups {
 		from, to := m[2*g], m[2*g+1]
-		if from < 0 { // an optional group without a match
+		if from < 0 { // an optional group that did not match
 			b.Fields = append(b.Fields, stream.Field{Name: r.names[k], Kind: stream.Null, Off: off})
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// word is the number of bytes that quick processes at once.
+// word is the number of bytes that quick reads at a time.
 const word = 8
 
 const (
@@ -21,10 +21,10 @@ const (
 	sixBytes  = 1<<48 - 1
 )
 
-// quick splits a typical line: nothing escaped, a time of the usual length, a request with method
-// and protocol, a size of up to seven digits. It processes machine words of eight bytes, whereas
-// split processes single bytes. For other lines it returns false, and split finds the fields or the
-// error. d is the line and one more word; the line must not contain a backslash.
+// quick is a fast version of split for typical lines: without escapes, with a time of the usual
+// length, a request with method and protocol, and a size of at most seven digits. It processes
+// eight bytes at a time. For any other line it returns false; then split must be called. d is the
+// line and eight more bytes. The line must not contain a backslash.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)
@@ -70,8 +70,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	return at < n && c.quickTail(d, off, at, f)
 }
 
-// quickHead parses host, identity and user, and returns the start of the time after its bracket, or
-// -1 if the line is not typical.
+// quickHead parses host, identity and user. It returns the position after the opening bracket of
+// the time, or -1 if the line is not typical.
 func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
 	i := spaceIn(d, 0)
 	if i <= 0 || i > len(d)-word {
@@ -141,7 +141,7 @@ func (c *clf) quickTail(d []byte, off uint32, at int, f *clfRow) bool {
 	return true
 }
 
-// bare is put for a text without quotes and backslashes.
+// bare is put for a text that contains no quotes and backslashes.
 func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	c.put(f, k, s, off, from, to)
 	f[k].Bare = true
@@ -149,8 +149,8 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
-// spaceIn returns the index of the first space of d at or after i. A result of len(d)-word or more
-// means that the line has none.
+// spaceIn returns the index of the first space of d at or after i. If the result is len(d)-word or
+// more, the line has no such space.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {
@@ -160,15 +160,15 @@ func spaceIn(d []byte, i int) int {
 	return len(d)
 }
 
-// equals sets the top bit of the lowest byte that equals c; higher bits are undefined. 0 means
-// none.
+// equals looks for bytes in w that are equal to c. The lowest byte with its top bit set in the
+// result is the first such byte; higher bits are meaningless. The result is 0 if there is none.
 func equals(w uint64, c byte) uint64 {
 	w ^= ones * uint64(c)
 	return (w - ones) &^ w & tops
 }
 
-// notDigits sets the top bit of the lowest byte that is not a digit; higher bits are undefined. 0
-// means all are digits.
+// notDigits looks for bytes in w that are not digits. The lowest byte with its top bit set in the
+// result is the first such byte; higher bits are meaningless. The result is 0 if all are digits.
 func notDigits(w uint64) uint64 {
 	w ^= ones * '0'
 	return (w | (w&^tops + ones*(0x80-10))) & tops

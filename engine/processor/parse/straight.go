@@ -10,42 +10,42 @@ import (
 	"unicode/utf8"
 )
 
-// straight matches regular expressions that are typical for logs, such as `^(?P<host>\S+)
-// \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`, in one pass without backtracking. They consist of
-// literals and runs of a character class, in sequence, from the text's start.
+// straight matches certain regular expressions in one pass, without backtracking. They are typical
+// for logs. Example: `^(?P<host>\S+) \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`. Such an expression is
+// a sequence of literals and runs. A run is a repeated character class, such as \S+.
 //
-// Each run must have only one possible end, so that a text has at most one match. That is the case
-// for a run of fixed length. It is also the case if no character of the run's class can begin the
-// next step, or if only literals follow up to the text's end. Other expressions are left to the
-// regexp package.
+// Each run must have only one possible end, so that a text has at most one match. There are three
+// cases: the run has a fixed length, or no character of its class can begin the next step, or only
+// literals follow up to the end of the text. For all other expressions, package regexp is used.
 type straight struct {
 	steps []step
-	at    []int // the groups of the last match, as in regexp's FindSubmatchIndex
+	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
 }
 
-// step is one step of a straight. A step with an empty literal only marks the position of a group.
+// step is one step of a straight: a literal or a run. A step with an empty literal only stores the
+// position of a group.
 type step struct {
 	literal []byte
 	run     *class // nil for a literal
 	least   int    // minimum length of the run in bytes
-	most    int    // maximum length; -1 means unbounded
-	// the total length of the literals after the run, if only literals follow; -1 means that the
-	// run ends with its class
+	most    int    // maximum length in bytes; -1 if there is none
+	// if only literals follow the run: their total length; -1 if the run ends where its class ends
 	tail int
-	mark int  // index of at that stores the position before the step; -1 means none
+	mark int  // index in at for the position before this step; -1 if it is not stored
 	end  bool // the text must end here
 }
 
-// class is a set of bytes, derived from a set of characters that contains either all or none of the
-// non-ASCII characters.
+// class is a set of bytes. It is made from a character class with either all or none of the
+// characters outside ASCII.
 type class struct {
 	in    [256]bool
-	stop  byte // if alone is set: the only byte that is not in the set
+	stop  byte // if alone is set: the only byte outside the set
 	alone bool
-	wide  bool // contains the non-ASCII characters
+	wide  bool // the set has the characters outside ASCII
 }
 
-// newStraight returns a straight for the pattern, or nil if it has none.
+// newStraight returns a straight for the pattern. It returns nil if the pattern needs package
+// regexp.
 func newStraight(pattern string, groups int) *straight {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -69,10 +69,11 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark marks the start or end of a group in the result of flat; its number is in Min.
+// opMark is an operation in the result of flat: the start or end of a group. Its number is in the
+// field Min.
 const opMark = syntax.Op(200)
 
-// flat flattens concatenations and groups.
+// flat returns re as a flat sequence, without nested concatenations and groups.
 func flat(to []*syntax.Regexp, re *syntax.Regexp) []*syntax.Regexp {
 	switch re.Op {
 	case syntax.OpConcat:
@@ -100,7 +101,7 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.end = true
 		return st, true
 	case syntax.OpLiteral:
-		// U+FFFD also matches invalid bytes
+		// U+FFFD in a pattern also matches invalid bytes
 		if re.Flags&syntax.FoldCase != 0 || slices.Contains(re.Rune, utf8.RuneError) {
 			return st, false
 		}
@@ -119,13 +120,13 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.least, st.most = 1, 1
 	}
 	st.run = classOf(re)
-	// Lengths are counted in bytes. The number of multi-byte characters is unknown, so for them
-	// only "at least one" or "any number" can be checked.
+	// Lengths are in bytes, but a character outside ASCII has several bytes. For a class with such
+	// characters, only the lengths "at least one" and "any" can be checked.
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
-// classOf returns the bytes of a character class. It returns nil if re is not a class, or contains
-// only some of the non-ASCII characters.
+// classOf returns the bytes of a character class. It returns nil if re is not a class, or if the
+// class has only some of the characters outside ASCII.
 func classOf(re *syntax.Regexp) *class {
 	c := new(class)
 	var ranges []rune
@@ -170,7 +171,7 @@ func classOf(re *syntax.Regexp) *class {
 	return c
 }
 
-// plan reports whether each run can end at only one place.
+// plan reports whether each run has only one possible end.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]
@@ -191,7 +192,7 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether no character of c can begin the steps from on.
+// ends reports whether no character of c can begin the steps from the index from on.
 func (s *straight) ends(from int, c *class) bool {
 	for _, st := range s.steps[from:] {
 		switch {
@@ -214,8 +215,8 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals returns the total length of the steps from a given number (from) on, if they are all
-// literals and end with the text's end. Otherwise it returns -1.
+// literals returns the total length of the steps from the index from on, if all of them are
+// literals and the last one ends at the end of the text. Otherwise it returns -1.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
 		if st.run != nil {
@@ -229,8 +230,8 @@ func (s *straight) literals(from int) (n int) {
 	return -1
 }
 
-// match returns the positions of the groups in text, or nil if it does not match. They are valid
-// until the next call.
+// match returns the positions of the groups in text. They are valid until the next call. It returns
+// nil if text does not match.
 func (s *straight) match(text []byte) []int {
 	i := 0
 	for k := range s.steps {
@@ -260,7 +261,7 @@ func (s *straight) match(text []byte) []int {
 	return s.at
 }
 
-// past returns the end of the run that begins at i, or -1 if it does not match.
+// past returns the end of the run that begins at i, or -1 if the text does not match there.
 func (st *step) past(text []byte, i int) int {
 	end := len(text)
 	if st.tail >= 0 {
@@ -278,8 +279,8 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past returns the end of the run of bytes in c that begins at i, or the limit end if the run is
-// longer.
+// past returns the end of the run of bytes of c that begins at i. It returns end if the run reaches
+// end.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {

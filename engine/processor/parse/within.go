@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// within parses the text of one field of record i and replaces the field by the result. If a name
-// occurs twice, its first position and last value count.
+// within parses the text of one field of record i, and replaces the field by the new fields. If a
+// name occurs several times, the field has the position of the first one and the value of the last
+// one.
 func (p *Processor) within(b *stream.Batch, i int) problem {
 	from := b.OpenFields(i)
 	at := slices.IndexFunc(b.Fields[from:], func(f stream.Field) bool { return f.Name == p.field })
@@ -28,8 +29,8 @@ func (p *Processor) within(b *stream.Batch, i int) problem {
 	return problem{}
 }
 
-// unique keeps one field of each name, with its first position and last value, and returns their
-// number.
+// unique keeps one field of each name, at the position of the first one and with the value of the
+// last one. It returns the number of fields that are left.
 func unique(fields []stream.Field) int {
 	n := 0
 	for _, f := range fields {

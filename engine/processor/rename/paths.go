@@ -8,15 +8,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// taken is a value that moves to its new name.
+// taken is a value that gets another name.
 type taken struct {
 	pair  *pair
 	value stream.Field
 }
 
-// renamePaths renames fields if names have paths. A match keeps its form: a flat field stays flat,
-// and a member stays a member if the new name has a path. After an error, the record is unchanged,
-// and the returned pair is the one that failed.
+// renamePaths renames fields if some names have paths. If the new name has no path, the result is a
+// flat field. If both names have a path, a flat field becomes a flat field, and a member becomes a
+// member. If only the new name has a path, a flat field becomes a member. After an error, the
+// record is unchanged, and the result is the pair that has failed.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -28,7 +29,7 @@ func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	return at, err
 }
 
-// move renames the fields of record i, which are the last of the batch.
+// move renames the fields of record i. They must be the last fields of the batch.
 func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	var moved []taken
 	for k := range b.FieldsOf(i) {
@@ -56,7 +57,7 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	return nil, nil
 }
 
-// plain removes the plain fields of record i that become members.
+// plain removes the flat fields of record i that become members (see pair.moves), and returns them.
 func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	fields := b.FieldsOf(i)
 	n := 0
@@ -74,9 +75,12 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the new name of t already has a value in the record, so that t must be
-// omitted. The new name is not a path. The value is that of a flat field with the old name (such as
-// `a.b`), which rename has renamed, or an earlier moved value of the same pair.
+// given reports whether the record already has another value for the new name of t. The value of t
+// must then be dropped. The new name must not be a path.
+//
+// Example: a.b is renamed to c, and a record has the flat field a.b and also the member b of a.
+// Then c gets the value of the flat field, and that of the member is dropped. If there are several
+// such members, c gets the value of the first one.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -85,7 +89,7 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames the members of f, if f is an object. It removes the members that move out of f.
+// members renames members of f if f is an object. It removes those that leave f.
 func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
@@ -120,7 +124,8 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member within its object, or removes it.
+// member renames one member of its object. If the new name is outside the object, it removes the
+// member from the object.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1

@@ -1,6 +1,6 @@
-// Package rename implements the processor that renames fields in place.
+// Package rename implements the processor that renames fields.
 //
-// It has no state, and never changes a record's raw bytes.
+// It has no state, and never changes the raw bytes of a record.
 package rename
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options holds pairs of old and new names. An old name with dots means both the flat field and the
-// member at that path. Each of them is renamed; see package fieldname.
+// Options has pairs of an old and a new name. An old name with dots means both the flat field and
+// the member at that path, and each of them is renamed; see package fieldname.
 type Options []Pair
 
-// Pair is the renaming of one field.
+// Pair has the old and the new name of one field.
 type Pair struct {
 	Old string `yaml:",key"`
 	New string `yaml:",value"`
@@ -94,7 +94,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		case nested || to.Path != nil && from.Path == nil:
 			t := in.Fields[at].Type
 			if !nested {
-				// appended below, so that the other fields keep their positions until then
+				// they are appended below, so that other fields keep their positions until then
 				out.Fields[at].Name = ""
 			}
 			if out, err = to.Write(out, t); err != nil {
@@ -117,19 +117,19 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 // Processor renames fields of records. It must be used by one goroutine.
 type Processor struct {
 	pairs     []pair
-	flat      []change // for the current batch: renamings of flat fields to flat names
+	flat      []change // for the current batch: flat fields that stay flat
 	before    []stream.Field
 	paths     bool // a pair has a path
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
-	host      stream.Host // nil: no counters
+	host      stream.Host // nil if there are no counters
 }
 
-// pair is a Pair with its names in a batch.
+// pair is a Pair with references to its names in a batch.
 type pair struct {
 	Pair
 	from, to fieldname.Ref
-	moves    bool // a plain field becomes a member of an object
+	moves    bool // a flat field becomes a member of an object
 }
 
 // change renames a flat field.
@@ -152,8 +152,8 @@ func New(pairs []Pair) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. It renames all fields at once, so that two fields may
-// exchange names. A renamed field replaces a field that already has its new name.
+// Process implements stream.Processor. All fields are renamed at the same time, so that two fields
+// can exchange their names. If another field already has the new name, it is replaced.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))
@@ -185,7 +185,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 // text returns old name k as written in the config.
 func (p *Processor) text(k int) string { return p.pairs[k].Old }
 
-// begin finds the names in a batch. It reports whether a record may have one of them.
+// begin looks up the names in a batch. It reports whether records may have one of the old names.
 func (p *Processor) begin(b *stream.Batch) (possible bool) {
 	p.flat = p.flat[:0]
 	for k := range p.pairs {
@@ -225,7 +225,7 @@ func (p *Processor) rename(b *stream.Batch, i int) {
 	r.NumFields = uint32(n)
 }
 
-// newName returns the new name of a field, and reports whether the field is renamed.
+// newName returns the new name of a field. It returns false if the field is not renamed.
 func (p *Processor) newName(name uint32) (uint32, bool) {
 	for _, x := range p.flat {
 		if x.from == name {
@@ -236,7 +236,7 @@ func (p *Processor) newName(name uint32) (uint32, bool) {
 	return name, false
 }
 
-// replaced reports whether another field of the record is renamed to name.
+// replaced reports whether another field of the record gets this name.
 func (p *Processor) replaced(name uint32) bool {
 	for _, x := range p.flat {
 		if x.to == name &&

@@ -1,7 +1,7 @@
 // Package set implements the processor that sets fields of records.
 //
-// It has no state. A value that is another field of the record shares its bytes; other values are
-// appended to the arena. Raw bytes are never changed.
+// It has no state. If the value is another field of the record, both share the same bytes. Other
+// values are appended to the batch's data. The raw bytes of a record are never changed.
 package set
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options holds fields with their values, in order.
+// Options has the fields to set, in order.
 type Options []Assignment
 
-// Assignment is one field with the expression of its value. A name with dots means the flat field
-// if the record has it, otherwise the member at that path; see package fieldname.
+// Assignment is one field, with the expression of its value. A name with dots means the flat field
+// if the record has it. Otherwise it means the member at that path; see package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
@@ -53,8 +53,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shape implements stream.Shaper. All values are computed from the input record, regardless of the
-// order of assignments.
+// Shape implements stream.Shaper. All expressions see the record as it was before the first
+// assignment.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	var errs []error
@@ -86,10 +86,10 @@ type field struct {
 	value *expr.Evaluator
 	ref   fieldname.Ref
 	name  uint32       // of the flat field
-	made  stream.Field // value for the current record
+	made  stream.Field // value in the current record
 }
 
-// New returns a processor. Without a config, the schema of the records is open.
+// New returns a processor. If Shape was not called before, expressions may use any field.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
 	for k := range *o {
@@ -143,7 +143,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// evaluate computes all values for record i, or returns the field that failed.
+// evaluate computes all values for record i. After an error, it returns the field that has failed.
 func (p *Processor) evaluate(i int) (*field, error) {
 	for k := range p.fields {
 		f := &p.fields[k]
@@ -157,8 +157,8 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign sets the values in record i. It works in place if the record has all fields that are set,
-// otherwise in a copy of the record's fields.
+// assign sets the values in record i. If the record already has all these fields, it changes them
+// in place. Otherwise it changes a copy of the record's fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {
@@ -174,14 +174,14 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 			*at = p.fields[k].made
 			continue
 		}
-		// the last fields of the batch are those of this record
+		// the fields of this record are the last ones of the batch
 		b.Fields = append(b.Fields, p.fields[k].made)
 		b.Records[i].NumFields++
 	}
 }
 
-// assignPaths is like assign, for names with paths. After an error, the record is unchanged, and
-// the returned field is the one that could not be set.
+// assignPaths is assign for names with paths. After an error, the record is unchanged, and the
+// result is the field that could not be set.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

@@ -1,6 +1,7 @@
-// Package where implements the processor that keeps the records for which a condition is true.
+// Package where implements the processor that keeps records for which a condition is true, and
+// drops all others.
 //
-// It drops all other records. It has no state and does not change records.
+// It has no state and does not change records.
 package where
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are the options of the processor. A single text is the condition.
+// Options are the options of the processor. In a config, they may be a single text, the condition.
 type Options struct {
 	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
 	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that expr fails for; default: the parser's"`
@@ -22,20 +23,19 @@ type Options struct {
 	short   bool // written as a single text
 }
 
-// UnmarshalText parses the short form.
+// UnmarshalText parses options that are a single text.
 func (o *Options) UnmarshalText(text []byte) error {
 	o.Expr, o.short = expr.Text(text), true
 	return nil
 }
 
-// Expression marks the short form as an expression.
+// Expression tells the config reader that such a text is an expression.
 func (*Options) Expression() {}
 
-// Otherwise returns the condition of the route with `otherwise: true`. Each list holds the
-// conditions of one other route, as *Options. The returned condition is true for a record if each
-// of these routes has a condition that is false for it. If the condition cannot be evaluated for a
-// record, the `on_error` of the last `parse` processor applies, not that of the other routes'
-// conditions.
+// Otherwise returns the condition of the route with `otherwise: true`. Each list has the conditions
+// of one other route, as *Options. The result is true for a record that none of these routes keeps:
+// each of them has a condition that is false. If the result cannot be evaluated for a record, the
+// `on_error` of the last processor `parse` applies, not that of the other routes.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {
@@ -43,7 +43,7 @@ func (*Options) Otherwise(lists [][]any) any {
 		for _, o := range list {
 			text := string(o.(*Options).Expr)
 			if strings.Contains(text, "//") || strings.Contains(text, "#") {
-				text += "\n" // the text may end in a comment
+				text += "\n" // the text may end with a comment
 			}
 			conditions = append(conditions, "("+text+")")
 		}
@@ -81,7 +81,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// Processor filters records. It must be used by one goroutine.
+// Processor drops records for which the condition is false. It must be used by one goroutine.
 type Processor struct {
 	condition *expr.Evaluator
 	onError   string
@@ -89,7 +89,7 @@ type Processor struct {
 	host      stream.Host
 }
 
-// New returns a processor. Without a config, the schema of the records is open.
+// New returns a processor. If Shape was not called before, the condition may use any field.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {

@@ -1,5 +1,6 @@
-// Package partitions tests sinks that implement [stream.PartitionLedger]. [Ledger] checks the
-// contract. [Moves] runs engines and moves partitions between them.
+// Package partitions tests sinks that implement [stream.PartitionLedger]: sinks with a ledger that
+// several processes share, each owning some partitions. [Ledger] checks the contract of the
+// interface. [Moves] runs engines and moves partitions between them.
 package partitions
 
 import (
@@ -15,27 +16,27 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Sink is a sink with a ledger for several owners.
+// Sink is a sink with such a ledger.
 type Sink interface {
 	stream.Sink
 	stream.PartitionLedger
 }
 
-// Receiver is the destination of several sinks.
+// Receiver is the table to which several sinks write.
 type Receiver struct {
-	// New creates a sink for the same table, like another process.
+	// New creates another sink for the table, as another process would.
 	New func(h stream.Host) (Sink, error)
 	// Received returns the text of each row, in any order. The table has the column message.
 	Received func(t testing.TB) []string
-	// Block makes writes to the table wait, inside their open transactions, until release is
-	// called. Block is nil if the test cannot make writes wait.
+	// Block makes writes to the table wait inside their open transactions, until release is called.
+	// Block is nil if the test cannot do this.
 	Block func(t testing.TB) (release func())
-	// Part returns the partition for an id of the tests: x, y, z, lost, and p0 to p249. Part is nil
-	// if the sink accepts any partition.
+	// Part returns the partition for an id that the tests use: x, y, z, lost, and p0 to p249. Part
+	// is nil if the sink accepts any partition.
 	Part func(id string) stream.Partition
-	// PartitionsOnly is set if the ledger cannot have a single owner, so that Load always fails.
+	// PartitionsOnly means that the ledger cannot have a single owner, so that Load always fails.
 	PartitionsOnly bool
-	// Evicts bounds the time after which Take ends a hanging transaction of an earlier owner.
+	// Evicts bounds the time in which Take ends a hanging transaction of an earlier owner.
 	Evicts time.Duration
 }
 
@@ -52,7 +53,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// process is one sink.
+// process is a sink in the role of one process.
 type process struct {
 	t    *testing.T
 	r    Receiver
@@ -87,7 +88,8 @@ func (r *Receiver) part(id string) stream.Partition {
 
 func at(n int) stream.Position { return stream.Position{Num: int64(n)} }
 
-// take takes a partition, and confirms the assignment.
+// take makes the process the owner of a partition. number is the number of the assignment. If
+// confirm is set, take also confirms the assignment.
 func (p *process) take(number uint32, id string, start stream.Mark, confirm bool) stream.Taken {
 	p.t.Helper()
 	taken, err := p.sink.Take(p.t.Context(),
@@ -101,7 +103,7 @@ func (p *process) take(number uint32, id string, start stream.Mark, confirm bool
 	return taken[0]
 }
 
-// batch returns a batch of the records (from, to] of a partition.
+// batch returns a batch with the records from+1 to to of a partition.
 func (p *process) batch(number uint32, id string, from, to int) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for n := from + 1; n <= to; n++ {
@@ -160,7 +162,7 @@ func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
 	t.Run("many partitions", func(t *testing.T) { manyPartitions(t, start(t)) })
 }
 
-// twoOwners checks that owners of different partitions do not fence each other, and that the next
+// twoOwners checks that owners of different partitions do not fence each other, and that a new
 // owner of a partition fences the previous one.
 func twoOwners(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
@@ -188,8 +190,7 @@ func twoOwners(t *testing.T, r Receiver) {
 	check(t, r, 10, "x-", 8)
 }
 
-// check fails the test unless the number of different rows is total, and the number of rows with
-// the prefix is n.
+// check fails the test unless the table has total different rows, n of which begin with prefix.
 func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	t.Helper()
 	rows := r.Received(t)
@@ -206,8 +207,8 @@ func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	}
 }
 
-// confirmation checks that nothing is written before Confirm, even if the assignment was confirmed
-// earlier.
+// confirmation checks that nothing is written before Confirm, even if an earlier assignment was
+// confirmed.
 func confirmation(t *testing.T, r Receiver) {
 	a := open(t, r)
 	a.take(1, "x", stream.Mark{}, false)
@@ -223,8 +224,8 @@ func confirmation(t *testing.T, r Receiver) {
 	check(t, r, 3, "x-", 3)
 }
 
-// progress checks that the ledger keeps start positions, delivered ranges and compacted watermarks,
-// and that Take with MustExist does not create a missing partition.
+// progress checks that the ledger keeps start positions, delivered ranges and compacted watermarks.
+// It also checks that Take with MustExist does not create a missing partition.
 func progress(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
 	lost, err := a.sink.Take(t.Context(), []stream.Taking{
@@ -261,8 +262,8 @@ func progress(t *testing.T, r Receiver) {
 	check(t, r, 4, "x-", 4)
 }
 
-// oneOwner checks a process that has loaded the whole ledger. When another process takes a
-// partition, Take fences the first process and returns its progress. After that, no process can
+// oneOwner begins with a process that has loaded the whole ledger. When another process takes a
+// partition, Take must fence the first process and return its progress. After that, no process can
 // load the whole ledger.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)

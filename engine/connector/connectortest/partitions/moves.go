@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// Moves runs two or three engines that read from one broker and write to one table. It causes
-// rebalances, ended sessions, lost responses, and kills that leave goroutines running. Each record
-// must arrive exactly once.
+// Moves checks that each record arrives exactly once while partitions move between engines. Two or
+// three engines read from one broker and write to one table. Moves causes rebalances, ended
+// sessions, lost responses, and kills after which goroutines of the engine keep running.
 func Moves(t *testing.T, r Receiver, seed uint64) {
 	g := &group{t: t, r: r, broker: streamtest.NewBroker(4), rnd: dice(seed)}
 	defer g.close()
@@ -59,7 +59,7 @@ func Moves(t *testing.T, r Receiver, seed uint64) {
 	t.Logf("%d records, %d engines, %d assignments", len(written), g.starts, g.broker.Moves())
 }
 
-// group is a broker with engines that come and go.
+// group is a broker with engines that start and end.
 type group struct {
 	t      *testing.T
 	r      Receiver
@@ -120,7 +120,7 @@ func (g *group) start(name string, fs *vfstest.Mem) {
 	g.starts++
 }
 
-// act performs one event.
+// act causes one random event.
 func (g *group) act(round int) {
 	n := g.rnd(len(g.live))
 	m := g.live[n]
@@ -176,7 +176,7 @@ func dice(seed uint64) func(n int) int {
 	}
 }
 
-// unruly is a sink with slow transactions that occasionally fail, before or after the commit.
+// unruly is a sink with slow transactions. Some of them fail, before or after the commit.
 type unruly struct {
 	Sink
 	stream.Encoder

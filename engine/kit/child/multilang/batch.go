@@ -6,10 +6,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Do gives the bolt the records of batch at the given indexes, and waits until the bolt has
-// answered all of them. It numbers them from 0 in this order. If ctx ends first, the bolt is
-// killed: it hangs, or its result is no longer needed. When Do returns, the bolt no longer accesses
-// the Work. If Do returns an error, the Work holds the answers received so far.
+// Do sends the records of batch with the given indexes to the child, as tuples numbered from 0 in
+// this order. It waits until the child has acked or failed each of them. If ctx ends first, Do
+// kills the child, because the child hangs or its result is no longer needed. If Do returns an
+// error, the Work holds the answers received so far. After Do, the bolt does not access the Work
+// any more.
 func (b *Bolt) Do(ctx context.Context, batch *stream.Batch, indexes []int) (*Work, error) {
 	work := NewWork(len(indexes))
 	var values []byte

@@ -38,11 +38,12 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maximum number of responses and heartbeats that a child has not read; more kill the child
+	// maximum number of task ids and heartbeats that a child has not read; a child with more is
+	// killed
 	maxWaiting = 10_000
 )
 
-// Tuple is a tuple for a child to process.
+// Tuple is a tuple that the child must process.
 type Tuple struct {
 	Values []byte // its JSON, brackets included
 	Of     *Work
@@ -52,19 +53,19 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple to which the emit is anchored. For an emit without an
-	// anchor, it is that of the oldest unanswered tuple.
+	// Number is the number of the tuple that is the first anchor of the emit. If the emit has no
+	// anchor, it is the number of the oldest unanswered tuple.
 	Number int
 }
 
-// Work is one caller's set of tuples and their results. Its fields belong to the bolt until Done is
-// closed.
+// Work is a set of tuples from one caller, with their results. Until Done is closed, only the bolt
+// may access its fields.
 type Work struct {
-	Acked, Failed []bool // by tuple number
-	Emits         []Emit // in order, including those of failed tuples
+	Acked, Failed []bool // indexed by tuple number
+	Emits         []Emit // in the order of emission, including those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // the tuple at which the child died; -1 if it is not part of this work
+	Blamed        int   // the tuple that probably ended the child; -1 if it is of another Work
 
 	open int
 }
@@ -75,8 +76,8 @@ func NewWork(n int) *Work {
 		Blamed: -1, open: n}
 }
 
-// Bolt is the conversation with one child. It implements child.Session. Give may be called
-// concurrently.
+// Bolt is the conversation with one child that speaks Storm's multilang protocol. It implements
+// child.Session. Give may be called concurrently.
 type Bolt struct {
 	o     Options
 	p     Process
@@ -87,11 +88,11 @@ type Bolt struct {
 	mu      sync.Mutex // guards the fields below
 	signal  chan struct{}
 	out     []byte        // messages to write
-	waiting int           // answers and heartbeats in out
+	waiting int           // task ids and heartbeats in out
 	written chan struct{} // closed when out has been taken by the writer
 	next    uint64
 	open    map[ID]*given
-	// in the order of Give; answered tuples are removed from the front
+	// tuples in the order of Give; answered ones are removed from the front
 	oldest []*given
 	seen   time.Time // the last sign of life
 	begun  bool
@@ -191,7 +192,7 @@ func (b *Bolt) wake() {
 	}
 }
 
-// beat sends heartbeats and kills a child that has given no sign of life for Timeout.
+// beat sends heartbeats. It kills a child that has sent nothing for Timeout.
 func (b *Bolt) beat(ctx context.Context) error {
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
@@ -233,8 +234,8 @@ func (b *Bolt) Ready(ctx context.Context) error {
 const maxOut = 256 << 10
 
 // Give sends one tuple to the child. It waits while the child has Pending unanswered tuples, and
-// while the child does not read its input. When ctx ends, Give returns its cause. If Give returns
-// an error, the tuple was not sent.
+// while more than maxOut bytes wait to be written. If ctx ends first, Give returns its cause. If
+// Give returns an error, the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
@@ -307,7 +308,7 @@ func (b *Bolt) take(m Message) error {
 	return nil
 }
 
-// levelOf maps Storm's levels: 0 to 4 for trace, debug, info, warn and error.
+// levelOf converts a log level of Storm: 0 to 4 mean trace, debug, info, warn and error.
 func levelOf(n *json.Number) slog.Level {
 	if n == nil {
 		return slog.LevelInfo
@@ -380,8 +381,8 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	// After a clean exit of a child that has worked, no tuple is blamed: a child may serve a
-	// limited number of tuples.
+	// End blames the oldest unanswered tuple for the death of the child. It blames none if the
+	// child has worked and then ended cleanly, since a child may serve a limited number of tuples.
 	blamed := b.worked && child.EndedCleanly(err)
 	for _, g := range b.oldest {
 		if g.answered {
@@ -410,7 +411,8 @@ func (b *Bolt) Did() (worked, busy bool) {
 // Kill kills the child with its process group.
 func (b *Bolt) Kill(cause error) { b.p.Kill(cause) }
 
-// Ended returns a channel that is closed after the child has ended and every Work has its result.
+// Ended returns a channel. It is closed when the child has ended and the result of every Work is
+// known.
 func (b *Bolt) Ended() <-chan struct{} { return b.ended }
 
 // Reader reads multilang messages.
@@ -421,8 +423,8 @@ func NewReader(in io.Reader) *Reader { return &Reader{bufio.NewReaderSize(in, 64
 
 var errEndless = fmt.Errorf("it has written more than %d bytes without a line `end`", maxMessage)
 
-// Next returns the JSON of the next message, which may span several lines. It returns io.EOF if
-// there is no complete message.
+// Next returns the JSON of the next message, which may have several lines. It returns io.EOF if the
+// output ends before the end of a message.
 func (r *Reader) Next() ([]byte, error) {
 	var text []byte
 	for {

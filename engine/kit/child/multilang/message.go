@@ -1,15 +1,18 @@
 //penstock:pure
 
-// Package multilang implements Storm's multilang protocol, in the role of the Storm worker, for
-// scripts written for a ShellBolt. It follows
+// Package multilang implements Storm's multilang protocol, for scripts that were written for a
+// ShellBolt. It has the role of the Storm worker: it sends tuples to a child, and the child acks or
+// fails each tuple and may emit new ones. The package follows
 // https://storm.apache.org/releases/current/Multilang-protocol.html and recorded sessions of a
 // Storm 2.8.3 worker.
 //
 // A message is one JSON value, a line end, the line `end`, and a line end. [Bolt] is the
-// conversation with one child: several tuples may be outstanding; acks, fails and emits come back
-// in any order. The package makes no retry decisions, and rejects answers for tuples that the child
-// does not have. Messages that crash Storm's worker, such as a direct emit or an unknown metric,
-// are handled without an error.
+// conversation with one child. The child may have several unanswered tuples, and may answer them in
+// any order.
+//
+// The package does not retry failed tuples. An answer for a tuple that the child does not have is a
+// protocol error. Some messages that crash Storm's worker are handled without an error, such as a
+// direct emit or an unknown metric.
 package multilang
 
 import (
@@ -36,7 +39,8 @@ type Message struct {
 	Params  json.RawMessage   `json:"params"`
 }
 
-// ID is the id of a tuple. Storm uses strings; other JSON values are identified by their text.
+// ID is the id of a tuple. Storm uses strings. An id that is another JSON value is represented by
+// its JSON text.
 type ID string
 
 // UnmarshalJSON stores a string unquoted, and any other value as its JSON text.
