@@ -106,9 +106,9 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the report of a child about its load. The arguments are used if the child states a
-// credit, but no epoch or no taken count. epoch is the number of this child among the sink's
-// children. taken is the number of records that it has answered.
+// report returns the report of a child about its load. epoch is the number of this child among the
+// sink's children, and taken the number of records that it has answered. They are used if the child
+// states a credit without an epoch or without a taken count.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,

@@ -196,12 +196,12 @@ func isStatus(err error) bool {
 	return ok
 }
 
-// untaken returns the error of a request none of whose records were accepted.
+// untaken returns the error of a request if none of its records were accepted.
 func (s *Server) untaken(err error) error {
 	return s.busy(stateUntaken, err)
 }
 
-// unknown returns the error of a request whose records may still be delivered.
+// unknown returns the error of a request if its records may still be delivered.
 func (s *Server) unknown(err error) error { return s.busy(stateUnknown, err) }
 
 func (s *Server) busy(state string, err error) error {
@@ -258,7 +258,7 @@ func (s *Server) deliver(
 	}
 }
 
-// first submits a request whose key is new.
+// first submits a request with a new key.
 func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intake.Reservation) (reply, error) {
 	room.Identify(entry.request())
 	sub, err := room.Submit(d.records, true)
@@ -287,7 +287,7 @@ func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) 
 	return nil
 }
 
-// refuse responds to a request whose records were not delivered.
+// refuse responds to a request if its records were not delivered.
 func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		s.host.Count("requests_busy", 1)

@@ -79,7 +79,7 @@ func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	close(e.ready)
 }
 
-// failed forgets a request none of whose records were accepted.
+// failed forgets a request if none of its records were accepted.
 func (k *keys) failed(e *keyed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

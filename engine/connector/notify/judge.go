@@ -99,8 +99,8 @@ func holds(condition *expr.Program, r *response) (bool, error) {
 	return e.Holds(0)
 }
 
-// batch returns a batch whose only record has the fields of the response, for the evaluation of
-// conditions.
+// batch returns a batch with a single record, which has the fields of the response. Conditions are
+// evaluated on this record.
 func (r *response) batch() (*stream.Batch, error) {
 	if r.truncated {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)

@@ -241,8 +241,8 @@ func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) bre
 	return breaker.Failure
 }
 
-// laneHeap is a heap of lanes by due time. Of lanes with the same due time, the one whose last
-// visit is longest ago comes first.
+// laneHeap is a heap of lanes by due time. If several lanes have the same due time, the one that
+// was not visited for the longest time comes first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.

@@ -79,7 +79,7 @@ type skips struct {
 	changes []parked.Change
 }
 
-// ended is an attempt that has ended, and whose result is stored.
+// ended is an attempt that has ended, with its stored result.
 type ended struct {
 	job
 	progress parked.Progress

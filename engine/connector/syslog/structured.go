@@ -47,7 +47,7 @@ func (s *structured) cutElements(text []byte) (rest []byte, ok bool) {
 	return text, ok
 }
 
-// cutElement removes an element from the start of text, whose opening bracket was removed before.
+// cutElement removes an element from the start of text. Its opening bracket was removed before.
 func (s *structured) cutElement(text []byte) (rest []byte, ok bool) {
 	n := nameLength(text)
 	if n == 0 {

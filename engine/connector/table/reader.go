@@ -215,7 +215,7 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	return false, nil
 }
 
-// finished frees a fetcher whose result will be handed out. It returns the fetcher's error if the
+// finished frees a fetcher before its result is handed out. It returns the fetcher's error if the
 // error must end the reader.
 func (r *reader) finished(f *fetcher) error {
 	p := f.part

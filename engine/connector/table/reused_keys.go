@@ -46,7 +46,7 @@ type pair struct {
 	old, current rowDigest
 }
 
-// maxPairs is the maximum number of remembered rows whose digests are compared.
+// maxPairs is the maximum number of remembered rows that are compared with the rows in the table.
 const maxPairs = 16
 
 // startedOver reports whether the last rows of pairs were replaced by other rows with the same
@@ -72,7 +72,7 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// distinguishing returns the indexes of the checksums that can differ between rows: those whose old
+// distinguishing returns the indexes of the checksums that can differ between rows: their old
 // values are not all equal. If there are none, it returns the indexes of all checksums in use.
 func distinguishing(pairs []pair) []int {
 	var differ, used []int

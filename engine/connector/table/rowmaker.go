@@ -68,8 +68,8 @@ func (m *rowMaker) null() {
 	m.add(stream.Null, len(m.batch.Data), 0)
 }
 
-// addApart adds a field whose value is not in the text unchanged. finish will store the value after
-// the texts.
+// addApart adds a field with a value that is not in the text unchanged. finish will store the value
+// after the texts.
 func addApart[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))

@@ -69,7 +69,7 @@ func (s *seenRows) shrink() {
 	}
 }
 
-// filter forgets the rows for whose keys f returns false.
+// filter forgets the rows with the keys for which f returns false.
 func (s *seenRows) filter(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }

@@ -3,10 +3,10 @@
 //
 // The rows are ordered by columns that are unique together (the option order_by). The source reads
 // them in pages. Each page is an index scan that starts after the last row. The position of a row
-// is its key: an encoding of these columns whose byte order is the order of the rows. The key is
-// unique, so that no row at a page boundary is lost or read twice, even if many rows have the same
-// time. At the end of the table, the source polls for new rows at growing intervals, or waits for
-// notifications of the database.
+// is its key: an encoding of these columns. The byte order of keys is the order of the rows. The
+// key is unique, so that no row at a page boundary is lost or read twice, even if many rows have
+// the same time. At the end of the table, the source polls for new rows at growing intervals, or
+// waits for notifications of the database.
 //
 // A transaction may commit its rows after rows behind them have become visible. If the database
 // reports open transactions, the source waits for them. Otherwise it waits for a fixed time, the

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxKeys is the maximum number of requests whose keys a buffer remembers. A small buffer remembers
-// fewer; see keyShare.
+// maxKeys is the maximum number of keys of requests that a buffer remembers. A small buffer
+// remembers fewer; see keyShare.
 const maxKeys = 128 << 10
 
 // recoverKeys reads the record of keys. It starts at the envelope with the number last.keysFrom.

@@ -32,7 +32,7 @@ const (
 	// time after the response in which net/http may finish sending the request, so that the
 	// connection can be used again
 	bodyPatience = 100 * time.Millisecond
-	// maximum time without progress of a request whose response has already come and may
+	// maximum time without progress of a request after its response, if the response may
 	// acknowledge it
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept

@@ -1,7 +1,7 @@
 // Package intake holds received data in memory until every route of the pipeline has settled it
-// (delivered, dead-lettered or dropped it). It is for sources whose data cannot be read a second
-// time, such as the body of an HTTP request. The sources http_server, socket, syslog, stdin and
-// exec use it.
+// (delivered, dead-lettered or dropped it). It is for sources that cannot read their data a second
+// time. An example of such data is the body of an HTTP request. The sources http_server, socket,
+// syslog, stdin and exec use it.
 //
 //	Reserve(bytes) --> read the body --> Submit --> Wait: every route has settled the data
 //	                                          \--> Withdraw: no worker has received the data
@@ -22,7 +22,8 @@
 // An intake is one partition with a random id. A position is an offset in the stream of all
 // submitted bytes. Data gets its position when the first route reads it. Data that no route has
 // read can therefore be withdrawn without a gap in the positions. A route can also withdraw data
-// that it has read but not sent. It then skips the positions of this data.
+// that it has read but not sent. It then skips the positions of this data. Data with an id of its
+// own (an identified request) is a partition of its own; see [Reservation.Identify].
 //
 // Each route reads all data at its own speed. A route that restarts after a failure reads its
 // unsettled data again, cut into the same batches. When the process has ended, nothing can be read

@@ -77,9 +77,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // exceed the maximum of the reservation.
 const expandStep = 256 << 10
 
-// maxExpansion bounds the memory of a request whose decoded records exceed the limit of the intake,
-// as a multiple of the size of its body. Decoded OTLP log records are about ten times as large as
-// their body.
+// maxExpansion is the memory that a request may use beyond the limit of the intake, as a multiple
+// of the size of its body. Decoded OTLP log records are about ten times as large as their body.
 const maxExpansion = 16
 
 // Expand grows the reservation to at least body+records bytes: the size of a body, and the

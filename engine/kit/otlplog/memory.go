@@ -15,8 +15,8 @@ type shape struct {
 	fields map[protowire.Number]*shape
 }
 
-// The sizes of the decoded structs, with the pointers to them. The pointers are in slices, whose
-// capacity may be twice their length.
+// The sizes of the decoded structs, with the pointers to them. The pointers are in slices with a
+// capacity of up to twice their length.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144
@@ -40,7 +40,7 @@ var requestShape = func() *shape {
 }()
 
 // ProtobufMemory estimates the memory that the decoded form of a request takes. It may be much more
-// than the size of the request: two bytes can encode a log record, whose struct takes a hundred
+// than the size of the request: two bytes can encode a log record, and its struct takes a hundred
 // times as much. The memory of the records that [Protobuf] makes is not included.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)

@@ -123,8 +123,8 @@ func hashOf(key string) int64 {
 
 // Record makes changes durable. If an operator has cancelled a delivery meanwhile, the delivery
 // stays cancelled, but the entries are added to its history. Record returns the hosts to which
-// deliveries have moved: a delivery whose operation is polled belongs to the host of the poll's
-// URL.
+// deliveries have moved: while the operation of a delivery is polled, the delivery belongs to the
+// host of the poll's URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {

@@ -30,9 +30,11 @@ type valueKinds struct {
 // If the source declares a type for the field and the dialect supports it, the column has this type
 // instead.
 //
-// Some fields get no column, and the policy applies to them: fields beyond the dialect's
-// MaxColumns, fields with a name that cannot be a column, and fields with a name that the database
-// considers equal to an earlier one, such as ID and id.
+// A field gets no column, and the policy applies to it, in these cases:
+//
+//   - There are MaxColumns columns already.
+//   - Its name cannot be a column.
+//   - The database considers its name equal to that of an earlier field, such as ID and id.
 func Infer(d *Dialect, b *stream.Batch) []Column {
 	at := make(map[string]int)
 	var all []*valueKinds

@@ -16,8 +16,9 @@ type Place struct {
 // the given fields, it returns the Place of each column, and an upper bound of the size of the
 // values. It returns nil if the record must be passed to Row.
 //
-// Places does not check the values. The caller must check each value, and pass the record to Row
-// unless the value is null, a text for a Place with Text set, or certainly valid for its column.
+// Places does not check the values. The caller can use a value that is null, that is a text for a
+// Place with Text set, or that is certainly valid for its column. If the record has any other
+// value, the caller must pass the record to Row.
 //
 // Consecutive records usually have the same fields. Therefore the result is cached for records with
 // the same names in the same order. It is valid until the next call.

@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package verdict determines the outcome of a batch from the outcomes of its records. Sinks use it
-// whose destination answers for each record separately.
+// Package verdict determines the outcome of a batch from the outcomes of its records. It is for
+// sinks with a destination that answers for each record separately.
 package verdict
 
 import (
@@ -23,8 +23,8 @@ const (
 	Misconfigured         // an operator must change something first
 )
 
-// Outcome returns the outcome of a batch whose records all have the verdict v: err in the form that
-// belongs to v. v must be Again or worse.
+// Outcome returns the outcome of a batch if all its records have the verdict v: err in the form
+// that belongs to v. v must be Again or worse.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:

@@ -63,7 +63,7 @@ type problem struct {
 
 func (p problem) err(format string) error { return &textError{format, p} }
 
-// textError is the reason of a dead letter whose text cannot be parsed.
+// textError is the reason of a dead letter if its text cannot be parsed.
 type textError struct {
 	format  string
 	problem problem
@@ -249,7 +249,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// refuse applies the option on_error to record i, whose text cannot be parsed.
+// refuse applies the option on_error to record i, because its text cannot be parsed.
 func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	switch p.options.OnError {
 	case "pass":
