@@ -88,9 +88,9 @@ type innerHost struct{ stream.SourceHost }
 // Routes implements stream.SourceHost.
 func (innerHost) Routes() []string { return []string{innerRoute} }
 
-// New returns the intake of a source, and the source that its routes read: the intake itself, or a
-// buffer behind it if ack is Buffered. The options must have passed Check. maxRecord is the longest
-// record.
+// New returns the intake of a source, and the stream.Source from which its routes read. If ack is
+// Buffered, this is a Buffer that stores the data of the intake. Otherwise, it is the intake
+// itself. The options must have passed Check. maxRecord is the maximum size of a record.
 func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stream.Host) (
 	*intake.Intake, stream.Source, error,
 ) {
@@ -106,8 +106,8 @@ func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stre
 	return b.in, b, nil
 }
 
-// newBuffer returns a buffer over the store that open returns. If open is nil, the buffer opens the
-// store of the options.
+// newBuffer returns a buffer that uses the store returned by open. If open is nil, the buffer opens
+// the store that the options describe.
 func newBuffer(o Options, io intake.Options, h stream.Host,
 	open func(context.Context) (Store, error)) (*Buffer, error) {
 	host, ok := h.(stream.SourceHost)
@@ -245,9 +245,9 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	return nil
 }
 
-// load returns the envelope with the given number after checking its checksum, but not its
-// predecessor. A storeError means that the store did not respond. Any other error means that the
-// envelope is missing or corrupt.
+// load returns the envelope with the given number. It checks the envelope's checksum, but not the
+// checksum of the preceding envelope. If the error is a storeError, the store did not respond. Any
+// other error means that the envelope is missing or corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
 	switch {
@@ -381,8 +381,8 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
-// put stores e as the next envelope, and returns its size. Only the goroutine that stores envelopes
-// changes the fields last, sum and keys, so it may read them without b.mu.
+// put stores e as the next envelope, and returns its size. It may read the fields last, sum and
+// keys without b.mu, because only its own goroutine changes them.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

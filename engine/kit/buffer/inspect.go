@@ -98,8 +98,8 @@ func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelo
 	return out, nil
 }
 
-// checkChain checks that e contains the checksum of the preceding envelope. It returns no error if
-// that envelope is missing or corrupt.
+// checkChain returns an error if e does not contain the checksum of the preceding envelope. If that
+// envelope is missing or corrupt, checkChain cannot compare and returns no error.
 func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	if e.number == 1 {
 		return nil

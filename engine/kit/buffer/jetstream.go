@@ -45,8 +45,9 @@ type jetStream struct {
 	log     *slog.Logger
 }
 
-// OpenStore opens or creates a JetStream stream. If the option nats is set, this is its stream.
-// Otherwise, it is a stream in dir, which must contain nothing else.
+// OpenStore opens or creates a JetStream stream. If the option nats is set, this is the stream in
+// that option. Otherwise, it is the stream of an embedded server with its files in dir. dir must
+// contain nothing else.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
 	if o.NATS.URL != "" {
 		return openRemote(ctx, o, log)

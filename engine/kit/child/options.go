@@ -35,8 +35,8 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.Spec("").Validate())...)
 }
 
-// Spec returns the Spec to run for the given worker. The program gets the worker's name in
-// PENSTOCK_WORKER if Env lists it. The Log of the Spec is not set.
+// Spec returns the Spec with which to run the program for a worker. If Env lists PENSTOCK_WORKER,
+// the program gets the worker's name in this variable. The field Log of the Spec is not set.
 func (o *Options) Spec(worker string) Spec {
 	grace := o.Grace
 	if grace == 0 {

@@ -21,7 +21,7 @@ import (
 // Endpoint is a URL, or a DNS name. Each address of the name is a worker of its own. In a config,
 // an endpoint is a text or a mapping.
 type Endpoint struct {
-	// URL is http://host:port/path. Empty means that DNS or SRV is set.
+	// URL is http://host:port/path. Empty means that DNS, SRV or NATS is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
 	// DNS is a host name. Each of its IPv4 and IPv6 addresses is a worker.
 	DNS string `yaml:"dns" doc:"host name; each of its addresses is a worker"`

@@ -54,8 +54,8 @@ func (o *Options) PreferredBatch() stream.BatchLimits {
 // maxLedgerName bounds the length of a ledger's name.
 const maxLedgerName = 200
 
-// Validate checks the options and resolves on_new_field. schemas reports whether a table's name may
-// include a schema.
+// Validate checks the options, and sets on_new_field to its default if it is not set. schemas means
+// that a table's name may include a schema.
 func (o *Options) Validate(d *Dialect, schemas bool) error {
 	o.OnNewField = string(o.Policy())
 	if err := stream.CheckEnums(o); err != nil {
