@@ -8,10 +8,10 @@
 // truncates the file to the length in the saved token. Batches after it are delivered again, and
 // are not duplicated.
 //
-// While the file is open, a lock file beside it prevents a second sink from using it. Other programs
-// must not write to the file: bytes that they append are removed at the next start. The sink never
-// repeats a failed fsync. With rotate, it also owns the numbered files until they are settled.
-// Without rotate, it never renames or removes a file.
+// While the file is open, a lock file beside it prevents a second sink from using it. Other
+// programs must not write to the file: bytes that they append are removed at the next start. The
+// sink never repeats a failed fsync. With rotate, it also owns the numbered files until they are
+// settled. Without rotate, it never renames or removes a file.
 package file
 
 import (

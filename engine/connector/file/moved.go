@@ -45,8 +45,8 @@ func (l *lane) checkName() error {
 	return l.detach(reason)
 }
 
-// checkLength detaches the lane if the file is shorter than the bytes written, because the next
-// write would leave a hole. A truncation between this check and the write is not detected. The
+// checkLength detaches the lane if the file has fewer bytes than were written to it, because the
+// next write would leave a hole. A truncation between this check and the write is not detected. The
 // caller holds l.writes. The error is a ReopenError, or an error of Stat or detach.
 func (l *lane) checkLength() error {
 	l.mu.Lock()
