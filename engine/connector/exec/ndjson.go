@@ -181,7 +181,7 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	}
 }
 
-// startPatience bounds the wait of an attempt for a child whose restart is due.
+// startPatience bounds the wait of an attempt for a child that should be restarting now.
 const startPatience = time.Second
 
 // awaited returns the session of a slot. If the child has never been started, or its restart is

@@ -61,7 +61,7 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of written batches whose ids the sink keeps. It is greater than the
+// remembered is the number of ids of written batches that the sink keeps. It is greater than the
 // number of in-flight batches of a lane.
 const remembered = 64
 

@@ -28,8 +28,13 @@ const (
 // values. Equal values such as 1.10 and 1.1 have equal encodings. text consists of digits with an
 // optional sign, point and exponent, or is Infinity, -Infinity or NaN.
 //
-// An encoding consists of a byte for the sign, the number of digits before the point (4 bytes), the
-// digits without leading and trailing zeros, each plus 1, and an end byte less than every digit.
+// An encoding consists of these parts:
+//
+//   - a byte for the sign, or for zero, an infinity or NaN, which have no further parts
+//   - the number of digits before the point (4 bytes)
+//   - the digits without leading and trailing zeros, each plus 1
+//   - an end byte less than every digit
+//
 // For a negative number, all bytes after the first are complemented, so that a larger absolute
 // value sorts first.
 func appendNumber(dst []byte, text string) []byte {

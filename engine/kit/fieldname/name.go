@@ -151,7 +151,7 @@ func (r *Ref) BeginWrite(b *stream.Batch) {
 // IsFlat reports whether f is the flat field.
 func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
 
-// IsRoot reports whether f is the field whose object may have the member.
+// IsRoot reports whether f is the field with the object that may have the member.
 func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
 
 // Index returns the index of the flat field in the batch's Names. ok is false if there is none.

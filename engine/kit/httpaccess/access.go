@@ -42,8 +42,8 @@ type Token struct {
 	header string
 }
 
-// NewToken returns the token from the option that is set: basic, bearer or bearerFile, whose file
-// it reads. It returns an empty Token if none is set.
+// NewToken returns the token from the option that is set: basic, bearer or bearerFile. It reads the
+// file of bearerFile. It returns an empty Token if none of them is set.
 func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
 	switch {
 	case basic != nil:

@@ -240,7 +240,7 @@ const (
 	tops = 0x8080808080808080
 )
 
-// text scans the string whose opening quote is at i. It returns the offset after its closing quote,
+// text scans the string with its opening quote at i. It returns the offset after its closing quote,
 // or -1 after an error.
 func (s *Scanner) text(i int, v *Value) int {
 	data, open := s.data, i

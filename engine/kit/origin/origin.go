@@ -226,7 +226,7 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 }
 
 // fields appends the values that all records of a partition share to the batch's data. It also adds
-// a field for the offset, whose value is set later.
+// a field for the offset without a value; the value is set later.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)

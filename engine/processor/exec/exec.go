@@ -29,7 +29,7 @@ func Component() stream.Component {
 	return stream.NewComponent(stream.ProcessorRole, "exec", DefaultOptions, New)
 }
 
-// mayKill is the number of children after whose deaths a record is dead-lettered.
+// mayKill is the number of children that a record may kill. Then it is dead-lettered.
 const mayKill = 3
 
 // firstPause and lastPause are the shortest and the longest wait before failed records are passed
