@@ -26,7 +26,7 @@ type contender struct {
 const ours = "penstock"
 
 // With -gate and without -dir, the scratch folder is in memory, if the machine has enough. The kept
-// ratios then do not depend on the disk, whose speed varies by a factor of three from day to day.
+// ratios then do not depend on the disk. Its speed varies by a factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30

@@ -140,8 +140,8 @@ func packageOf(function string) string {
 	return folder + name
 }
 
-// kernelCall returns the innermost caller of a system call whose name tells the purpose of the
-// call.
+// kernelCall returns the function that names the purpose of a system call: the nearest one above
+// the call with such a name.
 func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {

@@ -94,7 +94,7 @@ func looksLikeTrace(what string) (bool, error) {
 			"config, or with `penstock sim flow --trace`"
 		return false, usagef(text, what)
 	}
-	if err != nil { // an address, or a config, whose reader will report the error
+	if err != nil { // an address, or a config (its reader reports errors)
 		return false, nil
 	}
 	defer file.Close()

@@ -238,9 +238,9 @@ type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
 	// Records is the minimum number of delivered and dead records, 1 to 100000, before the guard
-	// checks Share. If no record of the run has been delivered, a tenth as many dead records stop
-	// the route, and after 10 s a hundredth. For example, with 1000 these are 100 and 10 dead
-	// records. Default 1000.
+	// checks Share. While no record of the run has been delivered, a tenth as many dead records
+	// stop the route, and after 10 s a hundredth. For example, with 1000, the route stops after 100
+	// or 10 dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -184,7 +184,7 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 		return describe(v.Elem(), secret)
 	case !hasItems(v) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		out, err := v.Interface().(encoding.TextMarshaler).MarshalText()
-		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text form: it was written as a mapping
+		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text form: a mapping
 			return text(string(out), secret)
 		}
 	}

@@ -151,7 +151,7 @@ func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	}
 }
 
-// enums checks the options whose value must be one of several words.
+// enums checks the options that must be one of several words.
 func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 	if value.Kind() != reflect.Struct {
 		return

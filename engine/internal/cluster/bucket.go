@@ -32,7 +32,7 @@ type Bucket struct {
 	holders map[string]*LeaseHolder
 }
 
-// NewBucket returns a bucket whose keys are opened with open. Connect returns a bucket of a NATS
+// NewBucket returns a bucket that opens its keys with open. Connect returns a bucket of a NATS
 // server.
 func NewBucket(name, node string, open func(key string) Register, log *slog.Logger) *Bucket {
 	session := make([]byte, 6)

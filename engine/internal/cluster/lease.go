@@ -114,7 +114,7 @@ type Lease struct {
 	answered  time.Duration
 }
 
-// NewLease returns a lease whose owner is not known yet. The argument owner must be different for
+// NewLease returns a lease. Its owner is not known yet. The argument owner must be different for
 // each start of a process.
 func NewLease(owner string, t Times) *Lease {
 	return &Lease{owner: owner, times: t.withDefaults()}

@@ -152,9 +152,9 @@ var ErrNotOwner = errors.New("another process may own the lease")
 type Work func(ctx context.Context, t Tenure) error
 
 // Run keeps trying to own the lease until ctx is done. Each time this process becomes the owner,
-// Run calls do, whose context ends with the ownership. When that context ends, do should return
-// soon, because Run waits for it before the next call. If do returns while this process is the
-// owner, Run returns its error. At its end, Run gives the lease back.
+// Run calls do. The context of do ends with the ownership. Then do should return soon, because Run
+// waits for it before the next call. If do returns while this process is the owner, Run returns its
+// error. At its end, Run gives the lease back.
 func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
@@ -325,7 +325,7 @@ func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 }
 
 // release gives the lease back, so that another process can take it before it expires. If the last
-// request had no response, it is uncertain who owns the lease. release then lets it expire.
+// request had no response, the owner of the lease is uncertain. release then lets it expire.
 func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()

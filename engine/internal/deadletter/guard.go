@@ -20,9 +20,9 @@ const (
 // pattern. When at least Records records have been delivered or dead-lettered, it stops the route
 // if the share of dead-lettered ones exceeds Share.
 //
-// At the start of a run, fewer records are enough. If no record has been delivered yet, the guard
-// stops the route after Records/10 dead records or, 10 s after the start, after Records/100. For
-// example, with Records = 1000 these are 100 and 10 records.
+// While no record of a run has been delivered, fewer dead records are enough: Records/10 in the
+// first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100 or
+// 10 dead records.
 //
 // The share covers the current run. In a long run, it covers the last 100,000 to 200,000 records. A
 // stream that turns bad after a long time is therefore stopped within minutes. A Guard is not safe

@@ -42,7 +42,7 @@ type Pipeline struct {
 	Extra            []string // further lines of YAML of the source
 	Processors       []string // first processors of every route, as lines of a YAML list
 	Routes           []Route
-	Carry            func(files vfs.FS, dir string) (Carried, error) // nil if no positions are stored
+	Carry            func(files vfs.FS, dir string) (Carried, error) // nil: nothing stored
 }
 
 // Route is a route of a Pipeline. If Sink.Kind is "", the config has no sink, and `penstock

@@ -54,7 +54,7 @@ type Result struct {
 	Name     string     // of the converted part: "agent a1", "filebeat"
 	Config   string     // the config as YAML
 	Notes    []Note     // sorted by kind and then by line
-	Progress []Progress // of sources whose read positions were stored
+	Progress []Progress // of sources with stored read positions
 	Runnable bool       // every route has a source and a sink
 }
 

@@ -203,8 +203,8 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 
-// revoke begins to end an assignment whose batches may still settle. It returns the number of the
-// assignment, or 0 if the partition has none or its revocation has already begun.
+// revoke begins to end an assignment. Its batches may still settle. revoke returns the number of
+// the assignment, or 0 if the partition has none or its revocation has already begun.
 func (k *books) revoke(id string) uint32 {
 	p := k.parts[id]
 	if p == nil || p.assignment.revoking {

@@ -41,7 +41,8 @@ func (k *books) readAgain(records, bytes int64) {
 	k.counts.readBytes += bytes - again.readBytes
 }
 
-// abandon settles ranges whose data the source has deleted. Their records no longer count as read.
+// abandon settles ranges after the source has deleted their data. Their records no longer count as
+// read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

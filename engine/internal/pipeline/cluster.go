@@ -121,9 +121,9 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart returns err. If the pipeline is shared, and err only means that another process has
-// taken over or that ctx has ended, it removes supervise.ErrStop from err, so that the route may
-// run again.
+// canRestart returns err, in some cases without supervise.ErrStop, so that the route may run again.
+// These cases are that the pipeline is shared, and that another process has taken over or ctx has
+// ended.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err

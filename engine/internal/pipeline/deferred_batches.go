@@ -25,7 +25,7 @@ import (
 // the progress only up to the first waiting range, and does not finish the partition.
 //
 // Some routes keep waiting batches in memory instead. These are routes with an ordered sink or
-// `flow.order: partition`, routes whose checkpoint has two layers, routes with partitions that a
+// `flow.order: partition`, routes with two layers in the checkpoint, routes with partitions that a
 // broker assigns, pipelines that a cluster shares, and sources that cannot read ranges.
 type waits struct {
 	*core

@@ -55,7 +55,7 @@ func (r *saver) forget() error {
 // about a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a deleted partition whose progress is in the sink's ledger, but no longer in
+// prunedPartition is a deleted partition. Its progress is in the sink's ledger, but no longer in
 // the local checkpoint.
 type prunedPartition struct {
 	id string
@@ -83,11 +83,11 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of deleted partitions whose marks a route keeps because the
-// sink's ledger still has them. The oldest marks are removed first.
+// maxKeptFinished is the maximum number of marks of deleted partitions that a route keeps because
+// the sink's ledger still has them. The oldest marks are removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those partitions of now whose marks can be deleted from the checkpoint.
+// keepFinished returns the partitions in now that need no mark in the checkpoint.
 //
 // The sink's ledger keeps a partition of this run for lateTransaction, or until a later run. Until
 // then its mark must tell the source that the partition is finished. Otherwise the source would

@@ -31,7 +31,7 @@ type processors struct {
 // needed reports whether the route has processors or an encoder.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine returns a line whose channels have room for the batches of all processors.
+// newLine returns a line. Its channels have room for the batches of all processors.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
@@ -131,8 +131,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns the next batch to process. A batch whose processor has died comes before new
-// batches. nextJob returns nil if there are no more batches.
+// nextJob returns the next batch to process. A batch comes before new batches if its processor has
+// died. nextJob returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:

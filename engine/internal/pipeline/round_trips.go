@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// timedWorker is a worker whose attempts are measured.
+// timedWorker is a worker that measures its attempts.
 type timedWorker struct {
 	stream.Worker
 	roundTrips prometheus.Observer

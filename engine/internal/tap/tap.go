@@ -113,8 +113,8 @@ func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, erro
 	return s, nil
 }
 
-// Route is a route whose records can be sampled. A nil Route has no subscriptions. It is safe for
-// concurrent use.
+// Route samples the records of a route. A nil Route has no subscriptions. It is safe for concurrent
+// use.
 type Route struct {
 	name          string
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed

@@ -117,7 +117,7 @@ type index struct {
 	due    [numClasses]heap
 	held   totals
 	all    totals
-	dirty  []uint32 // entries whose state is not in the journal yet
+	dirty  []uint32 // entries with a state that is not in the journal
 	settle []done   // ranges that were removed since the last save
 }
 

@@ -216,8 +216,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes whose checksums followed computes. If it would need more,
-// the file is treated as damaged.
+// scanWork is the maximum number of bytes in the checksums that followed computes. If it would need
+// more, the file is treated as damaged.
 const scanWork = 64 << 20
 
 // followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is

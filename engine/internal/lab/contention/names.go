@@ -80,8 +80,8 @@ func Resolve(text string) (backoff.Policy, error) {
 }
 
 // decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. U(a, b)
-// is a random number from a to b. The cap limits the drawn wait, so in a long sequence a fifth of
-// the waits equal the cap. In backoff.Decorrelated, the cap limits b.
+// is a random number from a to b. A drawn wait above the cap becomes the cap, which in a long
+// sequence happens to a fifth of the waits. In backoff.Decorrelated, the cap limits b instead.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -66,8 +66,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the experiments, one for each argument of the article. An experiment compares runs
-// with and without the feature that the argument is about.
+// Ablate runs the experiments, one for each argument of the article on which flow control is based.
+// An experiment compares runs with and without the feature that the argument is about.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {

@@ -100,7 +100,7 @@ func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.
 	return -1
 }
 
-// DefaultDispatch is the dispatch policy of algorithms whose name does not contain one.
+// DefaultDispatch is the dispatch policy if the name of an algorithm does not contain one.
 const DefaultDispatch = "least_completion"
 
 // AlgorithmNames returns the names of the algorithms that Find accepts.

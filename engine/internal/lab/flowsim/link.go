@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// link is a receiver whose delay depends on its load. It works like the receivers in the tests that
-// Vector has published for its adaptive concurrency.
+// link is a receiver with a delay that depends on its load. It works like the receivers in the
+// tests that Vector has published for its adaptive concurrency.
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand

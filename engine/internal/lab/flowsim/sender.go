@@ -32,7 +32,8 @@ type attempt struct {
 	report  control.Report
 }
 
-// sender is a control.Machine, which decides what to send, and its state in the simulation.
+// sender is a control.Machine, which makes the decisions of flow control, with its state in the
+// simulation.
 type sender struct {
 	num     int32
 	m       *control.Machine
@@ -156,7 +157,7 @@ func (x *sim) start(d *sender, c *control.Command) {
 	}
 }
 
-// giveUp abandons the attempts whose timeout has passed.
+// giveUp abandons the attempts that have reached their timeout.
 func (x *sim) giveUp() {
 	x.patient = false
 	for x.patience.len() > 0 {
@@ -175,7 +176,7 @@ func (x *sim) giveUp() {
 	}
 }
 
-// cancel ends an attempt whose batch has settled. The worker is not notified.
+// cancel ends an attempt because its batch has settled. The worker is not notified.
 func (x *sim) cancel(d *sender, id uint64) {
 	if a := d.flying[id]; a != nil {
 		x.canceled = append(x.canceled, a)

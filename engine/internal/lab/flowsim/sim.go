@@ -2,7 +2,7 @@
 
 // Package flowsim runs flow-control scenarios in virtual time. It simulates workers and network.
 // The flow control itself is the production code of package control: each sender has a
-// control.Machine, a state machine that decides what to send.
+// control.Machine, a state machine that decides when to send a batch to which worker.
 //
 // A run has one thread and one queue of events. On one GOARCH, its figures depend only on scenario,
 // algorithm and seed, bit for bit. See docs/flow-control.md for the figures.
@@ -176,7 +176,7 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a dispatch policy whose choosers must be notified of responses.
+// observing is a dispatch policy that must be notified of responses, through its choosers.
 type observing interface {
 	dispatch.Policy
 	Observes()
@@ -196,7 +196,7 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 	return c
 }
 
-// sending is an algorithm whose windows must be notified of every attempt.
+// sending is an algorithm that must be notified of every attempt, through its windows.
 type sending interface {
 	window.Algorithm
 	Sends()

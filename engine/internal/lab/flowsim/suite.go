@@ -17,8 +17,8 @@ type Plan struct {
 }
 
 // NewPlan returns the plan for a scenario. If algorithms is empty, the plan has the algorithms with
-// bounds in the scenario or, if there are none, queue. dispatch is the policy of algorithms whose
-// name contains none. "" means the default policy.
+// bounds in the scenario or, if there are none, queue. dispatch is the policy of an algorithm if
+// its name contains none. "" means the default policy.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {

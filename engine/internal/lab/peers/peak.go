@@ -20,7 +20,7 @@ type PeakEWMA struct{}
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks policies whose choosers must be notified of every response.
+// Observes marks policies that must be notified of every response, through their choosers.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser that breaks ties with src.

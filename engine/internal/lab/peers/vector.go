@@ -35,7 +35,7 @@ func (v VectorARC) Validate() error {
 	return nil
 }
 
-// Sends marks algorithms whose windows must be notified of every attempt.
+// Sends marks algorithms that must be notified of every attempt, through their windows.
 func (VectorARC) Sends() {}
 
 // New returns a window for a worker.

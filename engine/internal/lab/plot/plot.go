@@ -132,7 +132,7 @@ func (f Figure) columns() int {
 	return max(len(f.Panels), 1)
 }
 
-// rowHeight returns the height of the row whose first panel has the given index.
+// rowHeight returns the height of the row that begins with the panel at the given index.
 func (f Figure) rowHeight(from int) (height float64) {
 	for _, p := range f.Panels[from:min(from+f.columns(), len(f.Panels))] {
 		height = max(height, p.height())

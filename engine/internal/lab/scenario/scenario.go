@@ -184,7 +184,7 @@ type Pauses struct {
 	Phase string        `yaml:"phase" enum:"random"`
 }
 
-// Link is a receiver whose delay depends on its load. It replaces the workers of a scenario.
+// Link is a receiver with a delay that depends on its load. It replaces the workers of a scenario.
 type Link struct {
 	Delay time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
 	// Jitter is the mean of an exponential addition, as a multiple of Delay.
