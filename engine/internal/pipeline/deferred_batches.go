@@ -24,9 +24,9 @@ import (
 // checkpoint can advance beyond it. The mark of the partition then has Waiting set. The source gets
 // the progress only up to the first waiting range, and does not finish the partition.
 //
-// Some routes keep waiting batches in memory instead. These are routes with an ordered sink or
-// `flow.order: partition`, routes with two layers in the checkpoint, routes with partitions that a
-// broker assigns, pipelines that a cluster shares, and sources that cannot read ranges.
+// Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
+// `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
+// the partitions, a cluster shares the pipeline, or the source cannot read ranges.
 type waits struct {
 	*core
 	letters *letterWriter
