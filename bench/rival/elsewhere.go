@@ -64,8 +64,8 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive"}},
 }
 
-// Fault is the result of another program with kills or a failing receiver, measured on other
-// machines. A field has the numbers of lost and repeated records: "lost / repeated".
+// Fault is the result of another program that was killed, or had a failing receiver, measured on
+// other machines. A field has the numbers of lost and repeated records: "lost / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

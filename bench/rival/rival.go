@@ -189,8 +189,8 @@ const (
 	stopPatience = 10 * time.Second
 )
 
-// ReadTo returns the offset up to which a process has read a file, or 0 if the file is not open.
-// The kernel's files about the process contain this offset.
+// ReadTo returns the offset up to which a process has read a file, or 0 if the file is not open. It
+// finds the offset in /proc.
 func ReadTo(pid int, path string) (at int64) {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

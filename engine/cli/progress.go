@@ -76,8 +76,8 @@ func sumOf(routes []status.Route) (all status.Route) {
 	return all
 }
 
-// settledBytes estimates the number of settled bytes of a route. It assumes that this share of the
-// bytes equals the share of settled records.
+// settledBytes estimates the settled bytes of a route: the bytes that were read, times the share of
+// settled records among the read records.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

@@ -127,8 +127,8 @@ func (s *scope) end(cause error) {
 // read, and the garbage collector frees them.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	// With a store, waiting batches may still be read again. The processors then stop with the
-	// route.
+	// If there is a store of waiting batches, they may still be read again and processed. The
+	// processors then end with the route, and not with the reader.
 	if r.waits.store == nil {
 		defer close(r.line.work)
 	}

@@ -64,8 +64,8 @@ func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	return s.deaths >= maxDeaths, false
 }
 
-// middleOf returns the index at which s is split into two ranges of whole origins. It returns 0 if
-// s is a single origin.
+// middleOf returns the index at which s is split into two ranges. Records that come from the same
+// source record (origin) stay together. It returns 0 if s has only one origin.
 func middleOf(b *stream.Batch, s recordRange) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {

@@ -11,8 +11,9 @@ import (
 )
 
 // Tracer makes spans from the events of one route's sender. A batch has a span from its arrival in
-// the sender until it is settled. An attempt to deliver a batch has a child span. The span of the
-// batch has a link to it. Only the goroutine that runs the sender's event loop may use a Tracer.
+// the sender until it is settled. Each attempt to deliver the batch has a child span, and the span
+// of the batch has a link to that child. Only the goroutine that runs the sender's event loop may
+// use a Tracer.
 type Tracer struct {
 	to      *Exporter
 	route   string
