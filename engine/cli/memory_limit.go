@@ -56,8 +56,8 @@ func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 	return limit, err == nil && limit > 0
 }
 
-// followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. The
-// runtime collects garbage more often near its limit, and the kernel does not kill the process. The
+// followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. Near its
+// limit, the runtime collects garbage more often, so that the kernel does not kill the process. The
 // argument set is debug.SetMemoryLimit, except in tests.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
