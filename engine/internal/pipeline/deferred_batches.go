@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/ledger"
@@ -41,13 +40,7 @@ type waits struct {
 	changed chan struct{} // semaphore of one: signals changes to save soon
 
 	lost    sync.Mutex // guards missing
-	missing map[stream.Range]*missing
-}
-
-// missing is a range that the source could not read again.
-type missing struct {
-	since time.Time
-	state backoff.State
+	missing missingRanges
 }
 
 // open opens the store. It leaves w.store nil if the route must keep waiting batches in memory.
@@ -441,34 +434,14 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-const (
-	// missingFor is the time after which data that the source cannot find counts as deleted. The
-	// reader must also have been idle for this time.
-	missingFor = 10 * time.Second
-	// missingMost is the maximum number of missing ranges that are remembered.
-	missingMost = 1 << 16
-)
-
-var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
-
 // postpone handles ranges that could not be read. If their data was deleted, it gives them up.
 // Otherwise it delays them.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()
-	m := w.missing[ranges[0].Range]
-	if m == nil {
-		m = &missing{since: time.Now()}
-		if w.missing == nil || len(w.missing) >= missingMost {
-			w.missing = make(map[stream.Range]*missing)
-		}
-		w.missing[ranges[0].Range] = m
-	}
-	wait, next, _ := missingBackoff.Next(m.state, nil)
-	m.state = next
-	since := time.Since(m.since)
+	wait, since := w.missing.failed(&ranges[0], time.Now(), errors.Is(cause, stream.ErrRangeMissing))
 	w.lost.Unlock()
-	if errors.Is(cause, stream.ErrRangeMissing) && since >= missingFor {
+	if since >= missingFor {
 		gone = w.reader.idle() >= missingFor
 	}
 	if !gone {
@@ -498,5 +471,5 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 func (w *waits) found(ranges []waiting.Range) {
 	w.lost.Lock()
 	defer w.lost.Unlock()
-	delete(w.missing, ranges[0].Range)
+	delete(w.missing, keyOf(&ranges[0]))
 }
