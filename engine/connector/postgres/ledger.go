@@ -54,7 +54,14 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
-			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`,
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key)
+			AND (excluded.num, excluded.key, excluded.name) <> (m.num, m.key, m.name)`,
+		Claim: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
+			ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`,
+		PruneRequests: `DELETE FROM $marks m USING unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound)
+			WHERE m.route = $1 AND m.part = u.part AND (m.name LIKE u.pattern OR m.name COLLATE "C" < u.bound)`,
+		PruneOrphans: `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
+			AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`,
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`,
 		SpanEnd: `SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],

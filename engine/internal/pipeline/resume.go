@@ -45,6 +45,15 @@ func (r *saver) load(ctx context.Context) error {
 	if len(marks) == 0 && lost.partitions > 0 {
 		return noRestart(r.emptyLedger(lost))
 	}
+	if r.requests {
+		local := make(map[string]bool)
+		for m := range r.memory.marks() {
+			local[m.Part.ID] = true
+		}
+		maps.DeleteFunc(held, func(id string, _ stream.Mark) bool { // of another process
+			return !local[id] && !stream.IsRequest(id)
+		})
+	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {
 		r.host.log.Warn("the sink's ledger is behind the local state; the missing data is "+
