@@ -54,8 +54,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
-			WHERE (excluded.num, excluded.key) >= (m.num, m.key)
-			AND (excluded.num, excluded.key, excluded.name) <> (m.num, m.key, m.name)`,
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND (excluded.num, excluded.key, excluded.name) <> (m.num, m.key, m.name)`,
 		Claim: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`,
 		PruneRequests: `DELETE FROM $marks m USING unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound)

@@ -196,7 +196,7 @@ func (l *lane) rows(c *connection, b *stream.Batch) error {
 	presence, err := l.sink.ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
 	write := b.Kept() > 0
 	if e, ok := errors.AsType[*sqlspan.OverlapError](err); ok {
-		write, err = l.sink.ledger.Finish(forever(), c, e, b)
+		write, err = e.Finish(forever(), c, b)
 		presence = sqlspan.None
 	}
 	if err != nil || presence == sqlspan.All {

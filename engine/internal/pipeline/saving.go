@@ -21,7 +21,6 @@ type saver struct {
 	memory   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if the sink's acknowledged data is already durable
 	ledgered stream.TransactionalSink // nil if the sink stores no progress
-	requests bool                     // other processes may use the ledger, too; see stream.RequestSource
 	pipe     finishingPipe
 	waits    *waits
 	saved    func(bytes int64)    // called with the number of bytes saved

@@ -97,7 +97,8 @@ func (d *Dialect) complete() {
 		`DELETE FROM $marks WHERE route = ? AND part = ? AND (name LIKE ? OR name < ?)`)
 	d.PruneOrphans = cmp.Or(d.PruneOrphans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
 		`NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = $spans.route AND m.part = $spans.part)`)
-	texts := []*string{&d.Claim, &d.PruneRequests, &d.PruneOrphans, &d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
+	texts := []*string{&d.Claim, &d.PruneRequests, &d.PruneOrphans,
+		&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
 		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans,
 		&d.PruneMarks, &d.PruneSpans}
 	for i := range d.Alone {

@@ -149,7 +149,7 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 	presence, err := w.Enter(ctx, c, spans, len(data) > 0)
 	if e, ok := errors.AsType[*OverlapError](err); ok {
 		var write bool
-		if write, err = e.ledger.Finish(ctx, c, e, b); !write {
+		if write, err = e.Finish(ctx, c, b); !write {
 			data = nil
 		}
 		presence = None

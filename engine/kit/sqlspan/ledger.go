@@ -176,7 +176,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 		return nil, err
 	}
 	if l.keep > 0 {
-		if err := l.adopt(ctx, s); err != nil {
+		if err := adopt(ctx, l, s); err != nil {
 			return nil, err
 		}
 	}
@@ -307,7 +307,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 			func(id string) bool { return !stream.IsRequest(id) })
 		ids = slices.DeleteFunc(slices.Clone(ids), stream.IsRequest)
 	}
-	statements := l.pruneRequests(requests)
+	statements := pruneRequests(l, requests)
 	if len(ids) > 0 {
 		parts := partsOf(ids)
 		statements = append(statements, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
@@ -326,7 +326,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
 	presence, err := l.Enter(ctx, s, spans)
 	if e, ok := errors.AsType[*OverlapError](err); ok {
-		presence, err = None, l.insertRows(ctx, s, e.rows)
+		presence, err = None, insertRows(ctx, l, s, e.rows)
 	}
 	if err != nil || presence == All {
 		return err
@@ -377,7 +377,7 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	if err := l.begin(ctx, s, spans, append(statements, more...)); err != nil {
 		return None, err
 	}
-	return l.judge(ctx, s, own, c)
+	return judge(ctx, l, s, own, c)
 }
 
 // entries returns the entry of the spans that belong to this process, and the claims of requests.
@@ -388,7 +388,7 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 		own = l.entry(others)
 		statements = own.statements()
 	}
-	if c = l.claim(requests); c != nil {
+	if c = claim(l, requests); c != nil {
 		statements = append(statements, c.insert...)
 	}
 	return own, c, statements
@@ -414,7 +414,7 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	if err := check(); err != nil {
 		return None, err
 	}
-	return l.judge(ctx, s, own, c)
+	return judge(ctx, l, s, own, c)
 }
 
 // pointers returns copies of statements.

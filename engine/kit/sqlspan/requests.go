@@ -32,7 +32,7 @@ type claims struct {
 }
 
 // claim returns nil if spans contain no request.
-func (l *Ledger) claim(spans []stream.Span) *claims {
+func claim(l *Ledger, spans []stream.Span) *claims {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -173,7 +173,7 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 }
 
 // insertRows stores spans of requests whose marks are locked.
-func (l *Ledger) insertRows(ctx context.Context, s Session, spans []stream.Span) error {
+func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (l *Ledger) insertRows(ctx context.Context, s Session, spans []stream.Span)
 }
 
 // OverlapError means that another process has stored a part of a batch with requests. The
-// transaction is still open, and may continue with [Ledger.Finish].
+// transaction is still open, and may continue with Finish.
 type OverlapError struct {
 	missing, rows []stream.Span
 	ledger        *Ledger
@@ -193,10 +193,10 @@ func (e *OverlapError) Error() string {
 		e.ledger.Name)
 }
 
-// Finish stores the missing spans of an [OverlapError] if either all or none of the records of the
+// Finish stores the missing spans if either all or none of the records of the
 // batch must still be written (write). Otherwise Finish returns a [stream.Split] that divides the
 // batch; the transaction must then be rolled back.
-func (l *Ledger) Finish(ctx context.Context, s Session, e *OverlapError,
+func (e *OverlapError) Finish(ctx context.Context, s Session,
 	b *stream.Batch) (write bool, err error) {
 	runs := e.runs(b)
 	if len(runs) > 1 {
@@ -211,7 +211,7 @@ func (l *Ledger) Finish(ctx context.Context, s Session, e *OverlapError,
 		}
 		return false, split
 	}
-	return len(runs) == 1 && runs[0].missing, l.insertRows(ctx, s, e.rows)
+	return len(runs) == 1 && runs[0].missing, insertRows(ctx, e.ledger, s, e.rows)
 }
 
 // run is a sequence of records that are all stored or all missing.
@@ -238,7 +238,8 @@ func (e *OverlapError) runs(b *stream.Batch) (runs []run) {
 }
 
 // judge combines the presence of the spans that belong to this process, and of the requests.
-func (l *Ledger) judge(ctx context.Context, s Session, own *entry, c *claims) (Presence, error) {
+func judge(ctx context.Context, l *Ledger, s Session, own *entry,
+	c *claims) (Presence, error) {
 	presence := None
 	if own != nil {
 		var err error
@@ -258,10 +259,8 @@ func (l *Ledger) judge(ctx context.Context, s Session, own *entry, c *claims) (P
 	switch {
 	case len(missing) == 0:
 		return All, nil
-	case len(c.stored) == 0 && presence == None:
-		return None, l.insertRows(ctx, s, rows)
 	case presence == None && !c.overlap():
-		return None, l.insertRows(ctx, s, rows)
+		return None, insertRows(ctx, l, s, rows)
 	}
 	return Part, &OverlapError{missing, rows, l}
 }
@@ -294,7 +293,7 @@ func (c *claims) overlap() bool {
 
 // adopt makes sure that the ledger has RequestFormat. It ends a process that has loaded the ledger
 // in Format. Older versions of penstock refuse the ledger from now on.
-func (l *Ledger) adopt(ctx context.Context, s Session) error {
+func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
 	read := func() *Statement {
 		return l.statementOf(l.route, routeText, func(scan func(dest ...any) error) error {
@@ -323,7 +322,7 @@ func (l *Ledger) adopt(ctx context.Context, s Session) error {
 
 // pruneRequests deletes the rows of requests that this process wrote last, or that have expired.
 // Another process needs the others.
-func (l *Ledger) pruneRequests(ids []string) []*Statement {
+func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil
 	}
