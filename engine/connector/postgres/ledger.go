@@ -22,6 +22,19 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND (classid::bigint << 32 | objid::bigint) = ANY ($1::bigint[]) AND pid <> pg_backend_pid()`
 
+// Statements for requests that several processes receive.
+const (
+	claimRequests = `INSERT INTO $marks AS m
+		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
+		ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`
+	pruneRequests = `DELETE FROM $marks m
+		USING unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound)
+		WHERE m.route = $1 AND m.part = u.part
+		AND (m.name LIKE u.pattern OR m.name COLLATE "C" < u.bound)`
+	pruneOrphans = `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
+		AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`
+)
+
 // dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
 // docs/formats/sql-tables.md.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
@@ -54,13 +67,9 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
-			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND (excluded.num, excluded.key, excluded.name) <> (m.num, m.key, m.name)`,
-		Claim: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
-			ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`,
-		PruneRequests: `DELETE FROM $marks m USING unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound)
-			WHERE m.route = $1 AND m.part = u.part AND (m.name LIKE u.pattern OR m.name COLLATE "C" < u.bound)`,
-		PruneOrphans: `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
-			AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`,
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND (excluded.*) IS DISTINCT FROM (m.*)`,
+		Claim: claimRequests, PruneRequests: pruneRequests,
+		PruneOrphans: pruneOrphans,
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`,
 		SpanEnd: `SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],

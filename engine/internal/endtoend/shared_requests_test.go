@@ -145,8 +145,8 @@ func (p sharedPair) start(t *testing.T, table, more string) (a, b *sharedNode) {
 	b = newSharedNode(t, p.server.URL, table, more)
 	a.start(t)
 	b.start(t)
-	a.post(t, "first", "first\n")
-	b.post(t, "second", "second\n")
+	a.post(t, table+"-a", table+" from a\n") // the tables share one ledger
+	b.post(t, table+"-b", table+" from b\n")
 	t.Cleanup(func() { a.kill(); b.kill() })
 	return a, b
 }

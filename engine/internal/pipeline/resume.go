@@ -16,8 +16,9 @@ import (
 // load asks a sink with a ledger for its progress. This progress counts even if it is behind the
 // local checkpoint, because the database may have been restored from a backup. If the ledger is
 // empty although the checkpoint has progress, load returns an error. Names and metadata of
-// partitions are not in the ledger and come from the checkpoint.
-func (r *saver) load(ctx context.Context) error {
+// partitions are not in the ledger and come from the checkpoint. others means that the
+// ledger also has the partitions of other processes.
+func (r *saver) load(ctx context.Context, others bool) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (r *saver) load(ctx context.Context) error {
 	if len(marks) == 0 && lost.partitions > 0 {
 		return noRestart(r.emptyLedger(lost))
 	}
-	if r.requests {
+	if others {
 		local := make(map[string]bool)
 		for m := range r.memory.marks() {
 			local[m.Part.ID] = true

@@ -21,7 +21,6 @@ type core struct {
 	source   string // name of the source's component
 	cfg      config.Route
 	once     bool
-	requests bool // other processes may use the ledger, too; see stream.RequestSource
 	host     *host
 	failures *failures
 	observed *observers

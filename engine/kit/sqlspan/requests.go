@@ -172,7 +172,7 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores spans of requests whose marks are locked.
+// insertRows stores spans of requests. Their marks are locked.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -265,7 +265,7 @@ func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	return Part, &OverlapError{missing, rows, l}
 }
 
-// duplicateRequests counts the requests in batches of which no part was missing.
+// duplicateRequests counts requests that were stored before.
 const duplicateRequests = "requests_duplicate"
 
 func (c *claims) duplicates(missing []stream.Span) int64 {
@@ -320,8 +320,8 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
-// pruneRequests deletes the rows of requests that this process wrote last, or that have expired.
-// Another process needs the others.
+// pruneRequests deletes the rows of expired requests, and those that this process wrote last. Other
+// processes need the remaining ones.
 func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil
