@@ -67,7 +67,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
-			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND (excluded.*) IS DISTINCT FROM (m.*)`,
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND excluded IS DISTINCT FROM m`,
 		Claim: claimRequests, PruneRequests: pruneRequests,
 		PruneOrphans: pruneOrphans,
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])

@@ -48,7 +48,7 @@ type Dialect struct {
 	// Claim inserts the mark of a request unless one is there, and locks an existing one; arguments:
 	// route, part, name, num, key. With Arrays it returns part of the inserted ones.
 	Claim string
-	// PruneRequests deletes marks whose name is like a pattern, or less than a bound; arguments:
+	// PruneRequests deletes marks with a name like a pattern, or below a bound; arguments:
 	// route, part, pattern, bound. PruneOrphans deletes rows of spans of partitions without a mark;
 	// arguments: route, part.
 	PruneRequests, PruneOrphans string
