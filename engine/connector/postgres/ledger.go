@@ -27,10 +27,12 @@ const (
 	claimRequests = `INSERT INTO $marks AS m
 		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 		ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`
-	pruneRequests = `DELETE FROM $marks m
-		USING unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound)
-		WHERE m.route = $1 AND m.part = u.part
-		AND (m.name LIKE u.pattern OR m.name COLLATE "C" < u.bound)`
+	// rows are locked in the order of claims
+	pruneRequests = `DELETE FROM $marks m USING (SELECT o.part FROM $marks o
+			JOIN unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound) USING (part)
+			WHERE o.route = $1 AND (o.name LIKE u.pattern OR o.name COLLATE "C" < u.bound)
+			ORDER BY o.part COLLATE "C" FOR UPDATE OF o) d
+		WHERE m.route = $1 AND m.part = d.part`
 	pruneOrphans = `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
 		AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`
 )

@@ -43,7 +43,7 @@ func (r *saver) load(ctx context.Context, others bool) error {
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}
-	if len(marks) == 0 && lost.partitions > 0 {
+	if len(marks) == 0 && lost.partitions > 0 && !others { // requests are delivered only once
 		return noRestart(r.emptyLedger(lost))
 	}
 	if others {

@@ -115,12 +115,15 @@ func (d *Dialect) complete() {
 	}
 }
 
-// Texts of all dialects. Their only argument is the route.
+// Texts of all dialects. Their only argument is the route. moveMarks and moveSpans have two
+// arguments: the new and the old route.
 const (
 	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
 	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
 	requestText = `UPDATE $routes SET format = 3 WHERE route = ?`
 	forgetText  = `DELETE FROM $routes WHERE route = ?`
+	moveMarks   = `UPDATE $marks SET route = ? WHERE route = ?`
+	moveSpans   = `UPDATE $spans SET route = ? WHERE route = ?`
 	shareText   = `UPDATE $routes SET format = 2 WHERE route = ?`
 	spansText   = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
 )

@@ -41,10 +41,11 @@ type Ledger struct {
 	Name string // in the ledger's tables
 
 	d     Dialect
-	route any // Name as an argument
-	fence any // the row with the epoch of this process, as an argument: route, unless keep is set
+	rows  string // value of the column route: Name, unless keep is set
+	route any    // rows as an argument
+	fence any    // the row with the epoch of this process, as an argument: route, unless keep is set
 
-	// Both are set in a ledger of RequestFormat. The dialect is the one of Name, and d that of the
+	// All are set in a ledger of RequestFormat. The dialect is the one of Name, and d that of the
 	// fence.
 	keep    time.Duration
 	own     string
@@ -62,26 +63,28 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The host gets its log lines.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name, configured or by default PIPELINE/ROUTE, and its dialect.
-func (l *Ledger) Open(o stream.SinkOptions, configured string, dialect func(name string) Dialect) {
-	l.once, l.Name = o.Once, cmp.Or(configured, o.Pipeline+"/"+o.Route)
+// Open sets the ledger's name, configured or by default PIPELINE/ROUTE, and its dialect. table is
+// the data's table.
+func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
+	dialect func(name string) Dialect) {
+	route := o.Pipeline + "/" + o.Route
+	l.once, l.Name = o.Once, cmp.Or(configured, route)
+	l.rows = l.Name
 	fence := l.Name
 	if o.Keep > 0 {
 		l.keep, l.own, l.byRoute = o.Keep, o.Own, dialect(l.Name)
 		l.byRoute.complete()
-		fence = fenceOf(l.Name, l.own)
+		l.rows = rowsOfTarget(l.Name, route, table)
+		fence = fenceOf(l.rows, l.own)
 		l.host.Count(duplicateRequests, 0)
 	}
 	l.d = dialect(fence)
 	l.d.complete()
-	l.route, l.fence = l.d.ID(l.Name), l.d.ID(fence)
+	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
-// fenceOf returns the row in RoutesTable with the epoch of a process, in a ledger of RequestFormat.
-func fenceOf(name, own string) string { return name + " " + own }
-
 // LedgerName implements [stream.TransactionalSink].
-func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.Name) }
+func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
 
 // Watch returns the reason why the route has to end, such as another process that has taken its
 // ledger over, or nil when ctx ends.
@@ -157,10 +160,16 @@ func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) e
 
 func (l *Ledger) statementOf(route any, text string,
 	row func(scan func(dest ...any) error) error) *Statement {
+	return &Statement{SQL: l.text(text), Args: []any{route}, Row: row}
+}
+
+// text replaces the names of tables and, with arrays, the parameters in a text of all dialects.
+func (l *Ledger) text(text string) string {
 	if l.d.Arrays {
 		text = strings.Replace(text, "?", "$1", 1)
+		text = strings.Replace(text, "?", "$2", 1)
 	}
-	return &Statement{SQL: l.d.Names(text), Args: []any{route}, Row: row}
+	return l.d.Names(text)
 }
 
 func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
@@ -275,10 +284,13 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 
 // fold raises marks and deletes the rows at or below them in one transaction. A late duplicate of a
 // batch is therefore detected: its span row can be inserted again only when the mark is visible.
+// Marks are locked in the order of their ids, as by claims.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
+	marks = slices.SortedFunc(slices.Values(marks),
+		func(a, b stream.Mark) int { return cmp.Compare(a.Part.ID, b.Part.ID) })
 	set, at := make([][]any, len(marks)), make([][]any, len(marks))
 	for i, m := range marks {
 		set[i] = []any{m.Part.ID, l.markName(&m.Part), m.Watermark.Num, []byte(m.Watermark.Key)}
@@ -316,7 +328,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	for _, id := range ids {
 		if l.keep > 0 { // an earlier process
 			statements = append(statements,
-				l.statementOf(l.d.ID(fenceOf(l.Name, id)), forgetText, nil))
+				l.statementOf(l.d.ID(fenceOf(l.rows, id)), forgetText, nil))
 		}
 	}
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })

@@ -2,6 +2,8 @@ package sqlspan
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +18,17 @@ import (
 // that store parts of the same request follow each other, and each one sees the parts that are
 // already stored. Marks of requests end with the process that wrote them last, for Prune.
 const RequestFormat = 3
+
+// rowsOfTarget returns the value of the column route for rows of a ledger of RequestFormat. It
+// depends on the destination of the records: routes, pipelines and tables with the same configured
+// ledger never take each other's requests for stored ones.
+func rowsOfTarget(name, route, table string) string {
+	sum := sha256.Sum256([]byte(route + "\x00" + table))
+	return name + " " + hex.EncodeToString(sum[:8])
+}
+
+// fenceOf returns the row in RoutesTable with the epoch of a process.
+func fenceOf(rows, own string) string { return rows + " " + own }
 
 // by separates the name of a request from the process that wrote its mark last.
 const by = " by "
@@ -183,8 +196,9 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 // OverlapError means that another process has stored a part of a batch with requests. The
 // transaction is still open, and may continue with Finish.
 type OverlapError struct {
-	missing, rows []stream.Span
-	ledger        *Ledger
+	missing map[string][]stream.Range // by partition
+	rows    []stream.Span
+	ledger  *Ledger
 }
 
 // Error returns the problem.
@@ -193,48 +207,40 @@ func (e *OverlapError) Error() string {
 		e.ledger.Name)
 }
 
-// Finish stores the missing spans if either all or none of the records of the
-// batch must still be written (write). Otherwise Finish returns a [stream.Split] that divides the
-// batch; the transaction must then be rolled back.
+// Finish stores the missing spans if either all or none of the records of the batch must still be
+// written (write). Otherwise Finish returns a [stream.Split] of two batches; the transaction must
+// then be rolled back.
 func (e *OverlapError) Finish(ctx context.Context, s Session,
 	b *stream.Batch) (write bool, err error) {
-	runs := e.runs(b)
-	if len(runs) > 1 {
-		split := &stream.Split{Err: e}
-		for _, r := range runs {
-			piece := stream.Piece(b.Cut(r.from, r.to))
-			if r.missing {
-				split.Rest = append(split.Rest, piece)
-			} else {
-				split.Done = append(split.Done, piece)
-			}
+	b.Split()
+	var stored, missing []int
+	for i := range b.Records {
+		switch {
+		case b.Records[i].State != stream.Kept:
+		case e.isMissing(b, i):
+			missing = append(missing, i)
+		default:
+			stored = append(stored, i)
 		}
+	}
+	if len(stored) > 0 && len(missing) > 0 {
+		split := &stream.Split{Err: e}
+		split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
+		split.Rest = append(split.Rest, stream.Piece(b.Pick(missing)))
 		return false, split
 	}
-	return len(runs) == 1 && runs[0].missing, insertRows(ctx, e.ledger, s, e.rows)
+	return len(missing) > 0, insertRows(ctx, e.ledger, s, e.rows)
 }
 
-// run is a sequence of records that are all stored or all missing.
-type run struct {
-	from, to int
-	missing  bool
-}
-
-func (e *OverlapError) runs(b *stream.Batch) (runs []run) {
-	b.Split()
-	for i := range b.Records {
-		r := &b.Records[i]
-		id := b.Spans[r.Span].Part.ID
-		missing := slices.ContainsFunc(e.missing, func(s stream.Span) bool {
-			return s.Part.ID == id && s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0
-		})
-		if n := len(runs); n > 0 && runs[n-1].missing == missing {
-			runs[n-1].to = i + 1
-			continue
+// isMissing reports whether record i of b is missing.
+func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
+	r := &b.Records[i]
+	for _, s := range e.missing[b.Spans[r.Span].Part.ID] {
+		if s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0 {
+			return true
 		}
-		runs = append(runs, run{i, i + 1, missing})
 	}
-	return runs
+	return false
 }
 
 // judge combines the presence of the spans that belong to this process, and of the requests.
@@ -262,7 +268,12 @@ func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	case presence == None && !c.overlap():
 		return None, insertRows(ctx, l, s, rows)
 	}
-	return Part, &OverlapError{missing, rows, l}
+	ranges := make(map[string][]stream.Range)
+	for i := range missing {
+		id := missing[i].Part.ID
+		ranges[id] = append(ranges[id], missing[i].Range)
+	}
+	return Part, &OverlapError{ranges, rows, l}
 }
 
 // duplicateRequests counts requests that were stored before.
@@ -292,11 +303,12 @@ func (c *claims) overlap() bool {
 }
 
 // adopt makes sure that the ledger has RequestFormat. It ends a process that has loaded the ledger
-// in Format. Older versions of penstock refuse the ledger from now on.
+// in Format, and takes its rows over. Older versions of penstock refuse the ledger from now on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
+	name := l.d.ID(l.Name)
 	read := func() *Statement {
-		return l.statementOf(l.route, routeText, func(scan func(dest ...any) error) error {
+		return l.statementOf(name, routeText, func(scan func(dest ...any) error) error {
 			return scan(&format, &epoch)
 		})
 	}
@@ -306,15 +318,31 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	if err := s.Begin(ctx, pointers(l.byRoute.Alone)...); err != nil {
 		return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
-	statements := []*Statement{read(), l.statementOf(l.route, requestText, nil)}
+	statements := []*Statement{read()}
 	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}},
+		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{name, int64(Format)}}},
 			statements...)
 	}
 	if err := s.Run(ctx, statements...); err != nil {
 		return err
 	}
-	if format != Format && format != RequestFormat {
+	switch format {
+	case Format:
+		err := s.Run(ctx, l.statementOf(name, requestText, nil),
+			&Statement{SQL: l.text(moveMarks), Args: []any{l.route, name}},
+			&Statement{SQL: l.text(moveSpans), Args: []any{l.route, name}})
+		var marks []stream.Mark
+		if err == nil {
+			marks, err = l.read(ctx, s)
+		}
+		if err == nil {
+			err = l.fold(ctx, s, marks) // each request with spans needs a mark
+		}
+		if err != nil {
+			return fmt.Errorf("convert the ledger to format %d: %w", RequestFormat, err)
+		}
+	case RequestFormat: // another process has converted it
+	default:
 		return &FormatError{Ledger: l.Name, Format: format}
 	}
 	return s.Commit(ctx)
@@ -328,7 +356,7 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 	}
 	expired := "request of " + time.Now().Add(-l.keep).UTC().Format(time.RFC3339)
 	rows := make([][]any, len(ids))
-	for i, id := range ids {
+	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
 		rows[i] = []any{id, "%" + by + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
