@@ -48,6 +48,9 @@ type Dialect struct {
 	// Claim inserts the mark of a request unless one is there, and locks an existing one; arguments:
 	// route, part, name, num, key. With Arrays it returns part of the inserted ones.
 	Claim string
+	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for
+	// transactions of other processes.
+	BeforeClaim, AfterClaim []Statement
 	// PruneRequests deletes marks with a name like a pattern, or below a bound; arguments:
 	// route, part, pattern, bound. PruneOrphans deletes rows of spans of partitions without a mark;
 	// arguments: route, part.

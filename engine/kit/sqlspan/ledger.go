@@ -401,7 +401,8 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 		statements = own.statements()
 	}
 	if c = claim(l, requests); c != nil {
-		statements = append(statements, c.insert...)
+		statements = append(append(statements, pointers(l.d.BeforeClaim)...), c.insert...)
+		statements = append(statements, pointers(l.d.AfterClaim)...)
 	}
 	return own, c, statements
 }
