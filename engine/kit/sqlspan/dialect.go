@@ -118,6 +118,15 @@ func (d *Dialect) complete() {
 	}
 }
 
+// shared replaces the names of tables and, with arrays, the parameters in a text of all dialects.
+func (d *Dialect) shared(text string) string {
+	if d.Arrays {
+		text = strings.Replace(text, "?", "$1", 1)
+		text = strings.Replace(text, "?", "$2", 1)
+	}
+	return d.Names(text)
+}
+
 // Texts of all dialects. Their only argument is the route. moveMarks and moveSpans have two
 // arguments: the new and the old route.
 const (

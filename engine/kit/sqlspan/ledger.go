@@ -160,16 +160,7 @@ func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) e
 
 func (l *Ledger) statementOf(route any, text string,
 	row func(scan func(dest ...any) error) error) *Statement {
-	return &Statement{SQL: l.text(text), Args: []any{route}, Row: row}
-}
-
-// text replaces the names of tables and, with arrays, the parameters in a text of all dialects.
-func (l *Ledger) text(text string) string {
-	if l.d.Arrays {
-		text = strings.Replace(text, "?", "$1", 1)
-		text = strings.Replace(text, "?", "$2", 1)
-	}
-	return l.d.Names(text)
+	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
 }
 
 func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {

@@ -329,8 +329,8 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	switch format {
 	case Format:
 		err := s.Run(ctx, l.statementOf(name, requestText, nil),
-			&Statement{SQL: l.text(moveMarks), Args: []any{l.route, name}},
-			&Statement{SQL: l.text(moveSpans), Args: []any{l.route, name}})
+			&Statement{SQL: l.d.shared(moveMarks), Args: []any{l.route, name}},
+			&Statement{SQL: l.d.shared(moveSpans), Args: []any{l.route, name}})
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)
