@@ -45,8 +45,8 @@ type Dialect struct {
 	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
 	PruneMarks, PruneSpans string
 
-	// Claim inserts the mark of a request unless one is there, and locks an existing one; arguments:
-	// route, part, name, num, key. With Arrays it returns part of the inserted ones.
+	// Claim inserts the mark of a request unless one is there, and locks an existing one.
+	// Arguments: route, part, name, num, key. With Arrays it returns part of the inserted ones.
 	Claim string
 	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for
 	// transactions of other processes.

@@ -43,7 +43,7 @@ type Ledger struct {
 	d     Dialect
 	rows  string // value of the column route: Name, unless keep is set
 	route any    // rows as an argument
-	fence any    // the row with the epoch of this process, as an argument: route, unless keep is set
+	fence any    // the row with the epoch of this process: route, unless keep is set
 
 	// All are set in a ledger of RequestFormat. The dialect is the one of Name, and d that of the
 	// fence.
