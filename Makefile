@@ -83,8 +83,9 @@ kills-short: ## crash-short, rotation-kill-short and soak-short beside each othe
 	@$(MAKE) -s -j3 --output-sync=target crash-short rotation-kill-short soak-short
 
 .PHONY: push-kills
-push-kills: ## kill -9 of client, engine and both, KILLS=100 times each with both kinds of ack: everything acknowledged arrives, repeats once (crash-short has few).
+push-kills: ## kill -9 of client, engine and both, KILLS=100 times each with both kinds of ack, and of two engines with one ledger: everything acknowledged arrives, repeats once (crash-short has few).
 	cd engine && PENSTOCK_KILLS=$$((6 * $${KILLS:-100})) go test -count=1 -timeout 30m -v -run TestKillPush ./internal/endtoend
+	cd engine && PENSTOCK_KILLS=$${KILLS:-100} go test -count=1 -timeout 30m -v -run TestKillShared ./internal/endtoend
 
 .PHONY: push-bench
 push-bench: ## Push sources beside bare servers, and the buffer beside a plain log: medians of 7 interleaved pairs; memory of 10,000 connections; datagrams.

@@ -10,7 +10,7 @@
 //
 // The following interfaces are optional. The engine checks for these and no others. A component
 // that implements an interface has the capability, unless a method reports otherwise (Encodes,
-// Finishes, HasAssignments) because of its options:
+// Finishes, HasAssignments, KeepsRequests) because of its options:
 //
 //	Sink    Encoder            encodes batches before they are dispatched
 //	        AppendSink         appends to an output that has an end, and may sync later than
@@ -25,6 +25,7 @@
 //	        Holder             keeps deleted data until all routes have read it
 //	        AssignedSource     has partitions that a broker assigns and revokes, and stores
 //	                           positions there
+//	        RequestSource      has requests that several processes may get
 //	        SharedSource       can be read by the processes of a cluster, one at a time
 //	Reader  AssignedReader     knows which partitions it owns; for an AssignedSource
 //	        Estimator          knows how much is left

@@ -69,6 +69,11 @@ type SinkOptions struct {
 	// synced checkpoint, so that they are not read again. The time is zero before the first sync.
 	// Synced is safe for concurrent use, and nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
+	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0,
+	// processes that share a ledger do not end each other, and a process recognizes
+	// requests that another one has stored.
+	Own  string
+	Keep time.Duration
 	// Once is set if the work of this route is finite (`run --once`).
 	Once bool
 }

@@ -31,6 +31,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`,
+		Claim:      `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE num = num`,
 		InsertSpan: `INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`,
 		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (route varbinary(300),
 				part varbinary(200), epoch bigint NOT NULL, PRIMARY KEY (route, part))

@@ -139,7 +139,7 @@ func (s *Sink) configure(o stream.SinkOptions) error {
 	if s.connector, err = mysql.NewConnector(c); err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)
 	}
-	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
+	s.Ledger.Open(o, s.o.Ledger, s.name.Table, s.dialectOf)
 	s.to = c.Addr + "/" + c.DBName
 	return nil
 }

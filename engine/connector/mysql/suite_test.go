@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/connectortest/partitions"
+	"github.com/penstock-io/penstock/engine/connector/connectortest/requests"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
@@ -53,6 +54,9 @@ func TestMariaDB(t *testing.T) {
 	t.Run("ledger by partition", func(t *testing.T) {
 		partitions.Ledger(t, func(t *testing.T) partitions.Receiver { return shared(t, server) })
 	})
+	t.Run("ledger with requests", func(t *testing.T) {
+		requests.Ledger(t, func(t *testing.T) requests.Receiver { return tables(t, server) })
+	})
 	t.Run("partitions move", func(t *testing.T) { partitions.Moves(t, shared(t, server), 1) })
 	t.Run("refused records", func(t *testing.T) { refused(t, server) })
 	t.Run("a table vanishes", func(t *testing.T) { vanishes(t, server) })
@@ -72,6 +76,22 @@ func shared(t *testing.T, server *connectortest.Server) partitions.Receiver {
 			return mysql.New(o, h)
 		},
 		Received: func(t testing.TB) []string { return d.column(t, "SELECT message FROM heard") },
+	}
+}
+
+// tables returns two tables for several sinks.
+func tables(t *testing.T, server *connectortest.Server) requests.Receiver {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE one (message longtext)")
+	d.exec(t, "CREATE TABLE two (message longtext)")
+	return requests.Receiver{
+		New: func(h stream.Host, table, ledger string) (requests.Sink, error) {
+			o := d.options(table)
+			o.Workers, o.Ledger = 2, ledger
+			return mysql.New(o, h)
+		},
+		Column:    func(t testing.TB, query string) []string { return d.column(t, query) },
+		Deadlocks: true, // InnoDB locks gaps, too
 	}
 }
 

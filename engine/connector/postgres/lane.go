@@ -153,13 +153,17 @@ func (c *conn) Commit(ctx context.Context) error {
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink
-	if !data {
-		return s.Enter(ctx, c, spans)
-	}
 	var there []sqltable.Column
-	presence, err := s.Enter(ctx, c, spans, s.readColumns(&there))
-	if err == nil && presence == sqlspan.None {
+	var more []*sqlspan.Statement
+	if data {
+		more = append(more, s.readColumns(&there))
+	}
+	presence, err := s.Enter(ctx, c, spans, more...)
+	if data && err == nil && presence == sqlspan.None {
 		err = s.checkColumns(s.Shape.Known(), there)
+	}
+	if waited(err) {
+		err = s.evictSuspended(ctx, c, err)
 	}
 	return presence, err
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -21,6 +23,32 @@ const tableColumns = `SELECT attname, format_type(atttypid, atttypmod), atthasde
 const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND (classid::bigint << 32 | objid::bigint) = ANY ($1::bigint[]) AND pid <> pg_backend_pid()`
+
+// claimWait bounds the wait for a transaction of another process that stores the same request.
+const claimWait = "5s"
+
+// evictSuspended ends connections of processes that lock rows of a ledger's marks, and have sent
+// nothing for 10 s during their transaction: they are suspended, or their network is cut.
+const evictSuspended = `SELECT count(pg_terminate_backend(a.pid))
+	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+	WHERE l.locktype = 'relation' AND l.relation = to_regclass($1) AND l.granted
+	AND l.mode = 'RowExclusiveLock' AND a.datname = current_database()
+	AND a.wait_event = 'ClientRead' AND a.state_change < now() - interval '10s'`
+
+// Statements for requests that several processes receive.
+const (
+	claimRequests = `INSERT INTO $marks AS m
+		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
+		ON CONFLICT (route, part) DO UPDATE SET num = m.num WHERE false RETURNING part`
+	// rows are locked in the order of claims
+	pruneRequests = `DELETE FROM $marks m USING (SELECT o.part FROM $marks o
+			JOIN unnest($2::text[], $3::text[], $4::text[]) u (part, pattern, bound) USING (part)
+			WHERE o.route = $1 AND (o.name LIKE u.pattern OR o.name COLLATE "C" < u.bound)
+			ORDER BY o.part COLLATE "C" FOR UPDATE OF o) d
+		WHERE m.route = $1 AND m.part = d.part`
+	pruneOrphans = `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
+		AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`
+)
 
 // dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
 // docs/formats/sql-tables.md.
@@ -54,7 +82,11 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
-			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`,
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND excluded IS DISTINCT FROM m`,
+		Claim: claimRequests, PruneRequests: pruneRequests,
+		PruneOrphans: pruneOrphans,
+		BeforeClaim:  []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = '` + claimWait + `'`}},
+		AfterClaim:   []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = DEFAULT`}},
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`,
 		SpanEnd: `SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],
@@ -169,6 +201,24 @@ func (s *Sink) evict(ctx context.Context, keys []int64) {
 		s.host.Log().Warn("connections of an earlier process of this route lock its ledger and "+
 			"cannot be ended", "error", err)
 	}
+}
+
+// evictSuspended ends the connections of suspended processes after a wait for one of their requests
+// has failed with err. The transaction on c has failed.
+func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
+	if _, undo := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); undo != nil {
+		return err
+	}
+	var ended int64
+	marks := s.name.Beside(sqlspan.MarksTable).String()
+	if failed := c.QueryRow(ctx, evictSuspended, marks).Scan(&ended); failed != nil {
+		return errors.Join(err, failed)
+	}
+	if ended > 0 {
+		s.host.Log().Warn("connections of a process that does not respond were ended",
+			"connections", ended)
+	}
+	return err
 }
 
 func network(err error) bool {

@@ -135,7 +135,7 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}
-	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
+	s.Ledger.Open(o, s.o.Ledger, s.name.Table, s.dialectOf)
 	if _, set := s.config.RuntimeParams["application_name"]; !set {
 		s.config.RuntimeParams["application_name"] = "penstock " + s.Ledger.Name
 	}

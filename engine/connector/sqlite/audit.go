@@ -24,7 +24,7 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 		return nil, fmt.Errorf("sink sqlite: %w", err)
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
-	s.ledger.Open(o, s.o.Ledger, s.dialectOf)
+	s.ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
 	s.lane = newLane(s)
 	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)", at, busyWait)
 	a, err := sqlspan.Audited[*connection]{

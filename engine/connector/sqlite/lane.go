@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -193,10 +194,15 @@ func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 
 func (l *lane) rows(c *connection, b *stream.Batch) error {
 	presence, err := l.sink.ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
+	write := b.Kept() > 0
+	if e, ok := errors.AsType[*sqlspan.OverlapError](err); ok {
+		write, err = e.Finish(forever(), c, b)
+		presence = sqlspan.None
+	}
 	if err != nil || presence == sqlspan.All {
 		return err
 	}
-	if b.Kept() == 0 {
+	if !write || b.Kept() == 0 {
 		return nil
 	}
 	l.insert.s, l.insert.c = l.sink, c

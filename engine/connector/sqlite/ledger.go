@@ -34,6 +34,7 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 			`= epoch + 1`,
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON CONFLICT (route, part)
 			DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key WHERE (excluded.num, excluded.key) >= (num, key)`,
+		Claim:      `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		InsertSpan: `INSERT INTO $spans VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (
 				route TEXT NOT NULL, part TEXT NOT NULL, epoch INTEGER NOT NULL,

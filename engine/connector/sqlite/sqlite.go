@@ -80,7 +80,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 
 // Open opens or creates the file and creates missing tables of the ledger.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	s.ledger.Open(o, s.o.Ledger, s.dialectOf)
+	s.ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
 	if s.server, err = openFile(s.host.FS(), s.o.Path); err == nil {
 		s.file = sqlspan.NewLane(sqlspan.Server[*connection](s.server))
 		err = s.use(ctx, func(c *connection) error { return s.ledger.Create(forever(), c) })

@@ -62,6 +62,9 @@ var layers = []layer{
 	{"engine/connector/connectortest/partitions", append([]string{ // it runs whole engines
 		"stream", "stream/streamtest", "engine", "engine/connector/connectortest", "vfs/vfstest",
 	}, libraries...)},
+	{"engine/connector/connectortest/requests", append([]string{
+		"stream", "stream/streamtest", "engine/connector/connectortest",
+	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
 	// The sink http imports these sinks, because values of its option body, such as loki, are
 	// former names of them.
@@ -132,7 +135,8 @@ var testSupport = []string{
 	"stream/streamtest",
 	"retry",
 	"backoff", "engine", "engine/connector/connectortest", "engine/connector/all",
-	"engine/connector/connectortest/partitions", "engine/connector/memory",
+	"engine/connector/connectortest/partitions", "engine/connector/connectortest/requests",
+	"engine/connector/memory",
 	"engine/internal/lab/flowsim", "engine/internal/lab/peers",
 	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }

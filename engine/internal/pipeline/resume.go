@@ -16,8 +16,9 @@ import (
 // load asks a sink with a ledger for its progress. This progress counts even if it is behind the
 // local checkpoint, because the database may have been restored from a backup. If the ledger is
 // empty although the checkpoint has progress, load returns an error. Names and metadata of
-// partitions are not in the ledger and come from the checkpoint.
-func (r *saver) load(ctx context.Context) error {
+// partitions are not in the ledger and come from the checkpoint. others means that the
+// ledger also has the partitions of other processes.
+func (r *saver) load(ctx context.Context, others bool) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
 	}
@@ -42,8 +43,17 @@ func (r *saver) load(ctx context.Context) error {
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}
-	if len(marks) == 0 && lost.partitions > 0 {
+	if len(marks) == 0 && lost.partitions > 0 && !others { // requests are delivered only once
 		return noRestart(r.emptyLedger(lost))
+	}
+	if others {
+		local := make(map[string]bool)
+		for m := range r.memory.marks() {
+			local[m.Part.ID] = true
+		}
+		maps.DeleteFunc(held, func(id string, _ stream.Mark) bool { // of another process
+			return !local[id] && !stream.IsRequest(id)
+		})
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {

@@ -145,6 +145,9 @@ func joined(errs ...error) error {
 // be written to is therefore open before the first record is read.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
+	if s, ok := r.pipe.source.(stream.RequestSource); ok {
+		o.Own, o.Keep = s.KeepsRequests()
+	}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.saver.memory.resumeTokens()
@@ -162,7 +165,7 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	r.slot.reopen.Store(nil) // the checkpoint has the resume token
-	if err := r.saver.load(ctx); err != nil {
+	if err := r.saver.load(ctx, o.Keep > 0); err != nil {
 		return err
 	}
 	if err := r.pipe.confirm(ctx); err != nil {

@@ -132,6 +132,9 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	return nil
 }
 
+// KeepsRequests implements [stream.RequestSource].
+func (i *Intake) KeepsRequests() (own string, keep time.Duration) { return i.part.ID, i.o.Remember }
+
 // Held returns the sum of reserved bytes and bytes of unsettled data.
 func (i *Intake) Held() int64 {
 	i.mu.Lock()

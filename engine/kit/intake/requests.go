@@ -2,14 +2,10 @@ package intake
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
 )
-
-// requestPrefix is the prefix of the partition ids of identified requests.
-const requestPrefix = "request-"
 
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
@@ -20,10 +16,10 @@ const maxRequests = 128 << 10
 //
 // id must identify the data: different data needs a different id. It has at most 128 bytes of
 // printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before Submit.
-func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
+func (r *Reservation) Identify(id string) { r.request = stream.RequestPrefix + id }
 
 // IsRequest reports whether a partition id belongs to an identified request.
-func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, requestPrefix) }
+func IsRequest(partitionID string) bool { return stream.IsRequest(partitionID) }
 
 // RequestName returns the partition name of a request that arrives at the time now. The name
 // contains this time in seconds.

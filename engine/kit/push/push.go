@@ -5,6 +5,7 @@ package push
 
 import (
 	"context"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
@@ -32,4 +33,12 @@ func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, 
 		return nil, listen.ErrOnce
 	}
 	return s.routes.Open(ctx, o)
+}
+
+// KeepsRequests implements stream.RequestSource. A buffer has the requests in its own partition.
+func (s source) KeepsRequests() (own string, keep time.Duration) {
+	if s.routes != stream.Source(s.Intake) {
+		return "", 0
+	}
+	return s.Intake.KeepsRequests()
 }

@@ -31,7 +31,7 @@ func TestConnections(t *testing.T) {
 	o := stream.SinkOptions{Pipeline: "p", Route: "r"}
 	var lanes []stream.Lane
 	o.Lanes = func(l []stream.Lane) { lanes = l }
-	s.Ledger.Open(o, "", dialect)
+	s.Ledger.Open(o, "", "data", dialect)
 	s.Open(o, "diary", "there", 2)
 	if len(lanes) != 2 || lanes[1].Name != "there #2" || lanes[0].Limits.Ordered {
 		t.Fatalf("lanes %+v", lanes)

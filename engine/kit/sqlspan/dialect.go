@@ -45,6 +45,17 @@ type Dialect struct {
 	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
 	PruneMarks, PruneSpans string
 
+	// Claim inserts the mark of a request unless one is there, and locks an existing one.
+	// Arguments: route, part, name, num, key. With Arrays it returns part of the inserted ones.
+	Claim string
+	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for
+	// transactions of other processes.
+	BeforeClaim, AfterClaim []Statement
+	// PruneRequests deletes marks with a name like a pattern, or below a bound; arguments:
+	// route, part, pattern, bound. PruneOrphans deletes rows of spans of partitions without a mark;
+	// arguments: route, part.
+	PruneRequests, PruneOrphans string
+
 	// PresentEpochs and CreateEpochs correspond to Present and Create, for the table of epochs by
 	// partition. Only a ledger with several owners has this table.
 	PresentEpochs Statement
@@ -85,7 +96,12 @@ func (d *Dialect) complete() {
 	d.PruneSpans = cmp.Or(d.PruneSpans, `DELETE FROM $spans WHERE route = ? AND part = ?`)
 	d.EpochOf = cmp.Or(d.EpochOf, `SELECT part, epoch FROM $epochs WHERE route = ? AND part = ?`)
 	d.SpansOf = cmp.Or(d.SpansOf, spansText+" AND part = ?")
-	texts := []*string{&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
+	d.PruneRequests = cmp.Or(d.PruneRequests,
+		`DELETE FROM $marks WHERE route = ? AND part = ? AND (name LIKE ? OR name < ?)`)
+	d.PruneOrphans = cmp.Or(d.PruneOrphans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
+		`NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = $spans.route AND m.part = $spans.part)`)
+	texts := []*string{&d.Claim, &d.PruneRequests, &d.PruneOrphans,
+		&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
 		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans,
 		&d.PruneMarks, &d.PruneSpans}
 	for i := range d.Alone {
@@ -102,10 +118,24 @@ func (d *Dialect) complete() {
 	}
 }
 
-// Texts of all dialects. Their only argument is the route.
+// shared replaces the names of tables and, with arrays, the parameters in a text of all dialects.
+func (d *Dialect) shared(text string) string {
+	if d.Arrays {
+		text = strings.Replace(text, "?", "$1", 1)
+		text = strings.Replace(text, "?", "$2", 1)
+	}
+	return d.Names(text)
+}
+
+// Texts of all dialects. Their only argument is the route. moveMarks and moveSpans have two
+// arguments: the new and the old route.
 const (
-	routeText = `SELECT format, epoch FROM $routes WHERE route = ?`
-	marksText = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
-	shareText = `UPDATE $routes SET format = 2 WHERE route = ?`
-	spansText = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
+	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
+	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
+	requestText = `UPDATE $routes SET format = 3 WHERE route = ?`
+	forgetText  = `DELETE FROM $routes WHERE route = ?`
+	moveMarks   = `UPDATE $marks SET route = ? WHERE route = ?`
+	moveSpans   = `UPDATE $spans SET route = ? WHERE route = ?`
+	shareText   = `UPDATE $routes SET format = 2 WHERE route = ?`
+	spansText   = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
 )

@@ -12,6 +12,7 @@ const (
 	kindsOfPosition = "ink"  // part, num, key
 	kindsOfSpan     = "inknk"
 	kindsOfPart     = "i"
+	kindsOfPrune    = "itt" // part, pattern and bound of the name
 )
 
 // over returns the statements that apply an SQL text to rows of arguments, each preceded by the

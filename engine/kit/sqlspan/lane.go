@@ -147,6 +147,13 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 		return nil
 	}
 	presence, err := w.Enter(ctx, c, spans, len(data) > 0)
+	if e, ok := errors.AsType[*OverlapError](err); ok {
+		var write bool
+		if write, err = e.Finish(ctx, c, b); !write {
+			data = nil
+		}
+		presence = None
+	}
 	if err != nil || presence == All {
 		return err
 	}

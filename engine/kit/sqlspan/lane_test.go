@@ -219,7 +219,7 @@ func TestAwait(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := sqlspan.NewLedger(host{})
-			b.Open(stream.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "", dialect)
+			b.Open(stream.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "", "t", dialect)
 			calls, begun := 0, time.Now()
 			marks, err := b.Await(t.Context(), func(context.Context) ([]stream.Mark, error) {
 				if calls++; calls <= c.fails {
@@ -249,11 +249,11 @@ func dialect(string) sqlspan.Dialect {
 // returns the reason. It also checks that a ledger of another format is refused.
 func TestFenced(t *testing.T) {
 	l := sqlspan.NewLedger(host{})
-	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", dialect)
+	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", "t", dialect)
 	if l.Name != "p/r" || l.LedgerName() != `the diary, route "p/r"` {
 		t.Errorf("the ledger is %q, %s", l.Name, l.LedgerName())
 	}
-	if l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own", dialect); l.Name != "own" {
+	if l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own", "t", dialect); l.Name != "own" {
 		t.Errorf("the ledger is %q", l.Name)
 	}
 	d := &callLog{epoch: 4}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,16 @@ type Ledger struct {
 	Name string // in the ledger's tables
 
 	d     Dialect
-	route any // Name as an argument
+	rows  string // value of the column route: Name, unless keep is set
+	route any    // rows as an argument
+	fence any    // the row with the epoch of this process: route, unless keep is set
+
+	// All are set in a ledger of RequestFormat. The dialect is the one of Name, and d that of the
+	// fence.
+	keep    time.Duration
+	own     string
+	byRoute Dialect
+
 	host  stream.Host
 	once  bool
 	epoch atomic.Int64 // 0 before Load
@@ -53,16 +63,28 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The host gets its log lines.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name, configured or by default PIPELINE/ROUTE, and its dialect.
-func (l *Ledger) Open(o stream.SinkOptions, configured string, dialect func(name string) Dialect) {
-	l.once, l.Name = o.Once, cmp.Or(configured, o.Pipeline+"/"+o.Route)
-	l.d = dialect(l.Name)
+// Open sets the ledger's name, configured or by default PIPELINE/ROUTE, and its dialect. table is
+// the data's table.
+func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
+	dialect func(name string) Dialect) {
+	route := o.Pipeline + "/" + o.Route
+	l.once, l.Name = o.Once, cmp.Or(configured, route)
+	l.rows = l.Name
+	fence := l.Name
+	if o.Keep > 0 {
+		l.keep, l.own, l.byRoute = o.Keep, o.Own, dialect(l.Name)
+		l.byRoute.complete()
+		l.rows = rowsOfTarget(l.Name, route, table)
+		fence = fenceOf(l.rows, l.own)
+		l.host.Count(duplicateRequests, 0)
+	}
+	l.d = dialect(fence)
 	l.d.complete()
-	l.route = l.d.ID(l.Name)
+	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
 // LedgerName implements [stream.TransactionalSink].
-func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.Name) }
+func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
 
 // Watch returns the reason why the route has to end, such as another process that has taken its
 // ledger over, or nil when ctx ends.
@@ -133,14 +155,16 @@ func (l *Ledger) Await(
 
 // statement returns a statement with the route as its only argument.
 func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) error) *Statement {
-	if l.d.Arrays {
-		text = strings.Replace(text, "?", "$1", 1)
-	}
-	return &Statement{SQL: l.d.Names(text), Args: []any{l.route}, Row: row}
+	return l.statementOf(l.route, text, row)
+}
+
+func (l *Ledger) statementOf(route any, text string,
+	row func(scan func(dest ...any) error) error) *Statement {
+	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
 }
 
 func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
-	return l.statement(routeText+lock, func(scan func(dest ...any) error) error {
+	return l.statementOf(l.fence, routeText+lock, func(scan func(dest ...any) error) error {
 		return scan(format, epoch)
 	})
 }
@@ -151,13 +175,18 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
 	}
+	if l.keep > 0 {
+		if err := adopt(ctx, l, s); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.Begin(ctx, pointers(l.d.Alone)...); err != nil {
 		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
 	var format, epoch int64
 	statements := []*Statement{l.readRoute("", &format, &epoch)}
 	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}},
+		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.fence, int64(Format)}}},
 			statements...)
 	}
 	if err := s.Run(ctx, statements...); err != nil {
@@ -167,7 +196,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
 	marks, err := l.read(ctx, s)
-	if err == nil {
+	if err == nil && l.keep == 0 { // otherwise other processes are writing
 		err = l.fold(ctx, s, marks)
 	}
 	if err == nil {
@@ -215,6 +244,9 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 		var key []byte
 		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
 		m.Watermark.Key = string(key)
+		if stream.IsRequest(m.Part.ID) {
+			m.Part.Name, _, _ = strings.Cut(m.Part.Name, by)
+		}
 		marks = append(marks, m)
 		return err
 	}), all)
@@ -243,14 +275,16 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 
 // fold raises marks and deletes the rows at or below them in one transaction. A late duplicate of a
 // batch is therefore detected: its span row can be inserted again only when the mark is visible.
+// Marks are locked in the order of their ids, as by claims.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
+	marks = slices.SortedFunc(slices.Values(marks),
+		func(a, b stream.Mark) int { return cmp.Compare(a.Part.ID, b.Part.ID) })
 	set, at := make([][]any, len(marks)), make([][]any, len(marks))
 	for i, m := range marks {
-		name := strings.ToValidUTF8(strings.ReplaceAll(m.Part.Name, "\x00", ""), "\uFFFD")
-		set[i] = []any{m.Part.ID, name, m.Watermark.Num, []byte(m.Watermark.Key)}
+		set[i] = []any{m.Part.ID, l.markName(&m.Part), m.Watermark.Num, []byte(m.Watermark.Key)}
 		at[i] = []any{m.Part.ID, m.Watermark.Num, []byte(m.Watermark.Key)}
 	}
 	statements := l.over(l.d.SetMark, kindsOfMark, set)
@@ -270,16 +304,33 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	if l.shared.Load() {
 		return errors.New("BUG: a ledger with several owners prunes no partitions")
 	}
-	parts := partsOf(ids)
-	return l.change(ctx, s, func() error {
-		return s.Run(ctx, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
+	var requests []string
+	if l.keep > 0 {
+		requests = slices.DeleteFunc(slices.Clone(ids),
+			func(id string) bool { return !stream.IsRequest(id) })
+		ids = slices.DeleteFunc(slices.Clone(ids), stream.IsRequest)
+	}
+	statements := pruneRequests(l, requests)
+	if len(ids) > 0 {
+		parts := partsOf(ids)
+		statements = append(statements, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
 			l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
-	})
+	}
+	for _, id := range ids {
+		if l.keep > 0 { // an earlier process
+			statements = append(statements,
+				l.statementOf(l.d.ID(fenceOf(l.rows, id)), forgetText, nil))
+		}
+	}
+	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })
 }
 
 // Store stores spans without data.
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
 	presence, err := l.Enter(ctx, s, spans)
+	if e, ok := errors.AsType[*OverlapError](err); ok {
+		presence, err = None, insertRows(ctx, l, s, e.rows)
+	}
 	if err != nil || presence == All {
 		return err
 	}
@@ -319,16 +370,32 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 }
 
 // Enter begins a transaction of this process's epochs and stores the rows of spans. It reports how
-// much of these rows existed before. If only a part existed, the error is a PartError. If all
+// much of these rows existed before. If only a part existed, the error is a PartError, or an
+// OverlapError if the spans contain requests. If all
 // existed (All), nothing is left to do, and the transaction must be rolled back. Further statements
 // (more) run in the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
-	e := l.entry(spans)
-	if err := l.begin(ctx, s, spans, append(e.statements(), more...)); err != nil {
+	own, c, statements := l.entries(spans)
+	if err := l.begin(ctx, s, spans, append(statements, more...)); err != nil {
 		return None, err
 	}
-	return e.judge(ctx, s)
+	return judge(ctx, l, s, own, c)
+}
+
+// entries returns the entry of the spans that belong to this process, and the claims of requests.
+// One of them may be nil. statements are those of both.
+func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
+	others, requests := l.partition(spans)
+	if len(others) > 0 || len(requests) == 0 {
+		own = l.entry(others)
+		statements = own.statements()
+	}
+	if c = claim(l, requests); c != nil {
+		statements = append(append(statements, pointers(l.d.BeforeClaim)...), c.insert...)
+		statements = append(statements, pointers(l.d.AfterClaim)...)
+	}
+	return own, c, statements
 }
 
 // Add does the same as Enter, within a transaction that Begin has begun.
@@ -336,8 +403,8 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	if len(spans) == 0 {
 		return None, nil
 	}
-	e := l.entry(spans)
-	statements, check := e.statements(), func() error { return nil }
+	own, c, statements := l.entries(spans)
+	check := func() error { return nil }
 	if l.shared.Load() {
 		g, err := l.guard(spans)
 		if err != nil {
@@ -351,7 +418,7 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	if err := check(); err != nil {
 		return None, err
 	}
-	return e.judge(ctx, s)
+	return judge(ctx, l, s, own, c)
 }
 
 // pointers returns copies of statements.

@@ -151,8 +151,13 @@ func (e *FormatError) Error() string {
 			"to several processes, but this source has no such partitions: give the route its "+
 			"own `ledger:` name", e.Ledger, e.Format)
 	}
-	return fmt.Sprintf("the ledger %q has format %d, but this penstock reads %d and %d: use the "+
-		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, SharedFormat)
+	if e.Format == RequestFormat {
+		return fmt.Sprintf("the ledger %q has format %d, with requests that several processes "+
+			"receive, but this source has no such requests: give the route its own `ledger:` "+
+			"name", e.Ledger, e.Format)
+	}
+	return fmt.Sprintf("the ledger %q has format %d, but this penstock reads %d to %d: use the "+
+		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, RequestFormat)
 }
 
 // Is reports that e is a supervise.ErrStop: a restart finds the same format.

@@ -1,0 +1,203 @@
+package requests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// pruned checks that a process deletes the requests that it has stored last, and those of other
+// processes only if they are older than keep.
+func pruned(t *testing.T, r Receiver) {
+	a, _ := open(t, r, "intake-a", one)
+	b, _ := open(t, r, "intake-b", one)
+	now := time.Now()
+	store := func(p *process, arrival time.Time, request string) {
+		t.Helper()
+		if err := p.all(batchOf(arrival, span{request, 0, 2})); err != nil {
+			t.Error(err)
+		}
+		if err := p.all(batchOf(arrival, span{request, 3, 4})); err != nil { // a row of spans
+			t.Error(err)
+		}
+	}
+	store(a, now.Add(-keep/2), "young")
+	store(a, now.Add(-2*keep), "old")
+	store(b, now, "own")
+	store(a, now, "taken")
+	part := *partOf("taken", now)
+	if err := b.sink.Compact(t.Context(), []stream.Mark{{Part: part, Watermark: at(2)}}); err != nil {
+		t.Error(err)
+	}
+	prune := func(p *process, requests ...string) {
+		t.Helper()
+		var ids []string
+		for _, request := range requests {
+			ids = append(ids, stream.RequestPrefix+request)
+		}
+		if err := p.sink.Prune(t.Context(), ids); err != nil {
+			t.Error(err)
+		}
+	}
+	left := func(want ...string) {
+		t.Helper()
+		for _, table := range []string{"penstock_marks", "penstock_spans"} {
+			got := r.Column(t, "SELECT part FROM "+table+" ORDER BY part")
+			for i := range got {
+				got[i] = strings.TrimPrefix(got[i], stream.RequestPrefix)
+			}
+			if strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("%s has %v, want %v", table, got, want)
+			}
+		}
+	}
+	left("old", "own", "taken", "young")
+	prune(b, "young", "old", "own")
+	left("taken", "young")
+	prune(a, "taken") // b has written its mark last
+	left("taken", "young")
+	prune(a, "young", "missing")
+	left("taken")
+	b.delivers(span{"taken", 0, 5})
+	has(t, r, "one", span{"young", 0, 2}, span{"young", 3, 4}, span{"old", 0, 2}, span{"old", 3, 4},
+		span{"own", 0, 2}, span{"own", 3, 4}, span{"taken", 0, 5})
+}
+
+// converted checks that a ledger of one owner becomes one with requests, and that its owner ends.
+func converted(t *testing.T, r Receiver) {
+	before := prepare(t, r, one, stream.SinkOptions{})
+	if _, err := before.sink.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	arrival := time.Now().Add(-keep / 2)
+	if err := before.all(batchOf(arrival, span{"r1", 0, 3}, span{"r2", 2, 4})); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.sink.Compact(t.Context(), []stream.Mark{
+		{Part: *partOf("r1", arrival), Watermark: at(3)}}); err != nil {
+		t.Fatal(err)
+	}
+	a, marks := open(t, r, "intake-a", one)
+	if len(marks) != 2 || marks[0].Watermark != at(3) || len(marks[1].Above) != 1 {
+		t.Errorf("the ledger has %+v after the conversion", marks)
+	}
+	b, _ := open(t, r, "intake-b", one)
+	a.delivers(span{"r1", 0, 3})
+	b.delivers(span{"r1", 0, 3}, span{"r2", 0, 5})
+	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
+	err := before.deliver(batchOf(arrival, span{"r3", 0, 1}))
+	if err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("the owner of the old format gets %v", err)
+	}
+	_ = before.host.Stop() // its goroutines end with the same error
+	if err := b.sink.Prune(t.Context(), []string{stream.RequestPrefix + "r1"}); err != nil {
+		t.Error(err)
+	}
+	a.delivers(span{"r1", 0, 3}) // not expired: still known
+	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
+	older := prepare(t, r, one, stream.SinkOptions{Once: true})
+	if _, err := older.sink.Load(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "has format 3") {
+		t.Errorf("a source without requests gets %v", err)
+	}
+}
+
+// refused checks that a ledger with assigned partitions is refused and left unchanged.
+func refused(t *testing.T, r Receiver) {
+	kafka := prepare(t, r, one, stream.SinkOptions{})
+	assigned := kafka.sink.(stream.PartitionLedger)
+	taking := []stream.Taking{{Assignment: 1, Part: stream.Partition{ID: "x"}}}
+	if _, err := assigned.Take(t.Context(), taking); err != nil {
+		t.Fatal(err)
+	}
+	assigned.Confirm([]uint32{1})
+	p := prepare(t, r, one, stream.SinkOptions{Own: "intake-a", Keep: keep, Once: true})
+	if _, err := p.sink.Load(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "has format 2") {
+		t.Errorf("a source with requests gets %v", err)
+	}
+	b := batchOf(time.Now(), span{"x", 0, 2})
+	b.Spans[0].Part, b.Spans[0].Assignment = &stream.Partition{ID: "x"}, 1
+	if err := kafka.deliver(b); err != nil {
+		t.Error(err)
+	}
+}
+
+// thousands delivers a batch with thousands of requests, of which another process has stored some.
+func thousands(t *testing.T, r Receiver) {
+	const n = 5000
+	a, _ := open(t, r, "intake-a", one)
+	b, _ := open(t, r, "intake-b", one)
+	var all, third []span
+	for i := range n {
+		s := span{fmt.Sprintf("t%d", i), 0, 1}
+		if all = append(all, s); i%3 == 0 {
+			third = append(third, s)
+		}
+	}
+	a.delivers(third...)
+	b.delivers(all...)
+	a.delivers(all...)
+	has(t, r, "one", all...)
+	_, marks := open(t, r, "intake-c", one)
+	if len(marks) != n {
+		t.Errorf("the ledger has %d requests, want %d", len(marks), n)
+	}
+}
+
+// randomSets delivers batches of random requests in random order in two processes at the same time,
+// while each folds marks. Nothing is stored twice, and no transaction is the victim of a deadlock.
+func randomSets(t *testing.T, r Receiver) {
+	const seed, requests, batches, records = 7, 60, 60, 3
+	var both sync.WaitGroup
+	for i, own := range []string{"intake-a", "intake-b"} {
+		p, _ := open(t, r, own, one)
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		both.Go(func() {
+			for range batches {
+				sets := random.Perm(requests)[:1+random.IntN(20)]
+				p.set(r, random, sets, records)
+			}
+		})
+	}
+	both.Wait()
+	last, _ := open(t, r, "intake-c", one)
+	var all []span
+	for i := range requests {
+		all = append(all, span{fmt.Sprintf("s%d", i), 0, records})
+	}
+	last.delivers(all...)
+	has(t, r, "one", all...)
+}
+
+// set delivers a random part of each of the requests, and folds what it can.
+func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
+	var spans []span
+	var marks []stream.Mark
+	now := time.Now()
+	for _, n := range requests {
+		s := span{fmt.Sprintf("s%d", n), random.IntN(records), records}
+		if spans = append(spans, s); s.from == 0 {
+			marks = append(marks, stream.Mark{Part: *partOf(s.request, now),
+				Watermark: at(records)})
+		}
+	}
+	p.retry(r, func() error { return p.all(batchOf(now, spans...)) })
+	p.retry(r, func() error { return p.sink.Compact(p.t.Context(), marks) })
+}
+
+// retry calls f until it succeeds if the database may end a transaction because of a deadlock.
+func (p *process) retry(r Receiver, f func() error) {
+	err := f()
+	for err != nil && r.Deadlocks && strings.Contains(strings.ToLower(err.Error()), "deadlock") {
+		err = f()
+	}
+	if err != nil {
+		p.t.Error(err)
+	}
+}

@@ -1,0 +1,258 @@
+// Package requests tests sinks whose ledger recognizes requests that several processes receive; see
+// [stream.RequestSource].
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// Sink is a sink with a ledger.
+type Sink interface {
+	stream.Sink
+	stream.TransactionalSink
+}
+
+// Receiver is a database with the tables one and two, which have the column message.
+type Receiver struct {
+	// New creates a sink for a table. ledger is the option of this name.
+	New func(h stream.Host, table, ledger string) (Sink, error)
+	// Column returns the first column of a query as text. The tables of the ledger need no schema.
+	Column func(t testing.TB, query string) []string
+	// Deadlocks is set if the database may end transactions that lock rows in the same order.
+	Deadlocks bool
+}
+
+// Ledger checks the ledger with processes that share a database.
+func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
+	for name, test := range map[string]func(t *testing.T, r Receiver){
+		"recognized": recognized, "restarted": restarted, "other destination": otherDestination,
+		"overlap": overlap, "pruned": pruned, "converted": converted, "refused": refused,
+		"thousands": thousands, "random sets": randomSets,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
+// patience bounds every wait. A longer wait counts as hung.
+const patience = 60 * time.Second
+
+// keep is the time for which the progress of requests is kept.
+const keep = time.Hour
+
+// target is the destination of a process.
+type target struct{ pipeline, table, ledger string }
+
+var one = target{"p", "one", ""}
+
+// process is one sink.
+type process struct {
+	t    *testing.T
+	sink Sink
+	host *streamtest.Host
+	lane stream.Lane
+	part stream.Partition // the process's own
+	run  uint32
+}
+
+// open starts a process with a partition of its own. It returns the progress in the ledger.
+func open(t *testing.T, r Receiver, own string, to target) (*process, []stream.Mark) {
+	t.Helper()
+	p := prepare(t, r, to, stream.SinkOptions{Own: own, Keep: keep})
+	marks, err := p.sink.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, marks
+}
+
+// prepare opens a sink, but does not load its ledger.
+func prepare(t *testing.T, r Receiver, to target, o stream.SinkOptions) *process {
+	t.Helper()
+	p := &process{t: t, host: connectortest.NewHost(t), part: stream.Partition{ID: o.Own}}
+	var err error
+	if p.sink, err = r.New(p.host, to.table, to.ledger); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.sink.Close() })
+	o.Pipeline, o.Route = to.pipeline, "main"
+	o.Lanes = func(l []stream.Lane) { p.lane = l[0] }
+	if err := p.sink.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// width is the number of bytes of a record. Record n of a request ends at the position n*width.
+const width = 12
+
+// span is a range of records of a request.
+type span struct {
+	request  string
+	from, to int
+}
+
+// batchOf returns a batch of the records, whose requests have arrived at the given time.
+func batchOf(arrival time.Time, spans ...span) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
+	for _, s := range spans {
+		begun := len(b.Data)
+		for n := s.from + 1; n <= s.to; n++ {
+			b.Data = fmt.Appendf(b.Data, "%-6s-%04d\n", s.request, n)
+		}
+		b.Origins += s.to - s.from
+		b.Spans = append(b.Spans, stream.Span{Part: partOf(s.request, arrival),
+			Bytes: len(b.Data) - begun,
+			Range: stream.Range{From: at(s.from), To: at(s.to)}})
+	}
+	b.Split()
+	return b
+}
+
+func at(record int) stream.Position { return stream.Position{Num: int64(record * width)} }
+
+func partOf(request string, arrival time.Time) *stream.Partition {
+	return &stream.Partition{ID: stream.RequestPrefix + request,
+		Name: "request of " + arrival.UTC().Format(time.RFC3339)}
+}
+
+func (p *process) deliver(b *stream.Batch) error {
+	if e, ok := p.sink.(stream.Encoder); ok {
+		if err := b.Encode(e); err != nil {
+			return err
+		}
+	}
+	p.run++
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := p.lane.Worker.Deliver(ctx, stream.Attempt{Value: b, Run: p.run})
+	return err
+}
+
+// delivers delivers a batch and its parts, as the engine does.
+func (p *process) delivers(spans ...span) {
+	p.t.Helper()
+	if err := p.all(batchOf(time.Now(), spans...)); err != nil {
+		p.t.Errorf("%v: %v", spans, err)
+	}
+}
+
+// all delivers a batch. If the sink divides it, all delivers the rest.
+func (p *process) all(b *stream.Batch) error {
+	err := p.deliver(b)
+	split, ok := errors.AsType[*stream.Split](err)
+	if !ok {
+		return err
+	}
+	for _, rest := range split.Rest {
+		if err := p.all(rest.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has checks that a table has each record of the spans once, and no others.
+func has(t *testing.T, r Receiver, table string, spans ...span) {
+	t.Helper()
+	var want []string
+	for _, s := range spans {
+		for n := s.from + 1; n <= s.to; n++ {
+			want = append(want, fmt.Sprintf("%-6s-%04d", s.request, n))
+		}
+	}
+	got := r.Column(t, "SELECT message FROM "+table)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("table %s has %d rows, want %d: %.200q", table, len(got), len(want), got)
+	}
+}
+
+// recognized delivers a request in two processes.
+func recognized(t *testing.T, r Receiver) {
+	a, _ := open(t, r, "intake-a", one)
+	b, _ := open(t, r, "intake-b", one)
+	a.delivers(span{"r1", 0, 3})
+	b.delivers(span{"r1", 0, 3}, span{"r2", 0, 2})
+	a.delivers(span{"r2", 0, 2})
+	if err := a.sink.Store(t.Context(), batchOf(time.Now(), span{"r3", 0, 5}).Spans); err != nil {
+		t.Error(err) // as for records that were all dropped
+	}
+	b.delivers(span{"r3", 0, 5})
+	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 2})
+}
+
+// restarted checks that the next start of a process fences the earlier one, but not others, and
+// that it knows the requests of both.
+func restarted(t *testing.T, r Receiver) {
+	a, _ := open(t, r, "intake-a", one)
+	b, _ := open(t, r, "intake-b", one)
+	a.delivers(span{"r1", 0, 3})
+	b.delivers(span{"r2", 0, 3})
+	again, marks := open(t, r, "intake-a", one)
+	if len(marks) != 2 || marks[0].Watermark != at(3) || marks[1].Watermark != at(3) {
+		t.Errorf("the next start gets %+v", marks)
+	}
+	if err := a.deliver(batchOf(time.Now(), span{"r4", 0, 1})); !errors.Is(err,
+		stream.ErrTakenOver) {
+		t.Errorf("a stale process gets %v", err)
+	}
+	_ = a.host.Stop() // its goroutines end with the same error
+	b.delivers(span{"r5", 0, 1})
+	again.delivers(span{"r1", 0, 3}, span{"r6", 0, 1})
+	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 3}, span{"r5", 0, 1}, span{"r6", 0, 1})
+}
+
+// otherDestination checks that requests belong to the table and to the route, even if the
+// configured ledger is the same.
+func otherDestination(t *testing.T, r Receiver) {
+	first, _ := open(t, r, "intake-a", target{"p", "one", "same"})
+	first.delivers(span{"r1", 0, 3})
+	table, _ := open(t, r, "intake-b", target{"p", "two", "same"})
+	table.delivers(span{"r1", 0, 3})
+	has(t, r, "two", span{"r1", 0, 3})
+	pipeline, marks := open(t, r, "intake-c", target{"other", "one", "same"})
+	if len(marks) > 0 {
+		t.Errorf("another pipeline gets %+v", marks)
+	}
+	pipeline.delivers(span{"r1", 0, 3})
+	has(t, r, "one", span{"r1", 0, 3}, span{"r1", 0, 3})
+	first.delivers(span{"r2", 0, 1}) // it was not fenced
+	has(t, r, "one", span{"r1", 0, 3}, span{"r1", 0, 3}, span{"r2", 0, 1})
+}
+
+// overlap delivers batches that are partly stored.
+func overlap(t *testing.T, r Receiver) {
+	a, _ := open(t, r, "intake-a", one)
+	b, _ := open(t, r, "intake-b", one)
+	a.delivers(span{"r1", 0, 4})
+	a.delivers(span{"r1", 6, 8})
+	b.delivers(span{"r1", 2, 7})
+	b.delivers(span{"r1", 0, 10})
+	a.delivers(span{"r2", 0, 1}, span{"r1", 4, 12}, span{"r3", 0, 2})
+	b.delivers(span{"r3", 1, 3}, span{"r2", 0, 1})
+	a.delivers(span{"r4", 3, 5}) // a part that does not begin at 0
+	b.delivers(span{"r4", 0, 6})
+	has(t, r, "one", span{"r1", 0, 12}, span{"r2", 0, 1}, span{"r3", 0, 3}, span{"r4", 0, 6})
+	marks := []stream.Mark{{Part: *partOf("r1", time.Now()), Watermark: at(12)}}
+	if err := a.sink.Compact(t.Context(), marks); err != nil {
+		t.Error(err)
+	}
+	b.delivers(span{"r1", 3, 12})
+	_, loaded := open(t, r, "intake-c", one)
+	for i, want := range []int{12, 1, 3, 6} {
+		if loaded[i].Watermark != at(want) || len(loaded[i].Above) > 0 {
+			t.Errorf("the next process gets %+v, want records up to %d", loaded[i], want)
+		}
+	}
+	has(t, r, "one", span{"r1", 0, 12}, span{"r2", 0, 1}, span{"r3", 0, 3}, span{"r4", 0, 6})
+}

@@ -1,0 +1,90 @@
+package endtoend
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// TestSuspendedReceiver suspends one of two receivers during its transaction, after the sending
+// engine's batch has arrived there. The other one gets the batch, and stores it although the
+// suspended process has locked its request. Later the suspended process resumes.
+func TestSuspendedReceiver(t *testing.T) {
+	t.Parallel()
+	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}
+	p.db = openPostgres(t, p.server.URL)
+	connectortest.Execute(t, p.db, `CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END$$`)
+	t.Run("before the commit", func(t *testing.T) {
+		p.resent(t, "commits", "SELECT pg_advisory_xact_lock(1)")
+	})
+	t.Run("before the rows", func(t *testing.T) {
+		p.resent(t, "copies", "LOCK TABLE copies IN EXCLUSIVE MODE")
+	})
+}
+
+// resent suspends the process at the place where it waits for the lock.
+func (p sharedPair) resent(t *testing.T, table, lock string) {
+	connectortest.Execute(t, p.db, "CREATE TABLE "+table+" (message text)")
+	connectortest.Execute(t, p.db, "CREATE TRIGGER pass AFTER INSERT ON "+table+
+		" EXECUTE FUNCTION pass()")
+	a := newSharedNode(t, p.server.URL, table, "")
+	b := newSharedNode(t, p.server.URL, table, "")
+	tx, err := p.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(lock); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t)
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := launch(t, nil, bin, "run", "--once", senderConfig(t, a, b))
+	await(t, time.Minute, "the first process waits for the lock", func() bool {
+		return number(p.db, `SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE 'COPY%`+table+`%'`) > 0
+	})
+	a.signal(t, syscall.SIGSTOP)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b.start(t)
+	begun := time.Now()
+	if code := sender.exit(time.Minute); code != 0 {
+		t.Errorf("the sender has ended with %d", code)
+	}
+	t.Logf("the batch was delivered %v after the suspension", time.Since(begun))
+	hasOnce(t, p.db, table, sentLines)
+	a.signal(t, syscall.SIGCONT)
+	await(t, time.Minute, "the process that resumes finds its batch stored", func() bool {
+		return strings.HasSuffix(a.duplicates(t), " 1\n")
+	})
+	hasOnce(t, p.db, table, sentLines)
+	a.kill()
+	b.kill()
+}
+
+const sentLines = 1000
+
+// senderConfig returns the config of an engine that sends a file as one request to two processes.
+func senderConfig(t *testing.T, a, b *sharedNode) string {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "spool", "a.log"), textOf("line", sentLines))
+	return write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  send:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    sink: { http: { endpoints: [%q, %q], body: raw } }
+    retry: { base: 20ms, max: 1s }
+    flow: { timeout: 2s }
+`, a.url, b.url))
+}

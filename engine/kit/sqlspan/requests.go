@@ -1,0 +1,364 @@
+package sqlspan
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// RequestFormat is the format of a ledger that several processes use for requests
+// ([stream.RequestSource]). The mark's row of a request is the lock of the request: a transaction
+// inserts or locks it before it stores any part of the request. So transactions of all processes
+// that store parts of the same request follow each other, and each one sees the parts that are
+// already stored. Marks of requests end with the process that wrote them last, for Prune.
+const RequestFormat = 3
+
+// rowsOfTarget returns the value of the column route for rows of a ledger of RequestFormat. It
+// depends on the destination of the records: routes, pipelines and tables with the same configured
+// ledger never take each other's requests for stored ones.
+func rowsOfTarget(name, route, table string) string {
+	sum := sha256.Sum256([]byte(route + "\x00" + table))
+	return name + " " + hex.EncodeToString(sum[:8])
+}
+
+// fenceOf returns the row in RoutesTable with the epoch of a process.
+func fenceOf(rows, own string) string { return rows + " " + own }
+
+// by separates the name of a request from the process that wrote its mark last.
+const by = " by "
+
+// claims are the requests of a batch in a ledger of RequestFormat.
+type claims struct {
+	l      *Ledger
+	spans  []stream.Span
+	parts  []string // distinct and sorted, so that transactions cannot deadlock
+	insert []*Statement
+	isNew  map[string]bool // requests without a mark before; with arrays, set by insert
+
+	stored map[string][]stream.Range // by request
+}
+
+// claim returns nil if spans contain no request.
+func claim(l *Ledger, spans []stream.Span) *claims {
+	if len(spans) == 0 {
+		return nil
+	}
+	c := &claims{l: l, spans: spans, isNew: make(map[string]bool)}
+	first := make(map[string]*stream.Span)
+	for i := range spans {
+		s := &spans[i]
+		if f := first[s.Part.ID]; f == nil {
+			c.parts = append(c.parts, s.Part.ID)
+			first[s.Part.ID] = s
+		} else if s.From.Compare(f.From) < 0 {
+			first[s.Part.ID] = s
+		}
+	}
+	slices.Sort(c.parts)
+	rows := make([][]any, len(c.parts))
+	for i, part := range c.parts {
+		s := first[part]
+		var end int64 // of the data that the mark covers
+		if s.From == (stream.Position{}) {
+			end = s.To.Num
+		}
+		rows[i] = []any{part, l.markName(s.Part), end, []byte{}}
+	}
+	c.insert = l.over(l.d.Claim, kindsOfMark, rows)
+	if l.d.Arrays {
+		c.insert[0].Row = func(scan func(dest ...any) error) error {
+			var part string
+			err := scan(&part)
+			c.isNew[part] = true
+			return err
+		}
+	}
+	return c
+}
+
+// markName returns the name of a partition's mark.
+func (l *Ledger) markName(p *stream.Partition) string {
+	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
+	if l.keep > 0 && stream.IsRequest(p.ID) {
+		name, _, _ = strings.Cut(name, by)
+		name += by + l.own
+	}
+	return name
+}
+
+// partition splits spans into those of requests and the others.
+func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span) {
+	if l.keep == 0 {
+		return spans, nil
+	}
+	for i := range spans {
+		if stream.IsRequest(spans[i].Part.ID) {
+			requests = append(requests, spans[i])
+		} else {
+			others = append(others, spans[i])
+		}
+	}
+	return others, requests
+}
+
+// resolve finds the stored parts of the requests. It returns the parts of the spans that are not
+// stored, and of these the spans without a row. It is called after insert has run.
+func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
+	if !c.l.d.Arrays {
+		for i, part := range c.parts {
+			c.isNew[part] = c.insert[i].Affected > 0
+		}
+	}
+	var known [][]any
+	for _, part := range c.parts {
+		if !c.isNew[part] {
+			known = append(known, []any{part})
+		}
+	}
+	if err := c.read(ctx, s, known); err != nil {
+		return nil, nil, err
+	}
+	begun := make(map[string]bool)
+	for i := range c.spans {
+		span := c.spans[i]
+		id := span.Part.ID
+		if c.isNew[id] && !begun[id] && span.From == (stream.Position{}) {
+			begun[id] = true
+			missing = append(missing, span) // its mark was inserted
+			continue
+		}
+		for _, r := range without(span.Range, c.stored[id]) {
+			part := span
+			part.Range = r
+			missing, rows = append(missing, part), append(rows, part)
+		}
+	}
+	return missing, rows, nil
+}
+
+// read reads the stored ranges of requests.
+func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	marks := make(map[string]stream.Position, len(parts))
+	found, row := rowsOf()
+	statements := c.l.over(c.l.d.SpansOf, kindsOfPart, parts)
+	for _, statement := range statements {
+		statement.Row = row
+	}
+	if err := s.Run(ctx, append(c.l.marksOf(parts, marks), statements...)...); err != nil {
+		return err
+	}
+	c.stored = make(map[string][]stream.Range, len(parts))
+	for id, to := range marks {
+		c.stored[id] = append(c.stored[id], stream.Range{To: to})
+	}
+	for _, r := range *found {
+		c.stored[r.Part] = append(c.stored[r.Part], r.Range)
+	}
+	for _, ranges := range c.stored {
+		slices.SortFunc(ranges, func(a, b stream.Range) int { return a.From.Compare(b.From) })
+	}
+	return nil
+}
+
+// without returns the parts of r that are in none of the sorted ranges.
+func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
+	for _, s := range ranges {
+		if s.To.Compare(r.From) <= 0 || s.From.Compare(r.To) >= 0 {
+			continue
+		}
+		if r.From.Compare(s.From) < 0 {
+			left = append(left, stream.Range{From: r.From, To: s.From})
+		}
+		if r.From = s.To; r.From.Compare(r.To) >= 0 {
+			return left
+		}
+	}
+	return append(left, r)
+}
+
+// insertRows stores spans of requests. Their marks are locked.
+func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
+	if len(spans) == 0 {
+		return nil
+	}
+	return s.Run(ctx, l.entry(spans).insert...)
+}
+
+// OverlapError means that another process has stored a part of a batch with requests. The
+// transaction is still open, and may continue with Finish.
+type OverlapError struct {
+	missing map[string][]stream.Range // by partition
+	rows    []stream.Span
+	ledger  *Ledger
+}
+
+// Error returns the problem.
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("another process has stored a part of the batch in the ledger %q",
+		e.ledger.Name)
+}
+
+// Finish stores the missing spans if either all or none of the records of the batch must still be
+// written (write). Otherwise Finish returns a [stream.Split] of two batches; the transaction must
+// then be rolled back.
+func (e *OverlapError) Finish(ctx context.Context, s Session,
+	b *stream.Batch) (write bool, err error) {
+	b.Split()
+	var stored, missing []int
+	for i := range b.Records {
+		switch {
+		case b.Records[i].State != stream.Kept:
+		case e.isMissing(b, i):
+			missing = append(missing, i)
+		default:
+			stored = append(stored, i)
+		}
+	}
+	if len(stored) > 0 && len(missing) > 0 {
+		split := &stream.Split{Err: e}
+		split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
+		split.Rest = append(split.Rest, stream.Piece(b.Pick(missing)))
+		return false, split
+	}
+	return len(missing) > 0, insertRows(ctx, e.ledger, s, e.rows)
+}
+
+// isMissing reports whether record i of b is missing.
+func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
+	r := &b.Records[i]
+	for _, s := range e.missing[b.Spans[r.Span].Part.ID] {
+		if s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// judge combines the presence of the spans that belong to this process, and of the requests.
+func judge(ctx context.Context, l *Ledger, s Session, own *entry,
+	c *claims) (Presence, error) {
+	presence := None
+	if own != nil {
+		var err error
+		if presence, err = own.judge(ctx, s); err != nil || c == nil {
+			return presence, err
+		}
+	}
+	missing, rows, err := c.resolve(ctx, s)
+	if err != nil {
+		return None, err
+	}
+	if own != nil && presence == None {
+		missing = append(missing, own.spans...)
+	}
+	duplicates := c.duplicates(missing)
+	l.host.Count(duplicateRequests, duplicates)
+	switch {
+	case len(missing) == 0:
+		return All, nil
+	case presence == None && !c.overlap():
+		return None, insertRows(ctx, l, s, rows)
+	}
+	ranges := make(map[string][]stream.Range)
+	for i := range missing {
+		id := missing[i].Part.ID
+		ranges[id] = append(ranges[id], missing[i].Range)
+	}
+	return Part, &OverlapError{ranges, rows, l}
+}
+
+// duplicateRequests counts requests that were stored before.
+const duplicateRequests = "requests_duplicate"
+
+func (c *claims) duplicates(missing []stream.Span) int64 {
+	left := make(map[string]bool, len(missing))
+	for i := range missing {
+		left[missing[i].Part.ID] = true
+	}
+	n := int64(0)
+	for _, part := range c.parts {
+		if !left[part] {
+			n++
+		}
+	}
+	return n
+}
+
+// overlap reports whether any part of the spans is stored.
+func (c *claims) overlap() bool {
+	return slices.ContainsFunc(c.spans, func(s stream.Span) bool {
+		return slices.ContainsFunc(c.stored[s.Part.ID], func(r stream.Range) bool {
+			return r.From.Compare(s.To) < 0 && s.From.Compare(r.To) < 0
+		})
+	})
+}
+
+// adopt makes sure that the ledger has RequestFormat. It ends a process that has loaded the ledger
+// in Format, and takes its rows over. Older versions of penstock refuse the ledger from now on.
+func adopt(ctx context.Context, l *Ledger, s Session) error {
+	var format, epoch int64
+	name := l.d.ID(l.Name)
+	read := func() *Statement {
+		return l.statementOf(name, routeText, func(scan func(dest ...any) error) error {
+			return scan(&format, &epoch)
+		})
+	}
+	if err := s.Run(ctx, read()); err != nil || format == RequestFormat {
+		return err
+	}
+	if err := s.Begin(ctx, pointers(l.byRoute.Alone)...); err != nil {
+		return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
+	}
+	statements := []*Statement{read()}
+	if l.d.Bump != "" {
+		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{name, int64(Format)}}},
+			statements...)
+	}
+	if err := s.Run(ctx, statements...); err != nil {
+		return err
+	}
+	switch format {
+	case Format:
+		err := s.Run(ctx, l.statementOf(name, requestText, nil),
+			&Statement{SQL: l.d.shared(moveMarks), Args: []any{l.route, name}},
+			&Statement{SQL: l.d.shared(moveSpans), Args: []any{l.route, name}})
+		var marks []stream.Mark
+		if err == nil {
+			marks, err = l.read(ctx, s)
+		}
+		if err == nil {
+			err = l.fold(ctx, s, marks) // each request with spans needs a mark
+		}
+		if err != nil {
+			return fmt.Errorf("convert the ledger to format %d: %w", RequestFormat, err)
+		}
+	case RequestFormat: // another process has converted it
+	default:
+		return &FormatError{Ledger: l.Name, Format: format}
+	}
+	return s.Commit(ctx)
+}
+
+// pruneRequests deletes the rows of expired requests, and those that this process wrote last. Other
+// processes need the remaining ones.
+func pruneRequests(l *Ledger, ids []string) []*Statement {
+	if len(ids) == 0 {
+		return nil
+	}
+	expired := "request of " + time.Now().Add(-l.keep).UTC().Format(time.RFC3339)
+	rows := make([][]any, len(ids))
+	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
+		rows[i] = []any{id, "%" + by + l.own, expired}
+	}
+	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
+		l.over(l.d.PruneOrphans, kindsOfPart, partsOf(ids))...)
+}

@@ -1,0 +1,23 @@
+package stream
+
+import (
+	"strings"
+	"time"
+)
+
+// RequestPrefix begins the id of a partition with the data of a request; see
+// [RequestSource].
+const RequestPrefix = "request-"
+
+// IsRequest reports whether a partition is the data of one request.
+func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, RequestPrefix) }
+
+// RequestSource is a source whose clients may send a request to several processes.
+// A request is a partition with the same id, positions and data in every process.
+// All other partitions belong to the process and end with it.
+type RequestSource interface {
+	Source
+	// KeepsRequests returns the id of this process's own partition, and for how long
+	// the progress of a request is kept. Zero means that no partition is a request.
+	KeepsRequests() (own string, keep time.Duration)
+}
