@@ -215,16 +215,23 @@ type copies struct {
 	arrived map[string]int // by text: the copies; of acknowledged records only
 	ids     int
 	batch   int // records that are produced at once
+
+	disturbed int // engines that may have repeated records
 }
 
 // target is the part of a member's pipeline that follows the source.
 type target func(broker string) string
 
+// copySettings are the settings of most targets for batches and progress.
+const copySettings = `
+    batch: { records: 100 }
+    checkpoint: { sync: 100ms }`
+
 func toKafka(transactional bool) target {
 	return func(broker string) string {
 		return fmt.Sprintf(`
     sink: { kafka: { brokers: [%q], topic: out, format: raw, transactional: %v } }`, broker,
-			transactional)
+			transactional) + copySettings
 	}
 }
 
@@ -267,8 +274,6 @@ pipelines:
   copy:
     source:
       kafka: { brokers: [%q], topics: [in], group: copy, session_timeout: 2s, meta: { key: key } }%s
-    batch: { records: 100 }
-    checkpoint: { sync: 100ms }
 `, broker, to(broker)))}
 		m.start()
 		g.members = append(g.members, m)
