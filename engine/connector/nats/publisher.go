@@ -25,7 +25,7 @@ type publisher struct {
 	open map[uint64]*responses
 }
 
-// newPublisher subscribes to the responses. It ends when the connection is closed.
+// newPublisher subscribes to the responses. The connection must have a handler of disconnections.
 func newPublisher(conn *natsgo.Conn) (*publisher, error) {
 	p := &publisher{conn: conn, inbox: conn.NewInbox() + ".", open: make(map[uint64]*responses)}
 	sub, err := conn.Subscribe(p.inbox+">", p.receive)
@@ -35,21 +35,20 @@ func newPublisher(conn *natsgo.Conn) (*publisher, error) {
 	if err := sub.SetPendingLimits(-1, -1); err != nil { // maxUnacked bounds the responses
 		return nil, err
 	}
-	go p.observe(conn.StatusChanged(natsgo.RECONNECTING, natsgo.CLOSED))
+	report := conn.DisconnectErrHandler()
+	conn.SetDisconnectErrHandler(func(conn *natsgo.Conn, err error) {
+		p.disconnect()
+		report(conn, err)
+	})
 	return p, nil
 }
 
-// observe gives up on all responses when the connection is lost.
-func (p *publisher) observe(changes <-chan natsgo.Status) {
-	for status := range changes {
-		p.mu.Lock()
-		for _, r := range p.open {
-			r.failAllLocked(natsgo.ErrDisconnected)
-		}
-		p.mu.Unlock()
-		if status == natsgo.CLOSED {
-			return
-		}
+// disconnect gives up on all responses, because the connection is lost.
+func (p *publisher) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.open {
+		r.failAllLocked(natsgo.ErrDisconnected)
 	}
 }
 

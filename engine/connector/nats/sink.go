@@ -73,11 +73,13 @@ func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	if err != nil {
 		return err
 	}
-	s.client = c
-	if s.out, err = newPublisher(c.conn); err == nil {
-		err = s.check(ctx)
-	}
+	out, err := newPublisher(c.conn)
 	if err != nil {
+		c.close()
+		return err
+	}
+	s.client, s.out = c, out
+	if err := s.check(ctx); err != nil {
 		c.close()
 		return err
 	}
@@ -119,6 +121,7 @@ func (s *StreamSink) check(ctx context.Context) error {
 func (s *StreamSink) Close() error {
 	if s.client != nil {
 		s.client.close()
+		s.out.disconnect()
 	}
 	return nil
 }
