@@ -20,8 +20,8 @@ type failingDatabase struct {
 	db     *sql.DB // without the link
 }
 
-// failingTable makes a table whose inserts are disturbed at random. Of the statements, 3 % fail as
-// in a deadlock, 3 % take 200 ms, and 1 % take longer than statementTimeout. Of the transactions
+// failingTable makes a table with inserts that are disturbed at random. Of the statements, 3 % fail
+// as in a deadlock, 3 % take 200 ms, and 1 % take longer than statementTimeout. Of the transactions
 // with 100 rows, 5 % fail at their commit.
 const failingTable = `
 CREATE TABLE lines (message TEXT, key TEXT);
@@ -59,7 +59,7 @@ func startFailingDatabase(t *testing.T) *failingDatabase {
 }
 
 // sink returns a pipeline's sink and its flow. The limit for an attempt is shorter than most stalls
-// of the link, so that a member repeats batches whose transactions may still commit.
+// of the link. So a member repeats batches although their first transactions may still commit.
 func (d *failingDatabase) sink(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(d.server.URL)
