@@ -143,11 +143,7 @@ const (
 
 // connect connects to one of the servers. The library then reconnects as often as needed while the
 // client is open. buffered bounds the bytes that the client keeps while no server is connected.
-func (c *Connection) connect(
-	log *slog.Logger,
-	buffered int,
-	o ...jetstream.JetStreamOpt,
-) (*client, error) {
+func (c *Connection) connect(log *slog.Logger, buffered int) (*client, error) {
 	out := &client{o: c, denials: newDenials()}
 	options := []natsgo.Option{
 		natsgo.Name(c.Name), natsgo.Timeout(c.ConnectTimeout), natsgo.MaxReconnects(-1),
@@ -175,11 +171,11 @@ func (c *Connection) connect(
 	if out.conn, err = natsgo.Connect(strings.Join(c.servers(), ","), options...); err != nil {
 		return nil, c.connectError(err)
 	}
-	o = append(o, jetstream.WithDefaultTimeout(c.ConnectTimeout))
+	timeout := jetstream.WithDefaultTimeout(c.ConnectTimeout)
 	if c.Domain != "" {
-		out.js, err = jetstream.NewWithDomain(out.conn, c.Domain, o...)
+		out.js, err = jetstream.NewWithDomain(out.conn, c.Domain, timeout)
 	} else {
-		out.js, err = jetstream.New(out.conn, o...)
+		out.js, err = jetstream.New(out.conn, timeout)
 	}
 	if err != nil {
 		out.conn.Close()

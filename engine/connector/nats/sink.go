@@ -26,8 +26,10 @@ type StreamSink struct {
 	o      SinkOptions
 	host   stream.Host
 	client *client
-	makers sync.Pool           // of *messageMaker
+	makers sync.Pool // of *messageMaker
+	out    *publisher
 	bytes  *semaphore.Weighted // of published messages that are not acknowledged
+	places *semaphore.Weighted // of published messages that are not acknowledged
 	doubts doubts
 }
 
@@ -47,7 +49,7 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 		}
 	}
 	s := &StreamSink{o: o, host: h, bytes: semaphore.NewWeighted(maxInFlight),
-		doubts: newDoubts()}
+		places: semaphore.NewWeighted(maxUnacked), doubts: newDoubts()}
 	s.makers.New = func() any { return newMessageMaker(&s.o) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
@@ -60,23 +62,23 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000
-	stallWait     = 5 * time.Second
-	responseBound = time.Minute // after this time, the library gives up on a response
+	stallWait     = 5 * time.Second // for room below maxUnacked
+	responseBound = time.Minute     // for the responses to maxUnacked messages
 )
 
 // Open implements stream.Sink. It checks that the server answers and that a stream accepts the
 // subject.
 func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
-	c, err := s.o.Connection.connect(
-		s.host.Log(),
-		-1,
-		jetstream.WithPublishAsyncMaxPending(maxUnacked),
-		jetstream.WithPublishAsyncTimeout(responseBound),
-	)
+	c, err := s.o.Connection.connect(s.host.Log(), -1)
 	if err != nil {
 		return err
 	}
-	s.client = c
+	out, err := newPublisher(c.conn)
+	if err != nil {
+		c.close()
+		return err
+	}
+	s.client, s.out = c, out
 	if err := s.check(ctx); err != nil {
 		c.close()
 		return err
@@ -119,6 +121,7 @@ func (s *StreamSink) check(ctx context.Context) error {
 func (s *StreamSink) Close() error {
 	if s.client != nil {
 		s.client.close()
+		s.out.disconnect()
 	}
 	return nil
 }
@@ -139,18 +142,16 @@ func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 		return stream.Report{}, context.Cause(ctx)
 	}
 	defer s.bytes.Release(weight)
-	d := &delivery{
-		s:     s,
-		fates: make([]error, len(kept)),
-		acks:  make([]jetstream.PubAckFuture, len(kept)),
+	d := &delivery{s: s, fates: make([]error, len(kept))}
+	if s.o.subject != nil {
+		d.subjects = make([]string, len(kept))
 	}
 	first := s.doubts.begin(idOf(b, kept[0]), time.Now())
 	if time.Since(first) > s.doubts.window {
 		s.host.Count("possible_duplicates", int64(len(kept)))
 		first = time.Now()
 	}
-	d.publish(b, kept)
-	if err := d.await(ctx); err != nil {
+	if err := d.run(ctx, b, kept); err != nil {
 		s.doubts.add(idOf(b, kept[0]), first)
 		return stream.Report{}, err
 	}
@@ -183,62 +184,113 @@ func (s *StreamSink) disconnected() error {
 // delivery is one attempt. It belongs to one goroutine.
 type delivery struct {
 	s          *StreamSink
-	fates      []error // by index in the kept records
-	acks       []jetstream.PubAckFuture
+	fates      []error  // by index in the kept records
+	subjects   []string // by index in the kept records; nil: all have the same
 	bytes      int64
 	duplicates int64
 }
 
-// publish sends the messages without waiting for the server.
-func (d *delivery) publish(b *stream.Batch, kept []int) {
+func (d *delivery) subject(k int) string {
+	if d.subjects == nil {
+		return string(d.s.o.Subject)
+	}
+	return d.subjects[k]
+}
+
+// run publishes the messages, at most maxUnacked at once, and waits for the outcome of each.
+func (d *delivery) run(ctx context.Context, b *stream.Batch, kept []int) error {
 	t := d.s.makers.Get().(*messageMaker)
 	defer d.s.makers.Put(t)
 	t.begin(b)
-	options := []jetstream.PublishOpt{
-		jetstream.WithStallWait(stallWait),
-		jetstream.WithRetryAttempts(0),
+	for first := 0; first < len(kept); first += maxUnacked {
+		part := kept[first:min(first+maxUnacked, len(kept))]
+		if err := d.runPart(ctx, t, b, first, part); err != nil {
+			return err
+		}
 	}
-	if d.s.o.Stream != "" {
-		options = append(options, jetstream.WithExpectStream(d.s.o.Stream))
+	return d.lookUp(ctx)
+}
+
+// runPart publishes the messages of part, whose first record has the given index in the kept ones.
+func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch, first int,
+	part []int) error {
+	fates, n := d.fates[first:first+len(part)], int64(len(part))
+	if full := d.s.reserve(ctx, n); full != nil {
+		for k := range fates {
+			fates[k] = full
+		}
+		return context.Cause(ctx)
 	}
-	for k, i := range kept {
+	defer d.s.places.Release(n)
+	r := d.s.out.begin(fates)
+	last := ""
+	for k, i := range part {
 		m, err := t.make(b, i)
 		if err != nil {
-			d.fates[k] = &messages.RecordError{Err: err}
+			r.fail(k, &messages.RecordError{Err: err})
 			continue
 		}
+		if m.Subject != last {
+			last = m.Subject
+			d.s.client.denials.forget(last)
+		}
+		if d.subjects != nil {
+			d.subjects[first+k] = last
+		}
 		d.bytes += int64(len(m.Data))
-		d.s.client.denials.forget(m.Subject)
-		if d.acks[k], err = d.s.client.js.PublishMsgAsync(m, options...); err != nil {
-			d.fates[k] = err
+		r.send(k, m)
+	}
+	err := d.await(ctx, r, first)
+	r.end()
+	d.duplicates += r.duplicates
+	return err
+}
+
+// reserve waits for room for n messages that are not acknowledged.
+func (s *StreamSink) reserve(ctx context.Context, n int64) error {
+	if s.places.TryAcquire(n) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stallWait, jetstream.ErrTooManyStalledMsgs)
+	defer cancel()
+	if s.places.Acquire(ctx, n) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// await waits for the outcomes of messages, the first of which has the given index in the kept
+// records. It does not wait for messages with a denied subject, because they get no response.
+func (d *delivery) await(ctx context.Context, r *responses, first int) error {
+	limit := time.NewTimer(responseBound)
+	defer limit.Stop()
+	for {
+		changed := d.failDenied(r, first)
+		select {
+		case <-r.done:
+			return nil
+		case <-changed:
+		case <-limit.C:
+			r.failAll(jetstream.ErrAsyncPublishTimeout)
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// await waits for the outcome of each message. It does not wait for a message with a denied
-// subject, because such a message gets no response.
-func (d *delivery) await(ctx context.Context) error {
-	for k, future := range d.acks {
-		for waiting := future != nil && d.fates[k] == nil; waiting; {
-			changed, denied := d.s.client.denials.of(future.Msg().Subject)
-			if denied != nil {
-				d.fates[k] = denied
-				break
-			}
-			select {
-			case got := <-future.Ok():
-				if waiting = false; got.Duplicate {
-					d.duplicates++
-				}
-			case d.fates[k] = <-future.Err():
-				waiting = false
-			case <-changed:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+// failDenied records the outcome of messages with a denied subject. The returned channel is closed
+// at the next denial.
+func (d *delivery) failDenied(r *responses, first int) (changed <-chan struct{}) {
+	changed, denied := d.s.client.denials.of(string(d.s.o.Subject))
+	if d.subjects == nil && denied != nil {
+		r.failAll(denied)
+	}
+	for k := 0; d.subjects != nil && k < len(r.outcomes); k++ {
+		if _, denied := d.s.client.denials.of(d.subjects[first+k]); denied != nil {
+			r.fail(k, denied)
 		}
 	}
-	return d.lookUp(ctx)
+	return changed
 }
 
 // lookUp looks up the subjects of messages that no server has responded to. There are two causes:
@@ -247,12 +299,10 @@ func (d *delivery) await(ctx context.Context) error {
 func (d *delivery) lookUp(ctx context.Context) error {
 	known := make(map[string]error)
 	for k, err := range d.fates {
-		if !errors.Is(err, natsgo.ErrNoResponders) &&
-			!errors.Is(err, jetstream.ErrNoStreamResponse) ||
-			d.acks[k] == nil {
+		if err != jetstream.ErrNoStreamResponse {
 			continue
 		}
-		subject := d.acks[k].Msg().Subject
+		subject := d.subject(k)
 		found, ok := known[subject]
 		if !ok {
 			_, found = d.s.client.js.StreamNameBySubject(ctx, subject)

@@ -100,10 +100,8 @@ func (d *doubts) add(id string, first time.Time) {
 // or -1 if there is none.
 func (d *delivery) firstUnanswered() int {
 	for k, err := range d.fates {
-		_, answered := errors.AsType[*jetstream.APIError](err)
-		answered = answered || err == nil || errors.Is(err, natsgo.ErrNoResponders) ||
-			errors.Is(err, jetstream.ErrNoStreamResponse)
-		if d.acks[k] != nil && !answered {
+		if errors.Is(err, natsgo.ErrDisconnected) || errors.Is(err, natsgo.ErrPermissionViolation) ||
+			errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
 			return k
 		}
 	}

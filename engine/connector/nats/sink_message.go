@@ -20,12 +20,15 @@ type messageMaker struct {
 	subject *expr.Evaluator // nil: a fixed subject
 	id      *expr.Evaluator // nil: the record's id
 	scratch []byte
+	message natsgo.Msg // made last
+	idValue []string   // of its header Nats-Msg-Id
 }
 
 func newMessageMaker(o *SinkOptions) *messageMaker {
 	return &messageMaker{
 		Maker: messages.NewMaker(o.Format, o.headers), o: o,
 		subject: expr.NewEvaluator(o.subject), id: expr.NewEvaluator(o.id),
+		message: natsgo.Msg{Header: make(natsgo.Header)}, idValue: make([]string, 1),
 	}
 }
 
@@ -35,9 +38,14 @@ func (t *messageMaker) begin(b *stream.Batch) {
 	t.id.Begin(b)
 }
 
-// make makes a message of record i. It shares no memory with the batch.
+// make makes a message of record i, which is valid until the next call.
 func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
-	m := &natsgo.Msg{Subject: string(t.o.Subject), Header: make(natsgo.Header, 1+len(t.o.headers))}
+	m := &t.message
+	clear(m.Header)
+	if t.o.Stream != "" {
+		m.Header[jetstream.ExpectedStreamHeader] = []string{t.o.Stream}
+	}
+	m.Subject = string(t.o.Subject)
 	if t.subject != nil {
 		text, err := t.subject.AppendText(nil, i)
 		if err == nil {
@@ -60,7 +68,8 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 		return nil, err
 	}
 	if id != "" {
-		m.Header[jetstream.MsgIDHeader] = []string{id}
+		t.idValue[0] = id
+		m.Header[jetstream.MsgIDHeader] = t.idValue
 	}
 	m.Data = t.Content(i)
 	return m, nil

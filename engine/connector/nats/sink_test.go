@@ -93,6 +93,28 @@ func TestSinkRepeats(t *testing.T) {
 	}
 }
 
+// TestSinkLargeBatch checks a batch with more messages than may be in flight.
+func TestSinkLargeBatch(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	st := c.create(nil)
+	s, h := sinkOn(t, c, nil)
+	lines := make([]string, 20_000)
+	for i := range lines {
+		lines[i] = fmt.Sprint("line ", i)
+	}
+	if err := deliver(t, s, streamtest.Lines(lines...)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := st.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := h.Counted("records_sent"); info.State.Msgs != 20_000 || sent != 20_000 {
+		t.Errorf("%d messages are stored and %d counted, want 20000", info.State.Msgs, sent)
+	}
+}
+
 // TestSinkSplits checks that individually refused records are dead-lettered and the others are
 // delivered.
 func TestSinkSplits(t *testing.T) {

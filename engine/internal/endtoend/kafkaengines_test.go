@@ -63,8 +63,8 @@ pipelines:
 		if err != nil || lags.Error() != nil {
 			return false
 		}
-		g := lags[group]
-		return len(g.Lag["in"]) == kafkaPartitions && g.Lag.Total() == 0
+		lag, known := lagOf(lags[group].Lag["in"])
+		return known && lag == 0
 	})
 	var spent time.Duration
 	for _, cmd := range running {

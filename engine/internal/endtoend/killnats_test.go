@@ -209,6 +209,70 @@ pipelines:
 	t.Logf("%d kills: each of %d records is in the table once", struck, len(want))
 }
 
+// startShared starts three programs that share a consumer of the stream "in". rest is the part of
+// their pipeline after the source.
+func (n *natsServer) startShared(t *testing.T, rest string) (members []*member) {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range 3 {
+		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
+		m := &member{t: t, config: write(t, path, fmt.Sprintf(`
+state: ./state
+pipelines:
+  copy:
+    source: { nats: { url: %q, stream: in, durable: copy, ack_wait: 1s } }%s
+    batch: { records: 100 }
+`, n.url, rest))}
+		m.start()
+		members = append(members, m)
+	}
+	return members
+}
+
+// disturbShared publishes messages, strikes members at random moments, and waits until the consumer
+// has nothing left. Then it kills all members. It returns the published messages with a count of 0.
+func (n *natsServer) disturbShared(t *testing.T, members []*member, rnd *rand.Rand,
+	strike func(*member)) (arrived map[string]int) {
+	t.Helper()
+	arrived = make(map[string]int)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range kills(t) {
+		for range 10 + rnd.IntN(50) {
+			<-tick.C
+			n.publish(t, arrived, rnd, 200)
+		}
+		strike(members[rnd.IntN(len(members))])
+	}
+	n.awaitDone(t, "copy")
+	for _, m := range members {
+		m.kill()
+	}
+	return arrived
+}
+
+// restart kills the member with SIGKILL and starts it again.
+func (m *member) restart() {
+	m.kill()
+	m.start()
+}
+
+// checkOnce fails the test unless each of the published messages is among texts once.
+func checkOnce(t *testing.T, arrived map[string]int, texts []string) {
+	t.Helper()
+	for _, text := range texts {
+		if _, ok := arrived[text]; !ok {
+			t.Fatalf("%q was never published", text)
+		}
+		arrived[text]++
+	}
+	if repeated := countCopies(t, arrived, 0); repeated > 0 {
+		t.Errorf("%d bytes have arrived twice", repeated)
+	}
+	t.Logf("3 programs, struck %d times: each of %d messages is there once", kills(t),
+		len(arrived))
+}
+
 // TestKillNATSShared runs three programs that share a consumer and copy a stream into another one,
 // and kills them at random while records are published: no record is lost, and the record ids keep
 // repetitions out of the stream.
@@ -216,36 +280,9 @@ func TestKillNATSShared(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
-	dir := t.TempDir()
-	members := make([]*member, 3)
-	for i := range members {
-		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
-		members[i] = &member{t: t, config: write(t, path, fmt.Sprintf(`
-state: ./state
-pipelines:
-  copy:
-    source: { nats: { url: %q, stream: in, durable: copy, ack_wait: 1s } }
-    sink: { nats: { url: %q, subject: out, format: raw } }
-    batch: { records: 100 }
-`, s.url, s.url))}
-		members[i].start()
-	}
-	arrived := make(map[string]int)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range kills(t) {
-		for range 10 + rnd.IntN(60) {
-			<-tick.C
-			s.publish(t, arrived, rnd, 300)
-		}
-		m := members[rnd.IntN(len(members))]
-		m.kill()
-		m.start()
-	}
-	s.awaitDone(t, "copy")
-	for _, m := range members {
-		m.kill()
-	}
+	members := s.startShared(t, fmt.Sprintf(`
+    sink: { nats: { url: %q, subject: out, format: raw } }`, s.url))
+	arrived := s.disturbShared(t, members, rnd, (*member).restart)
 	got, err := s.out.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -259,21 +296,15 @@ pipelines:
 		t.Fatal(err)
 	}
 	defer list.Stop()
+	var texts []string
 	for range info.State.Msgs {
 		m, err := list.Next(jetstream.NextMaxWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := arrived[string(m.Data())]; !ok {
-			t.Fatalf("%q was never published", m.Data())
-		}
-		arrived[string(m.Data())]++
+		texts = append(texts, string(m.Data()))
 	}
-	if repeated := countCopies(t, arrived, 0); repeated > 0 {
-		t.Errorf("%d bytes are in the stream twice", repeated)
-	}
-	const done = "%d kills of 3 programs: each of %d records is in the stream once"
-	t.Logf(done, kills(t), len(arrived))
+	checkOnce(t, arrived, texts)
 }
 
 // TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table, with
@@ -282,49 +313,13 @@ func TestKillNATSSharedSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
-	dir := t.TempDir()
-	db := connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
+	path := filepath.Join(t.TempDir(), "out.db")
+	db := connectortest.OpenSQLite(t, path)
 	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
 	connectortest.Execute(t, db, "CREATE TABLE lines (id TEXT PRIMARY KEY, message TEXT)")
-	members := make([]*member, 3)
-	for i := range members {
-		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
-		members[i] = &member{t: t, config: write(t, path, fmt.Sprintf(`
-state: ./state
-pipelines:
-  copy:
-    source: { nats: { url: %q, stream: in, durable: copy, ack_wait: 1s } }
+	members := s.startShared(t, fmt.Sprintf(`
     processors: [{ set: { id: meta.id } }]
-    sink: { sqlite: { path: ../out.db, table: lines, mode: upsert, key: [id] } }
-    batch: { records: 100 }
-`, s.url))}
-		members[i].start()
-	}
-	arrived := make(map[string]int)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range kills(t) {
-		for range 10 + rnd.IntN(40) {
-			<-tick.C
-			s.publish(t, arrived, rnd, 100)
-		}
-		m := members[rnd.IntN(len(members))]
-		m.kill()
-		m.start()
-	}
-	s.awaitDone(t, "copy")
-	for _, m := range members {
-		m.kill()
-	}
-	for _, text := range connectortest.Column(t, db, `SELECT message FROM lines`) {
-		if _, ok := arrived[text]; !ok {
-			t.Fatalf("%q was never published", text)
-		}
-		arrived[text]++
-	}
-	if repeated := countCopies(t, arrived, 0); repeated > 0 {
-		t.Errorf("%d bytes are in the table twice", repeated)
-	}
-	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t),
-		len(arrived))
+    sink: { sqlite: { path: %q, table: lines, mode: upsert, key: [id] } }`, path))
+	arrived := s.disturbShared(t, members, rnd, (*member).restart)
+	checkOnce(t, arrived, connectortest.Column(t, db, `SELECT message FROM lines`))
 }

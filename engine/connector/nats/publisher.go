@@ -1,0 +1,194 @@
+package nats
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// publisher publishes messages to streams and receives the responses. Unlike the library's
+// publisher, it keeps no timer, no channel and no map entry for each message. Example: the reply
+// subject _INBOX.x.7.12 belongs to message 12 of batch 7. A publisher is safe for concurrent use.
+type publisher struct {
+	conn  *natsgo.Conn
+	inbox string // prefix of all reply subjects
+	plain []byte // see decode; belongs to the subscription's goroutine
+
+	mu   sync.Mutex // guards the fields below, and those of responses
+	last uint64     // number of the last batch
+	open map[uint64]*responses
+}
+
+// newPublisher subscribes to the responses. The connection must have a handler of disconnections.
+func newPublisher(conn *natsgo.Conn) (*publisher, error) {
+	p := &publisher{conn: conn, inbox: conn.NewInbox() + ".", open: make(map[uint64]*responses)}
+	sub, err := conn.Subscribe(p.inbox+">", p.receive)
+	if err != nil {
+		return nil, err
+	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // maxUnacked bounds the responses
+		return nil, err
+	}
+	report := conn.DisconnectErrHandler()
+	conn.SetDisconnectErrHandler(func(conn *natsgo.Conn, err error) {
+		p.disconnect()
+		report(conn, err)
+	})
+	return p, nil
+}
+
+// disconnect gives up on all responses, because the connection is lost.
+func (p *publisher) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.open {
+		r.failAllLocked(natsgo.ErrDisconnected)
+	}
+}
+
+// errAwaited is the outcome of a message until its outcome is known.
+var errAwaited = errors.New("no response yet")
+
+// responses are the responses to the messages of one batch.
+type responses struct {
+	p      *publisher
+	number uint64
+	reply  []byte        // prefix of its reply subjects
+	done   chan struct{} // closed when no response is awaited
+
+	outcomes   []error // by message; nil: stored
+	awaited    int
+	duplicates int64
+}
+
+// begin prepares for as many messages as there are outcomes, which it fills in until end is called.
+// There must be at least one.
+func (p *publisher) begin(outcomes []error) *responses {
+	r := &responses{p: p, outcomes: outcomes, awaited: len(outcomes), done: make(chan struct{})}
+	for k := range outcomes {
+		outcomes[k] = errAwaited
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	r.number = p.last
+	r.reply = append(strconv.AppendUint([]byte(p.inbox), r.number, 10), '.')
+	p.open[r.number] = r
+	return r
+}
+
+// end stops filling in the outcomes. Those that are not known remain errAwaited.
+func (r *responses) end() {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	delete(r.p.open, r.number)
+}
+
+// send publishes message k without waiting for its response. It does not keep m.
+func (r *responses) send(k int, m *natsgo.Msg) {
+	m.Reply = string(strconv.AppendInt(r.reply, int64(k), 10))
+	if err := r.p.conn.PublishMsg(m); err != nil {
+		r.fail(k, err)
+	}
+}
+
+// fail records an outcome of message k, unless it has one.
+func (r *responses) fail(k int, err error) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.recordLocked(k, err)
+}
+
+// failAll records an outcome of all messages that have none.
+func (r *responses) failAll(err error) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.failAllLocked(err)
+}
+
+func (r *responses) failAllLocked(err error) {
+	for k := range r.outcomes {
+		r.recordLocked(k, err)
+	}
+}
+
+// recordLocked reports whether message k had no outcome.
+func (r *responses) recordLocked(k int, err error) bool {
+	if r.outcomes[k] != errAwaited {
+		return false
+	}
+	r.outcomes[k] = err
+	if r.awaited--; r.awaited == 0 {
+		close(r.done)
+	}
+	return true
+}
+
+// receive records the response to a message.
+func (p *publisher) receive(m *natsgo.Msg) {
+	batch, message, _ := strings.Cut(m.Subject[len(p.inbox):], ".")
+	number, err := strconv.ParseUint(batch, 10, 64)
+	if err != nil {
+		return
+	}
+	k, err := strconv.Atoi(message)
+	if err != nil || k < 0 {
+		return
+	}
+	duplicate, outcome := p.decode(m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.open[number]
+	if r != nil && k < len(r.outcomes) && r.recordLocked(k, outcome) && duplicate {
+		r.duplicates++
+	}
+}
+
+// noResponders is the status of the response to a message that no stream takes.
+const noResponders = "503"
+
+// decode returns the outcome of a message according to its response. The server's acknowledgements
+// differ only in the sequence at their end. Example: after {"stream":"out","seq":17} was decoded,
+// plain is {"stream":"out","seq": and another response that consists of plain, digits and a brace
+// has the same meaning.
+func (p *publisher) decode(m *natsgo.Msg) (duplicate bool, err error) {
+	if len(m.Data) == 0 && m.Header.Get("Status") == noResponders {
+		return false, jetstream.ErrNoStreamResponse
+	}
+	prefix, isPlain := cutSequence(m.Data)
+	if isPlain && p.plain != nil && bytes.Equal(prefix, p.plain) {
+		return false, nil
+	}
+	var response struct {
+		Error *jetstream.APIError `json:"error"`
+		jetstream.PubAck
+	}
+	switch err := json.Unmarshal(m.Data, &response); {
+	case err != nil:
+		return false, jetstream.ErrInvalidJSAck
+	case response.Error != nil:
+		return false, response.Error
+	case response.Stream == "":
+		return false, jetstream.ErrInvalidJSAck
+	}
+	if isPlain && !response.Duplicate {
+		p.plain = bytes.Clone(prefix)
+	}
+	return response.Duplicate, nil
+}
+
+// cutSequence returns the part of an acknowledgement before the sequence at its end.
+func cutSequence(ack []byte) (before []byte, ok bool) {
+	digits, ok := bytes.CutSuffix(ack, []byte{'}'})
+	if !ok {
+		return nil, false
+	}
+	before = bytes.TrimRight(digits, "0123456789")
+	return before, len(before) < len(digits) && bytes.HasSuffix(before, []byte(`"seq":`))
+}
