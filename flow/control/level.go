@@ -16,11 +16,10 @@ import (
 // is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
 // the level on are refused, and a smaller share below it.
 //
-// Now and then, one attempt beyond the level is sent as a trial. The first trial comes after a few
-// round trips, because bad data may have caused the refusals, which looks like a level if few
-// answers are known. If a trial is refused, the next one waits twice as long. If it is delivered,
-// the level rises, by steps that double, until the window is the tighter limit and the level is
-// dropped.
+// Now and then, one attempt beyond the level is sent as a trial. If nothing was delivered there
+// yet, the first trial comes after a few round trips, because bad data may have caused the
+// refusals. If a trial is refused, the next one waits twice as long. If it is delivered, the level
+// rises, by steps that double, until the window is the tighter limit and the level is dropped.
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
@@ -57,9 +56,11 @@ const (
 	// multiple of chance that is added to levelSure and levelCut: with more chance failures, runs
 	// of them are longer
 	levelCaution = 8.0
-	levelRounds  = 4                // round trips until the first trial of a new level
-	levelWait    = 10 * time.Second // until the next trial after a level has risen
+	levelWait    = 10 * time.Second
+	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
 	maxLevelWait = 5 * time.Minute
+	// round trips until the first trial of a level at which nothing was delivered
+	untestedRounds = 4
 )
 
 // logRefuses is the log-likelihood ratio of a delivery, see [refusedBeyond].
@@ -92,11 +93,11 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	switch {
 	case v.trial == a:
 		if v.step > 0 { // the level had risen since the last refused trial
-			v.step, v.wait = 0, levelWait/2
+			v.step, v.wait = 0, 0
 		}
 		v.from = min(v.from, at)
 		v.beyond++
-		v.since, v.wait = now, min(2*v.wait, maxLevelWait)
+		v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
@@ -107,13 +108,24 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		v.low = at
 	}
 	if v.low > 1 && v.logOdds(v.low) > levelSure+v.caution() {
+		wait, delivered := max(levelWait, levelRounds*rtt), 0
 		v.beyond = 0
 		for _, o := range v.recent[:min(v.n, levelRecent)] {
-			if !o.taken && int(o.level) >= v.low {
+			switch {
+			case int(o.level) < v.low:
+			case o.taken:
+				delivered++
+			default:
 				v.beyond++
 			}
 		}
-		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, levelRounds*rtt, 0, 0, 0
+		switch {
+		case v.from > 0:
+			wait = max(wait, v.wait)
+		case delivered == 0:
+			wait = untestedRounds * rtt
+		}
+		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
 		return true, true
 	}
 	v.score = min(v.score+speaks, 2*v.cut())

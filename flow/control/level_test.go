@@ -27,9 +27,9 @@ func TestLevelIsFound(t *testing.T) {
 		if got := v.room(time.Millisecond, limit); got != 0 {
 			t.Errorf("room for %d beside %d, want none before a try is due", got, limit)
 		}
-		if got := v.room(levelRounds*time.Millisecond, limit); got != 1 {
+		if got := v.room(untestedRounds*time.Millisecond, limit); got != 1 {
 			t.Errorf("room for %d beside %d after %d round trips, want one to try", got, limit,
-				levelRounds)
+				untestedRounds)
 		}
 	}
 }

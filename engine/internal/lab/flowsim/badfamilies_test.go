@@ -374,15 +374,14 @@ func TestFamilies(t *testing.T) {
 // [TestFamiliesOverHTTP].
 func TestRefusalsAtTheStart(t *testing.T) {
 	for workers, seeds := range map[int][]uint64{
-		1: {3599, 7495, 10735, 18770, 19006},
-		2: {44, 74, 75, 81},
+		1: {7495, 10735, 19006},
+		2: {75},
 	} {
 		f := family{workers, 0.1, "after: 1ms", 0, "start", "free", false}
 		for _, seed := range seeds {
 			got := f.play(t, seed, false).goodput / f.omniscient(t, seed)
 			if t.Logf("%v, seed %d: goodput %.3f", f, seed, got); got < 0.9 {
-				t.Errorf("%v, seed %d: goodput is %.3f of the omniscient sender's, want at least 0.9",
-					f, seed, got)
+				t.Errorf("%v, seed %d: goodput is %.3f, want at least 0.9", f, seed, got)
 			}
 		}
 	}
