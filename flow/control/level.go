@@ -16,9 +16,10 @@ import (
 // is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
 // the level on are refused, and a smaller share below it.
 //
-// Now and then, one attempt beyond the level is sent as a trial. If it is refused, the next trial
-// waits twice as long. If it is delivered, the level rises, by steps that double, until the window
-// is the tighter limit and the level is dropped.
+// Now and then, one attempt beyond the level is sent as a trial. If nothing was delivered there
+// yet, the first trial comes after a few round trips, because bad data may have caused the
+// refusals. If a trial is refused, the next one waits twice as long. If it is delivered, the level
+// rises, by steps that double, until the window is the tighter limit and the level is dropped.
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
@@ -58,6 +59,8 @@ const (
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
 	maxLevelWait = 5 * time.Minute
+	// round trips until the first trial of a level at which nothing was delivered
+	untestedRounds = 4
 )
 
 // logRefuses is the log-likelihood ratio of a delivery, see [refusedBeyond].
@@ -94,7 +97,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		}
 		v.from = min(v.from, at)
 		v.beyond++
-		v.since, v.wait = now, min(max(2*v.wait, levelWait, levelRounds*rtt), maxLevelWait)
+		v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
@@ -105,15 +108,22 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		v.low = at
 	}
 	if v.low > 1 && v.logOdds(v.low) > levelSure+v.caution() {
-		wait := max(levelWait, levelRounds*rtt)
-		if v.from > 0 {
-			wait = max(wait, v.wait)
-		}
+		wait, delivered := max(levelWait, levelRounds*rtt), 0
 		v.beyond = 0
 		for _, o := range v.recent[:min(v.n, levelRecent)] {
-			if !o.taken && int(o.level) >= v.low {
+			switch {
+			case int(o.level) < v.low:
+			case o.taken:
+				delivered++
+			default:
 				v.beyond++
 			}
+		}
+		switch {
+		case v.from > 0:
+			wait = max(wait, v.wait)
+		case delivered == 0:
+			wait = untestedRounds * rtt
 		}
 		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
 		return true, true

@@ -24,11 +24,12 @@ func TestLevelIsFound(t *testing.T) {
 		if v.from != limit+1 {
 			t.Errorf("a worker that takes %d is thought to refuse from %d on", limit, v.from)
 		}
-		if got := v.room(time.Second, limit); got != 0 {
+		if got := v.room(time.Millisecond, limit); got != 0 {
 			t.Errorf("room for %d beside %d, want none before a try is due", got, limit)
 		}
-		if got := v.room(time.Hour, limit); got != 1 {
-			t.Errorf("room for %d beside %d after an hour, want one to try", got, limit)
+		if got := v.room(untestedRounds*time.Millisecond, limit); got != 1 {
+			t.Errorf("room for %d beside %d after %d round trips, want one to try", got, limit,
+				untestedRounds)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type family struct {
 	kind    string  // how a bad batch fails, as in the scenario
 	chance  float64 // with which a worker fails anything
 	// further trouble: "", "worker" (one fails everything), "data" (only one refuses bad data),
-	// "outage"
+	// "outage", "start" (a short run, most of which the start-up determines)
 	trouble string
 	order   string // "free", "key", "strict"
 	hedge   bool
@@ -42,12 +42,15 @@ func (f family) String() string {
 // text returns the scenario, for the sender under test or for the omniscient one.
 func (f family) text(omniscient bool) string {
 	var b strings.Builder
-	duration := 40 * time.Second
-	if f.trouble == "outage" {
+	duration, warmup, rtt := 40*time.Second, 10*time.Second, 10*time.Millisecond
+	switch f.trouble {
+	case "outage":
 		duration = 120 * time.Second
+	case "start":
+		duration, warmup, rtt = httpFor, httpWarmup, 300*time.Microsecond
 	}
-	fmt.Fprintf(&b, "duration: %v\nwarmup: 10s\nload: saturated\nservice: exponential\nnetwork: "+
-		"{ rtt: 10ms }\n", duration)
+	fmt.Fprintf(&b, "duration: %v\nwarmup: %v\nload: saturated\nservice: exponential\n"+
+		"network: { rtt: %v }\n", duration, warmup, rtt)
 	fmt.Fprintf(&b, "workers: [ { rate: 50, slots: 2, count: %d } ]\nbad: { %s", f.workers, f.kind)
 	if !omniscient {
 		fmt.Fprintf(&b, ", share: %v", f.bad)
@@ -361,6 +364,25 @@ func TestFamilies(t *testing.T) {
 		if f.trouble == "" && f.order == "free" && f.bad <= 0.5 && f.kind == "after: 1ms" &&
 			x.probes > 3 {
 			t.Errorf("%v: %d probes, although only data is bad", f, x.probes)
+		}
+	}
+}
+
+// TestRefusalsAtTheStart checks that bad data in the first moments does not keep a worker at one
+// batch in flight for long. In these runs, the first refusals look like a level of attempts in
+// flight that the worker refuses. For one worker, batches 3 and 13 are bad, as in
+// [TestFamiliesOverHTTP].
+func TestRefusalsAtTheStart(t *testing.T) {
+	for workers, seeds := range map[int][]uint64{
+		1: {7495, 10735, 19006},
+		2: {75},
+	} {
+		f := family{workers, 0.1, "after: 1ms", 0, "start", "free", false}
+		for _, seed := range seeds {
+			got := f.play(t, seed, false).goodput / f.omniscient(t, seed)
+			if t.Logf("%v, seed %d: goodput %.3f", f, seed, got); got < 0.9 {
+				t.Errorf("%v, seed %d: goodput is %.3f, want at least 0.9", f, seed, got)
+			}
 		}
 	}
 }
