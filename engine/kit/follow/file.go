@@ -71,13 +71,9 @@ type extras struct {
 	why       string // awaiting: the reason
 	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
 	// over
-	until time.Duration
-	// a nameless file after its wait is over: its unlisted name as last found, and the number of
-	// the listing that preceded this find
-	unlistedAs   string
-	unlistedScan uint32
-	nextLook     time.Duration // finished
-	checks       uint8         // looks at it
+	until    time.Duration
+	nextLook time.Duration // finished
+	checks   uint8         // looks at it
 	// nothing of it was read: fingerprint of the bytes seen before At
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank

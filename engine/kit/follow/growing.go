@@ -68,8 +68,21 @@ func (g *growing) endOf(f *file) (ending, bool) {
 	if !end.sealed || e == nil {
 		return end, true
 	}
-	end.sealed = !g.c.rotation.mayHaveSuccessor(f, g.c.now()) && !g.c.rotation.missed(f)
+	end.sealed = !g.c.rotation.mayHaveSuccessor(f, g.c.now()) && !g.mayBeListed(f)
 	return end, f.entry == e && e.file == f && f.handle != nil
+}
+
+// missesMin is the number of successive listings that must lack a file with a name before the file
+// is complete. A listing may miss a file that is renamed meanwhile.
+const missesMin = 3
+
+// mayBeListed reports whether f may have a listed name that the last listings have missed.
+func (g *growing) mayBeListed(f *file) bool {
+	if f.info.Links == 0 || g.c.table.scans >= f.scan+missesMin {
+		return false
+	}
+	g.c.pace.soon()
+	return true
 }
 
 // ready reports whether a route has something to do. New data is read immediately.

@@ -26,8 +26,6 @@ type rotation struct {
 	// time of the last search in the directories of awaiting files; 0 if there was none
 	search    time.Duration
 	undecided bool // a file found there could not be read
-	// by directory, since the last listing: the entries seen by missed
-	contents map[string]directory
 	// possible files of earlier runs that could not be read yet, or changed during each look. They
 	// and their copies cannot be identified yet
 	unread        map[*file]bool
@@ -47,7 +45,7 @@ func newRotation(c *Catalogue) rotation {
 	return rotation{
 		c: c, stems: make(map[string][]*file),
 		awaiting: make(map[*file]bool), unread: make(map[*file]bool),
-		tried: make(map[fileid.Key]tried), contents: make(map[string]directory),
+		tried: make(map[fileid.Key]tried),
 	}
 }
 
@@ -191,7 +189,6 @@ func (t *rotation) follow(now time.Duration) {
 		t.recogniseUnreadable()
 	}
 	t.holdMissingFolders()
-	clear(t.contents)
 	if t.search == 0 || now-t.search >= c.o.PollMax {
 		if held := t.held(); len(t.awaiting)+len(held) > 0 {
 			t.search = max(now, 1)
