@@ -36,7 +36,6 @@ type verdict struct {
 	hold      bool  // it may be a copy of an existing file, or is still being written
 	grows     bool  // it may be an incomplete copy of an awaiting file
 	undecided bool  // a possible original cannot be looked at
-	unread    bool  // the same, because that file cannot be read
 	continued *file // an unread file, awaiting or deleted, that it continues
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
@@ -49,7 +48,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	}
 	k.comparing, k.c.handles.keep = true, f
 	defer func() { k.comparing, k.c.handles.keep = false, nil }()
-	v := verdict{unread: k.c.rotation.hasUnreadRelated(f, head)}
+	v := verdict{undecided: k.c.rotation.hasUnreadRelated(f, head)}
 	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, false) {
@@ -60,7 +59,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 		}
 	}
 	mayBeCopy := v.hold || v.undecided || v.grows && v.continued == nil
-	if v.unread && k.holdUnread(f) || mayBeCopy && k.holdBack(f, v.undecided) {
+	if mayBeCopy && k.holdBack(f, v.undecided) {
 		return true, false
 	}
 	// files with read data were compared first
@@ -71,7 +70,11 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if g, ok := k.c.strategy.(*growing); ok && !g.canBegin(f) {
 		return true, false
 	}
-	k.logNew(f)
+	if v.undecided {
+		k.logNew(f, "a file begins like one that cannot be read")
+	} else if f.extras != nil && f.extras.restored {
+		k.logNew(f, "a file has the name and the content of one that is gone, and is newer")
+	}
 	return false, false
 }
 
@@ -89,7 +92,6 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		}
 		if w = awaited(e); w == nil && !intact { // undecided for now
 			v.undecided = true
-			v.unread = v.unread || g.trouble != nil
 			return false, false
 		}
 	}
@@ -174,9 +176,6 @@ func (k *copies) holdBack(f *file, undecided bool) bool {
 // in a listing.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
-	if a.unread > now {
-		return false
-	}
 	at := a.compared + k.c.o.PollMax
 	if now < at && f.since <= a.compared && k.c.table.changed <= a.compared {
 		k.c.pace.dueAt(at)
@@ -195,17 +194,12 @@ func (k *copies) isIntact(g *file) bool {
 	return cur == nil || k.c.verify(cur, false)
 }
 
-// logNew logs that f is read as a new file, if f looked like a restored copy but is newer than its
-// original. Delivering data twice is better than losing it.
-func (k *copies) logNew(f *file) {
-	if f.extras == nil || !f.extras.restored {
-		return
-	}
-	f.extras.restored = false
-	k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: it is "+
-		"read from its beginning; what was read of "+
-		"the other one comes twice if it was restored from a backup that did not keep its time",
-		"file", f.label, "size", f.info.Size)
+// logNew logs that f is read as a new file although it may be a copy. Delivering data twice is
+// better than losing it.
+func (k *copies) logNew(f *file, why string) {
+	f.ensureExtras().restored = false
+	k.c.log.Warn(why+": it is read from its beginning; data is repeated if it is a copy", "file",
+		f.label, "size", f.info.Size)
 	k.c.count("files_doubtful", 1)
 }
 

@@ -185,8 +185,6 @@ func (t *rotation) follow(now time.Duration) {
 		c.lister.searchStored = false
 		t.awaitStoredFiles()
 		c.identify.recogniseKnown()
-	} else {
-		t.recogniseUnreadable()
 	}
 	t.holdMissingFolders()
 	if t.search == 0 || now-t.search >= c.o.PollMax {
