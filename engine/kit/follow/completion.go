@@ -104,7 +104,7 @@ func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 // readers: the next reader of the same route drops the progress itself.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
-		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool {
+		if slices.ContainsFunc(all, func(p progressOf) bool {
 			return p.r.activity != gone && !p.r.isDone(p.id)
 		}) {
 			return false

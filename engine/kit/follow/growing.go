@@ -337,11 +337,6 @@ func (g *growing) sealed(cur *cursor) {
 		return
 	}
 	cur.r.awaitDone(cur)
-	if !c.running || g.kept >= max(1, c.limit.get()/4) {
-		cur.r.noteSaved(cur)
-	} else {
-		cur.r.noteUnsaved(cur)
-	}
 	if !f.all((*cursor).isSealed) {
 		return
 	}
@@ -354,36 +349,17 @@ func (g *growing) sealed(cur *cursor) {
 }
 
 // release drops an unlisted file once every route has sealed it and saved that, and reports whether
-// it did. A route that restarts earlier reads the end again.
+// it did. A route that restarts earlier reads the end again. Too many such files are not kept, and
+// none without a catalogue that outlives the routes.
 func (g *growing) release(f *file) bool {
 	c := g.c
-	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
+	if f.handle != nil && c.running && g.kept < max(1, c.limit.get()/4) &&
+		!f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) }) {
 		return false
 	}
 	c.handles.unfollow(f, sealed)
 	c.release(f)
 	return true
-}
-
-// noteUnsaved notes that a sealed file is held until its last bytes are saved.
-func (r *Reader) noteUnsaved(cur *cursor) {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	r.unsaved[cur.part.ID] = cur.pos.Next
-}
-
-func (r *Reader) noteSaved(cur *cursor) {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	delete(r.unsaved, cur.part.ID)
-}
-
-// hasSaved reports whether the route has saved all of a file that it has sealed.
-func (r *Reader) hasSaved(cur *cursor) bool {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	_, unsaved := r.unsaved[cur.part.ID]
-	return !unsaved
 }
 
 func (g *growing) listed(now time.Duration) {

@@ -56,8 +56,6 @@ type Reader struct {
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// ends of nameless sealed files with unsaved last bytes; guarded by identities.mu
-	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done          map[string]bool
 	newlyFinished []string // partitions that are stored as finished; guarded by identities.mu
@@ -70,8 +68,7 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	return &Reader{
 		c: c, o: o, wake: make(chan struct{}, 1), listed: make(chan struct{}, 1), saved: make(map[string]int64),
 		notes: notes{byID: make(map[string]*note)}, forgets: forgets{stored: make(map[string]bool)},
-		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, unsaved: make(map[string]int64),
-		done: make(map[string]bool),
+		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, done: make(map[string]bool),
 	}
 }
 
@@ -277,9 +274,6 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 		}
 		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
 			r.saved[m.Part.ID] = m.Watermark.Num
-		}
-		if end, ok := r.unsaved[m.Part.ID]; ok && isSaved(m, end) {
-			delete(r.unsaved, m.Part.ID)
 		}
 	}
 	return nil

@@ -49,6 +49,3 @@ func highest(m stream.Mark) int64 {
 	}
 	return high
 }
-
-// isSaved reports whether, by m, everything before end was delivered.
-func isSaved(m stream.Mark, end int64) bool { return m.Watermark.Num >= end && len(m.Above) == 0 }
