@@ -35,7 +35,7 @@ type Catalogue struct {
 	wakes wakes
 	idle  chan struct{} // Watch: a listing has found nothing
 	limit openLimit
-	held  atomic.Pointer[heldFiles]
+	held  atomic.Pointer[deletedFiles]
 
 	mu       sync.Mutex // guards the fields below
 	clock    clock

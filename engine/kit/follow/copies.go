@@ -235,7 +235,7 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 func (k *copies) mayBegin(g *file, head []byte) bool {
 	n := min(len(head), len(g.entry.prefix))
 	return bytes.Equal(head[:n], g.entry.prefix[:n]) &&
-		mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
+		mayBeginAs(g.entry.id, g.fingerprint(), head)
 }
 
 // mayBeginAs is mayBegin for the data described by an id and a fingerprint.
@@ -250,7 +250,7 @@ func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 // reports whether it does. Identical first bytes are not enough: if the old file's name was given
 // to a new file of the same content, that file is new.
 func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
-	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) {
+	if w.entry.phase == known && !k.mayInherit(f, w) {
 		return false, nil
 	}
 	return k.continueFrom(f, w, head)

@@ -63,8 +63,8 @@ func (k *copies) mayInherit(f, w *file) bool {
 // mayBe reports whether f may continue the awaiting file w, of which nothing was read. f must be at
 // least as long as w and begin with the bytes that the id of w hashes.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
-	id := k.c.ids.idOf(w.entry)
-	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil ||
+	id := w.entry.id
+	if w.entry.phase == known && !k.mayInherit(f, w) || f.view != nil ||
 		f.info.Size < w.info.Size || w.info.Size == 0 {
 		return false
 	}
@@ -88,7 +88,7 @@ func (f *file) shows(w *file, head []byte) bool {
 // saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
 // hashes. The id must hash enough of them.
 func (k *copies) hasSameHead(f, w *file, head []byte) bool {
-	id, read := k.c.ids.idOf(w.entry), w.read()
+	id, read := w.entry.id, w.read()
 	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {
 		return false
 	}
@@ -102,7 +102,7 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 // bytes.
 func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	p := w.fingerprint()
-	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
+	if w.entry.phase != known || k.mayInherit(f, w) || p.At == 0 {
 		return false
 	}
 	ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:])
@@ -121,9 +121,9 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 		sameFile(f.info, w.info) {
 		return false
 	}
-	id := k.c.ids.idOf(w.entry)
+	id := w.entry.id
 	return len(w.entry.prefix) > 0 || id.MatchHead(head) ||
-		len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known
+		len(head) < id.Len && w.entry.phase == known
 }
 
 // grewAsCopy reports whether f has grown since it was compared with its possible original. If so,

@@ -209,7 +209,7 @@ func (z *dormant) retire() {
 			isStored := func(cur *cursor) bool {
 				return cur.storedFinished && cur.sealed && !cur.changed() && cur.entry == e
 			}
-			if f.entry == e && c.table.has(f) && f.all(isStored) && c.ids.phaseOf(e) == known {
+			if f.entry == e && c.table.has(f) && f.all(isStored) && e.phase == known {
 				z.retireFile(f)
 			}
 		}
@@ -299,8 +299,8 @@ func (z *dormant) isSaved(f *file) bool {
 			return false
 		}
 	}
-	id := z.c.ids.idOf(e)
-	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
+	id := e.id
+	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && e.phase == known
 }
 
 // isHardLink reports whether label is a second name of a dormant file, which was also listed under

@@ -121,7 +121,7 @@ func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
 		if e := r.c.ids.get(id); e != nil {
-			out[id] = r.c.ids.idOf(e).Key()
+			out[id] = e.id.Key()
 		}
 	}
 	r.c.dormant.table.each(func(d *dormantFile) bool {

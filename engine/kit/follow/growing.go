@@ -24,10 +24,7 @@ type growing struct {
 	kept int // sealed unlisted files that stay open until their routes have saved that
 }
 
-func (g *growing) grows() bool            { return true }
-func (g *growing) sawEnough(f *file) bool { return f.entry != nil || isFarFromEnd(f, g.c.readers) }
-
-func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + packedWait, g.c.now() }
+func (g *growing) grows() bool { return true }
 
 // end returns the state of the end of a file that may grow without end. It is complete if it has no
 // listed name, has not changed for GoneWait, and a later listing does not have it either.
@@ -122,20 +119,6 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	return false
 }
 
-func (g *growing) isAtEnd(f *file, cur *cursor) bool {
-	switch {
-	case f.isUnlisted(), f.trouble != nil && f.trouble.broken:
-		return false
-	case f.info.Size == 0:
-		return true
-	case cur == nil:
-		return f.isEmpty()
-	case (g.o.PartialWait > 0 || f.view != nil) && cur.partial():
-		return false // the last record has no end yet, and will be handed out without one
-	}
-	return f.info.Size == cur.drained && !cur.changed()
-}
-
 // endEmpty gives up an empty file without a listed name when its time is over.
 func (g *growing) endEmpty(f *file, now time.Duration) {
 	if at := g.end(f).at; now < at {
@@ -179,17 +162,6 @@ func (g *growing) await(f *file, why string) {
 		return
 	}
 	g.c.rotation.await(f, why)
-}
-
-func (g *growing) findPredecessor(f *file, head []byte) (done, read bool) {
-	switch c := g.c; {
-	case c.identify.meeting: // new files are met after the known ones
-		return true, false
-	case len(head) == 0:
-		return true, false // nothing to identify it by, and nothing to read
-	default:
-		return c.copies.findPredecessor(f, head)
-	}
 }
 
 func (g *growing) mismatch(f *file, e *Entry, why string) {

@@ -60,8 +60,13 @@ func (n *identifier) file(f *file, l *filler) bool {
 	for {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
-			if done, read := c.strategy.findPredecessor(f, head); done {
-				return read
+			if c.strategy.grows() {
+				if n.meeting || len(head) == 0 {
+					return false // new files are met after the known ones
+				}
+				if done, read := c.copies.findPredecessor(f, head); done {
+					return read
+				}
 			}
 			n.attach(f, c.ids.give(f.seen(head, true), f.name))
 			return f.entry != nil
@@ -274,7 +279,7 @@ func (n *identifier) recallable(info stat) *Entry {
 	}
 	var out *Entry
 	for _, e := range n.c.ids.at(info) {
-		if out == nil && n.c.ids.idOf(e).Certain() && n.isWhole(e.text, info) {
+		if out == nil && e.id.Certain() && n.isWhole(e.text, info) {
 			out = e
 			continue
 		}
@@ -378,7 +383,7 @@ func (n *identifier) lostKnown(f *file) {
 			continue
 		}
 		// otherwise the size of f does not count the bytes of w
-		if n.c.ids.phaseOf(e) == known && w.fingerprint().Packed == 0 {
+		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}
 		f.dataElsewhere = true // its missing data belongs to the awaiting file

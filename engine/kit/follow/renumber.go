@@ -25,8 +25,8 @@ func (c *Catalogue) renumber() {
 		return true
 	})
 	n := 0
-	for _, e := range c.ids.withoutFileOrAwaited() {
-		id := c.ids.idOf(e)
+	for _, e := range c.ids.withoutFile() {
+		id := e.id
 		if devices[id.Dev] {
 			continue
 		}

@@ -86,7 +86,7 @@ func (t *rotation) unreadable() (label string, err error) {
 
 // isInPlace reports whether the inode of an awaiting file is not known to hold other data.
 func (t *rotation) isInPlace(w *file) bool {
-	return w.entry == nil || t.c.ids.phaseOf(w.entry) == known
+	return w.entry == nil || w.entry.phase == known
 }
 
 // is reports whether, by its stat, an unlisted file is the awaiting file w itself.
@@ -94,7 +94,7 @@ func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
 	}
-	return IsOf(t.c.ids.idOf(w.entry), s.Info)
+	return IsOf(w.entry.id, s.Info)
 }
 
 // newUnlisted returns the record of an unlisted file that is not followed yet.
@@ -203,7 +203,7 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {
 			return false
 		}
-		id, p := t.c.ids.idOf(w.entry), w.fingerprint()
+		id, p := w.entry.id, w.fingerprint()
 		if id.Key() != w.entry.given || id.Birth != int64(f.info.Birth) {
 			return false
 		}
@@ -279,7 +279,7 @@ const lateMost = 10 * packedWait
 func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file
-	of, id := stem(w.label), c.ids.idOf(w.entry)
+	of, id := stem(w.label), w.entry.id
 	for _, f := range c.table.byKey {
 		if f.isUnidentified() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
 			list = append(list, f)
@@ -307,7 +307,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 // new content. The file may then get an unlisted name, and no other mark identifies it.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
-	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil &&
+	return w.state == awaiting && w.entry.phase != known && f != nil &&
 		isOf(id, f.info) && f.isUnreadBySome() &&
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }

@@ -109,7 +109,7 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 // isStillIntact is verify for a file that was changed.
 func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	f := cur.f
-	same, err := cur.unchanged(c.ids.idOf(cur.entry), c.head[:])
+	same, err := cur.unchanged(cur.entry.id, c.head[:])
 	if err != nil {
 		c.handles.unreadNow(f, err)
 		return false
@@ -244,7 +244,7 @@ func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 // hasSameBeginning reports whether a file still begins as it did when it got its id. data are its
 // first bytes that were handed out.
 func (cur *cursor) hasSameBeginning(data []byte) bool {
-	id := cur.r.c.ids.idOf(cur.entry)
+	id := cur.entry.id
 	if id.MatchHead(data) {
 		return true
 	}
@@ -293,7 +293,7 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 		r.c.handles.unreadNow(f, err)
 		return false, false
 	}
-	if !r.c.ids.idOf(cur.entry).MatchHead(head) { // it was rewritten since it got its id
+	if !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
 		cur.distrust()
 		return false, false
 	}

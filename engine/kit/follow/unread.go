@@ -36,7 +36,7 @@ func (t *rotation) hasUnreadRelated(f *file, head []byte) bool {
 // beganSo reports whether u may be a file of an earlier run that began with head.
 func (t *rotation) beganSo(u *file, head []byte) bool {
 	for _, e := range t.c.identify.knownAs(u) {
-		id := t.c.ids.idOf(e)
+		id := e.id
 		begins := func(m storedMark) bool { return mayBeginAs(id, fingerprintOf(m.mark), head) }
 		if slices.ContainsFunc(t.c.identify.marks(e), begins) {
 			return true
