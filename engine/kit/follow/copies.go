@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -125,13 +124,15 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	if ok, err := k.inherit(f, w, head); err != nil {
-		if !v.unlisted {
+	// equal bytes are not enough: a new file may have the name and the content of a deleted one
+	if w.entry.phase != known || k.mayInherit(f, w) {
+		ok, err := k.continueFrom(f, w, head)
+		if err != nil && !v.unlisted {
 			c.handles.unreadNow(f, err)
 		}
-		return true, false
-	} else if ok {
-		return true, true
+		if ok || err != nil {
+			return true, ok
+		}
 	}
 	if k.mayBeRestored(f, w, head) {
 		v.hold, f.ensureExtras().restored = true, true
@@ -211,7 +212,7 @@ func (k *copies) logNew(f *file, why string) {
 // continued one that all routes have read, a needed one could be deleted unread. Within each group,
 // longer names come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
-	var out []*Entry
+	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
@@ -219,15 +220,18 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 		for _, g := range k.c.rotation.stems[base[:n]] {
 			if g != f && g.entry != nil && g.entry.file != nil && g.state != ended &&
 				k.mayBegin(g, head) {
-				out = append(out, g.entry)
+				if isNeeded(g) {
+					needed = append(needed, g.entry)
+				} else {
+					others = append(others, g.entry)
+				}
 				if found++; found == maxRelated {
 					break
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *Entry) int { return byNeed(a.file, b.file) })
-	return out
+	return append(needed, others...)
 }
 
 // mayBegin reports whether the read data of g and head may have the same beginning. It does not
@@ -246,18 +250,8 @@ func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// inherit makes f the successor of the awaiting file w if f contains the read data of w, and
-// reports whether it does. Identical first bytes are not enough: if the old file's name was given
-// to a new file of the same content, that file is new.
-func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
-	if w.entry.phase == known && !k.mayInherit(f, w) {
-		return false, nil
-	}
-	return k.continueFrom(f, w, head)
-}
-
-// continueFrom does the same as inherit, but does not check name and time. f continues w at the
-// furthest position with a fingerprint that matches f.
+// continueFrom makes f the successor of the awaiting file w if f contains the read data of w, and
+// reports whether it does. f continues w at the furthest position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

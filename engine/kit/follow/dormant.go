@@ -197,7 +197,11 @@ func (z *dormant) retire() {
 	}
 	c := z.c
 	for _, r := range c.readers {
-		for _, id := range r.takeFinished() {
+		c.ids.mu.Lock()
+		list := r.newlyFinished
+		r.newlyFinished = nil
+		c.ids.mu.Unlock()
+		for _, id := range list {
 			e := c.ids.get(id)
 			if e == nil || e.file == nil {
 				continue
@@ -214,24 +218,6 @@ func (z *dormant) retire() {
 			}
 		}
 	}
-}
-
-// takeFinished returns the partitions that are stored as finished since the last call.
-func (r *Reader) takeFinished() []string {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	list := r.newlyFinished
-	r.newlyFinished = nil
-	return list
-}
-
-// takeFresh reports whether the route has stored progress since the last call.
-func (r *Reader) takeFresh() bool {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	fresh := r.fresh
-	r.fresh = false
-	return fresh
 }
 
 func (z *dormant) retireFile(f *file) {
@@ -252,7 +238,7 @@ func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false
 	for _, r := range c.readers {
-		saved = r.takeFresh() || saved
+		saved = r.fresh.Swap(false) || saved
 		if r.activity == absent {
 			return
 		}

@@ -246,23 +246,10 @@ func (s *identities) noteGrown(cur *cursor) {
 	cur.r.saved[cur.entry.text] = 0
 }
 
-// noteDone notes that an earlier run has finished the file.
-func (s *identities) noteDone(e *Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.done = true
-}
-
 func (s *identities) noteName(e *Entry, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.name = name
-}
-
-func (s *identities) nameOf(e *Entry) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.name
 }
 
 // Is reports whether info can belong to e's file.

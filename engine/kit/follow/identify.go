@@ -251,7 +251,8 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 func (n *identifier) recall(f *file) bool {
 	c := n.c
 	e := n.recallable(f.info)
-	if e == nil || e.file != nil || !c.strategy.grows() && !n.allFinished(e) {
+	unfinished := func(m storedMark) bool { return !m.mark.Finished }
+	if e == nil || e.file != nil || !c.strategy.grows() && slices.ContainsFunc(n.marks(e), unfinished) {
 		return false
 	}
 	n.attach(f, e)
@@ -259,15 +260,6 @@ func (n *identifier) recall(f *file) bool {
 		cur.drained, cur.unread = f.info.Size, 0
 	}
 	c.handles.noteClosed(f)
-	return true
-}
-
-func (n *identifier) allFinished(e *Entry) bool {
-	for _, m := range n.marks(e) {
-		if !m.mark.Finished {
-			return false
-		}
-	}
 	return true
 }
 

@@ -66,8 +66,10 @@ func (c *Catalogue) list(r *Reader) {
 		}
 		signal(o.listed)
 	}
-	if r == nil {
-		noteIdle(c)
+	if r == nil { // no route is busy: Watch watches again
+		for _, o := range c.readers {
+			noteBusy(c, o, false)
+		}
 	}
 	c.pace.record(begun, c.now(), found, c.o.PollMin, c.o.PollMax)
 }

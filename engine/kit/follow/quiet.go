@@ -81,7 +81,9 @@ func (q *quiet) mismatch(f *file, e *Entry, why string) {
 func (q *quiet) resumed(cur *cursor, m stream.Mark) {
 	f := cur.f
 	if f.state == finished {
-		q.c.ids.noteDone(cur.entry)
+		q.c.ids.mu.Lock()
+		cur.entry.done = true // an earlier run has finished it
+		q.c.ids.mu.Unlock()
 	}
 	switch {
 	case !m.Finished:

@@ -58,8 +58,8 @@ type Reader struct {
 	saved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done          map[string]bool
-	newlyFinished []string // partitions that are stored as finished; guarded by identities.mu
-	fresh         bool     // progress was stored since the last look; guarded by identities.mu
+	newlyFinished []string    // partitions that are stored as finished; guarded by identities.mu
+	fresh         atomic.Bool // progress was stored since the last look
 	// since when each listing has found bytes to read; 0 if the last one has not
 	busy time.Duration
 }
@@ -264,7 +264,7 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
-	r.fresh = true
+	r.fresh.Store(true)
 	for _, m := range marks {
 		if m.Finished && r.c.o.Keep {
 			r.newlyFinished = append(r.newlyFinished, m.Part.ID)

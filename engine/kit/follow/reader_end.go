@@ -57,7 +57,12 @@ func (r *Reader) ended() (bool, error) {
 			failed = append(failed, f)
 		}
 	}
-	awaited := c.rotation.waited()
+	awaited := 0
+	for w := range c.rotation.awaiting {
+		if !w.isFolderMissing() {
+			awaited++
+		}
+	}
 	if young+awaited == 0 {
 		r.finalWait = 0
 	} else if r.finalWait == 0 {

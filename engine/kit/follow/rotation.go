@@ -94,16 +94,6 @@ func (t *rotation) inodeOf(w *file) fileid.Key {
 // inOrder returns the awaiting files, ordered by label.
 func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
 
-// waited returns the number of awaiting files with existing folders.
-func (t *rotation) waited() (n int) {
-	for w := range t.awaiting {
-		if !w.isFolderMissing() {
-			n++
-		}
-	}
-	return n
-}
-
 // await makes f wait for a successor. Its name is deleted, or its inode holds other data.
 func (t *rotation) await(f *file, why string) {
 	f.handle, f.view, f.trouble = nil, nil, nil

@@ -186,7 +186,8 @@ func TestRestoredBackupIsWrittenTo(t *testing.T) {
 					r[1].lines = append(r[0].lines, r[1].lines...)
 				}
 				wantLines(t, d, a2, b2, tt.want...)
-				if said := strings.Contains(d.log.String(), "has the name and the content of one that is gone"); said == tt.aged {
+				const doubt = "has the name and the content of one that is gone"
+				if said := strings.Contains(d.log.String(), doubt); said == tt.aged {
 					t.Errorf("the log says that lines may data is repeated: %v, want %v:\n%s", said, !tt.aged, &d.log)
 				}
 			})
