@@ -2,8 +2,6 @@ package follow
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"time"
@@ -233,10 +231,8 @@ func (g *growing) canBegin(f *file) bool {
 		return true
 	}
 	_, err := g.lastLine(f)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		g.c.pace.soon()
-	} else if err != nil {
-		g.c.handles.fail(f, err)
+	if err != nil {
+		g.c.handles.unreadNow(f, err)
 	}
 	return err == nil
 }

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"errors"
 	"io"
 	"slices"
 
@@ -38,11 +37,8 @@ func (n *identifier) marks(e *Entry) []storedMark {
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		c.pace.soon()
-		return false
-	} else if err != nil {
-		c.handles.fail(f, err)
+	if err != nil {
+		c.handles.unreadNow(f, err)
 		return false
 	}
 	if f.view != nil && (!c.unpacker.isWhole(f) || c.unpacker.hasNothing(f, head)) {

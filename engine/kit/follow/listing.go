@@ -1,7 +1,9 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -190,21 +192,15 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 		}
 	}
 	slices.SortFunc(odd, byLabel)
+	odd = append(odd, l.c.watched.files...)
 	for _, f := range odd {
-		if l.c.table.has(f) && l.c.strategy.ready(r, f, now) {
-			out = append(out, f)
-		}
-	}
-	for _, f := range l.c.watched.files {
-		if l.c.strategy.ready(r, f, now) {
+		if (l.c.table.has(f) || f.state == finished) && l.c.strategy.ready(r, f, now) {
 			out = append(out, f)
 		}
 	}
 	slices.SortFunc(out, func(a, b *file) int {
-		if !l.c.o.ByName {
-			if n := compareTimes(a, b); n != 0 {
-				return n
-			}
+		if n := compareTimes(a, b); n != 0 && !l.c.o.ByName {
+			return n
 		}
 		return byLabel(a, b)
 	})
@@ -213,10 +209,8 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 
 // byOrder orders listed files as todo orders files.
 func (l *lister) byOrder(a, b Listed) int {
-	if !l.c.o.ByName {
-		if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 {
-			return n
-		}
+	if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 && !l.c.o.ByName {
+		return n
 	}
 	return strings.Compare(a.Label, b.Label)
 }
@@ -260,6 +254,15 @@ func (h *handles) fail(f *file, err error) {
 	t.last = err
 	f.trouble = t
 	h.c.rotation.addUnread(f)
+}
+
+// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
+func (h *handles) unreadNow(f *file, err error) {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		h.c.pace.soon()
+		return
+	}
+	h.fail(f, err)
 }
 
 // readable notes that f was read.

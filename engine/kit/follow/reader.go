@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -238,24 +237,19 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	}()
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	case <-r.listed:
-		return nil
-	case <-r.wake:
-	}
-	if d = min(d, soonest-r.c.now()); d <= 0 {
-		return nil
-	}
-	t.Reset(d)
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
+	wake, listed := r.wake, r.listed
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-listed:
+			return nil
+		case <-t.C:
+			return nil
+		case <-wake:
+			wake, listed = nil, nil
+			t.Reset(min(d, max(0, soonest-r.c.now())))
+		}
 	}
 }
 
@@ -292,13 +286,4 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	return r.c.leave(r)
-}
-
-// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
-func (h *handles) unreadNow(f *file, err error) {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		h.c.pace.soon()
-		return
-	}
-	h.fail(f, err)
 }

@@ -182,14 +182,11 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	}
 	res, err := cur.fillFrom(b, end, behind)
 	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		c.pace.soon() // it has just become shorter: the next look shows by how much
-		return res, false
 	case errors.Is(err, lines.ErrOther):
 		cur.distrust()
 		return res, false
 	case err != nil:
-		c.handles.fail(f, err)
+		c.handles.unreadNow(f, err)
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
