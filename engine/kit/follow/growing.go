@@ -313,21 +313,22 @@ func (g *growing) sealed(cur *cursor) {
 		c.completions.add(c, f)
 		c.completions.drop()
 	}
-	g.release(f)
+	// too many are not kept, and none if the catalogue ends with its routes
+	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
+		g.release(f)
+	}
 }
 
-// release drops an unlisted file once every route has sealed it and saved that, and reports whether
-// it did. A route that restarts earlier reads the end again. Too many such files are not kept, and
-// none without a catalogue that outlives the routes.
-func (g *growing) release(f *file) bool {
-	c := g.c
-	if f.handle != nil && c.running && g.kept < max(1, c.limit.get()/4) &&
-		!f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) }) {
-		return false
-	}
-	c.handles.unfollow(f, sealed)
-	c.release(f)
-	return true
+// isSaved reports whether every route has sealed f and saved that. Until then f stays open, because
+// a route that restarts reads the end again.
+func (g *growing) isSaved(f *file) bool {
+	return f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) })
+}
+
+// release drops an unlisted file that every route has sealed.
+func (g *growing) release(f *file) {
+	g.c.handles.unfollow(f, sealed)
+	g.c.release(f)
 }
 
 func (g *growing) listed(now time.Duration) {
@@ -338,7 +339,11 @@ func (g *growing) listed(now time.Duration) {
 	c.dormant.missed()
 	g.kept = 0
 	for _, f := range c.table.byKey {
-		if f.isUnlisted() && f.entry != nil && f.all((*cursor).isSealed) && !g.release(f) {
+		switch {
+		case !f.isUnlisted() || f.entry == nil || !f.all((*cursor).isSealed):
+		case f.handle == nil || g.isSaved(f):
+			g.release(f)
+		default:
 			g.kept++
 		}
 	}
