@@ -196,6 +196,14 @@ func (w *fixture) step(ctx context.Context) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
+	if failed := w.deliver(b); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// deliver delivers and settles a batch.
+func (w *fixture) deliver(b *stream.Batch) error {
 	b.Split()
 	for i := range b.Records {
 		text := string(b.Text(i))
@@ -217,7 +225,7 @@ func (w *fixture) step(ctx context.Context) error {
 		m.Part, m.Watermark, m.Finished = *s.Part, s.To, s.Last
 		w.marks[s.Part.ID] = m
 	}
-	return err
+	return nil
 }
 
 // save makes settled progress durable, and drops the progress of deleted files, as the engine does.

@@ -156,7 +156,10 @@ func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 		if ids := deleted(); len(ids) != 0 {
 			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
 		}
-		w.pump(time.Second)
+		if err := w.deliver(b); err != nil {
+			t.Fatal(err)
+		}
+		w.pump(3 * time.Second)
 		if len(w.saved) != 0 {
 			t.Errorf("%d marks are left", len(w.saved))
 		}

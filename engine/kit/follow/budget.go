@@ -12,14 +12,7 @@ import (
 // deletedFiles are the deleted files of a source. The operating system frees their space once all
 // routes have read them and they are closed.
 type deletedFiles struct {
-	files  []*file
-	bytes  int64
-	oldest *file
-	route  string // a route that has not read the oldest
-}
-
-// heldFiles are the deleted files as the last listing has found them.
-type heldFiles struct {
+	files []*file
 	held  stream.Held
 	since time.Duration // when the oldest lost its name
 }
@@ -27,41 +20,13 @@ type heldFiles struct {
 // Held returns the deleted files that are kept until all routes have read them, as of the last
 // listing.
 func (c *Catalogue) Held() stream.Held {
-	h := c.held.Load()
-	if h == nil {
+	all := c.held.Load()
+	if all == nil || all.held.Files == 0 {
 		return stream.Held{}
 	}
-	out := h.held
-	out.Age = c.now() - h.since
+	out := all.held
+	out.Age = c.now() - all.since
 	return out
-}
-
-// publish makes Held report all.
-func (all deletedFiles) publish(c *Catalogue) {
-	if len(all.files) == 0 {
-		c.held.Store(nil)
-		return
-	}
-	c.held.Store(&heldFiles{
-		held:  stream.Held{Files: len(all.files), Bytes: all.bytes, Oldest: all.oldest.label, Route: all.route},
-		since: all.oldest.nameless,
-	})
-}
-
-// A GoneError stops the routes of a source that holds more bytes of deleted files than deleted_max.
-type GoneError struct {
-	Files         int
-	Bytes, Max    int64
-	Oldest, Route string // the file held longest, and a route that has not read it
-}
-
-// Error names the budget and the remedies.
-func (e *GoneError) Error() string {
-	return fmt.Sprintf("%d deleted files that were not read to their ends hold %d bytes on the "+
-		"disk, more than deleted_max "+
-		"(%d), the oldest is %q of route %q; make the receiver faster, raise deleted_max, or "+
-		"choose deleted_beyond: keep or drop",
-		e.Files, e.Bytes, e.Max, e.Oldest, e.Route)
 }
 
 // budgetUse is the part of deleted_max in use, in the steps that are logged.
@@ -76,15 +41,16 @@ const (
 // deleted returns the deleted files that are held open because a route has not read them, and adds
 // new ones to the counters.
 func (g *growing) deleted() (all deletedFiles) {
+	var oldest *file
 	for _, f := range g.c.table.byKey {
 		if !f.isUnlisted() || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 ||
 			len(f.cursors) > 0 && f.all((*cursor).isSealed) {
 			continue
 		}
 		all.files = append(all.files, f)
-		all.bytes += f.info.Size
-		if all.oldest == nil || f.nameless < all.oldest.nameless {
-			all.oldest = f
+		all.held.Bytes += f.info.Size
+		if oldest == nil || f.nameless < oldest.nameless {
+			oldest = f
 		}
 		if f.counted || f.isHeldElsewhere() {
 			continue
@@ -97,11 +63,13 @@ func (g *growing) deleted() (all deletedFiles) {
 			}
 		}
 	}
-	if all.oldest != nil {
-		for _, r := range slices.Backward(g.c.readers) {
-			if all.route == "" || r.leftOf(all.oldest) > 0 {
-				all.route = r.o.Route
-			}
+	if oldest == nil {
+		return all
+	}
+	all.held.Files, all.held.Oldest, all.since = len(all.files), oldest.label, oldest.nameless
+	for _, r := range slices.Backward(g.c.readers) {
+		if all.held.Route == "" || r.leftOf(oldest) > 0 {
+			all.held.Route = r.o.Route
 		}
 	}
 	return all
@@ -111,12 +79,13 @@ func (g *growing) deleted() (all deletedFiles) {
 // however many routes read it.
 func (g *growing) keepBudget() {
 	c, all := g.c, g.deleted()
-	all.publish(c)
+	bytes := all.held.Bytes
+	c.held.Store(&deletedFiles{held: all.held, since: all.since})
 	use, before := budgetFree, g.use
 	switch most := g.o.DeletedMax; {
-	case all.bytes > most:
+	case bytes > most:
 		use = budgetOver
-	case all.bytes > most/2:
+	case bytes > most/2:
 		use = budgetHalf
 	}
 	g.use = use
@@ -127,19 +96,20 @@ func (g *growing) keepBudget() {
 			g.warnBudget(all, use)
 		}
 	case g.o.DeletedBeyond == StopDeleted:
-		c.over = &GoneError{
-			Files: len(all.files), Bytes: all.bytes, Max: g.o.DeletedMax, Oldest: all.oldest.label, Route: all.route,
-		}
+		c.over = fmt.Errorf("%d deleted files that were not read to their ends hold %d bytes on the disk, "+
+			"more than deleted_max (%d), the oldest is %q of route %q; make the receiver faster, raise "+
+			"deleted_max, or choose deleted_beyond: keep or drop",
+			all.held.Files, bytes, g.o.DeletedMax, all.held.Oldest, all.held.Route)
 	default:
 		slices.SortFunc(all.files, byLabel)
 		slices.SortStableFunc(all.files, func(a, b *file) int {
 			return cmp.Compare(b.info.Size, a.info.Size)
 		})
 		for _, f := range all.files {
-			if all.bytes <= g.o.DeletedMax {
+			if bytes <= g.o.DeletedMax {
 				return
 			}
-			all.bytes -= f.info.Size
+			bytes -= f.info.Size
 			c.lose(f, "deleted files hold more than deleted_max, and deleted_beyond is drop")
 		}
 	}
@@ -151,8 +121,7 @@ func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)
 	}
-	g.c.log.Warn("deleted files are held until they are read", "files", len(all.files), "bytes", all.bytes,
-		"deleted_max", g.o.DeletedMax, "oldest", all.oldest.label, "held",
-		(g.c.now() - all.oldest.nameless).Round(time.Millisecond),
-		"route", all.route)
+	g.c.log.Warn("deleted files are held until they are read", "files", all.held.Files,
+		"bytes", all.held.Bytes, "deleted_max", g.o.DeletedMax, "oldest", all.held.Oldest, "held",
+		(g.c.now() - all.since).Round(time.Millisecond), "route", all.held.Route)
 }

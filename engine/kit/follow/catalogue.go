@@ -35,7 +35,7 @@ type Catalogue struct {
 	wakes wakes
 	idle  chan struct{} // Watch: a listing has found nothing
 	limit openLimit
-	held  atomic.Pointer[heldFiles]
+	held  atomic.Pointer[deletedFiles]
 
 	mu       sync.Mutex // guards the fields below
 	clock    clock
@@ -113,7 +113,12 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 
 // join adds a reader to the catalogue, which may have listed files already.
 func (c *Catalogue) join(r *Reader) {
-	old := absentReader(c.readers, r.o.Route)
+	var old *Reader // kept for the same route
+	if i := slices.IndexFunc(c.readers, func(o *Reader) bool {
+		return o.activity == absent && o.o.Route == r.o.Route
+	}); i >= 0 {
+		old = c.readers[i]
+	}
 	if old != nil && c.table.scans == 0 {
 		c.warnClose("", c.leave(old)) // a listing without the marks of the route would find only new files
 		old = nil
@@ -191,16 +196,6 @@ func (c *Catalogue) files() []*file {
 	out = append(out, c.watched.files...)
 	slices.SortFunc(out, byLabel)
 	return out
-}
-
-// absentReader returns the reader kept for a route that has no active one, or nil.
-func absentReader(readers []*Reader, route string) *Reader {
-	for _, r := range readers {
-		if r.activity == absent && r.o.Route == route {
-			return r
-		}
-	}
-	return nil
 }
 
 // leave removes a reader. The last one closes the files, unless Run is running.

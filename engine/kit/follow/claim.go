@@ -28,7 +28,7 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 			if _, other := r.resume(f.entry.text); other {
 				continue
 			}
-			if !isOf(c.ids.idOf(e), f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
+			if !isOf(e.id, f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
 				if isProvisional(f) {
 					n.withdraw(f, e)
 				}
@@ -64,7 +64,7 @@ func (n *identifier) withdraw(f *file, e *Entry) {
 // holds reports whether f, which has another id, contains the data that a route has stored for e.
 func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
-	id := c.ids.idOf(e)
+	id := e.id
 	same := isOf(id, f.info)
 	if !same && !c.rotation.isRelated(f, m.Part.Name) || !c.handles.refresh(f) {
 		return false
@@ -82,7 +82,7 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 func (n *identifier) rename(f *file, e *Entry) {
 	c := n.c
 	e.file = f
-	if !isOf(c.ids.idOf(e), f.info) {
+	if !isOf(e.id, f.info) {
 		c.ids.move(e, f.seen(nil, false), f.name)
 	}
 	if !isProvisional(f) {

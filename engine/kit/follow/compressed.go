@@ -123,7 +123,10 @@ func (cur *cursor) ownView() error {
 // isWhole reports whether a compressed file has been unchanged long enough to count as whole. If
 // not, it schedules another look.
 func (u *unpacker) isWhole(f *file) bool {
-	at, now := u.c.strategy.wholeAt(f)
+	at, now := u.c.quietAt(f.info.ModTime, f.since)
+	if u.c.strategy.grows() {
+		at = f.since + packedWait
+	}
 	if at > now {
 		u.c.pace.dueAt(at)
 	}

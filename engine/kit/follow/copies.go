@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -36,7 +35,6 @@ type verdict struct {
 	hold      bool  // it may be a copy of an existing file, or is still being written
 	grows     bool  // it may be an incomplete copy of an awaiting file
 	undecided bool  // a possible original cannot be looked at
-	unread    bool  // the same, because that file cannot be read
 	continued *file // an unread file, awaiting or deleted, that it continues
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
@@ -49,7 +47,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	}
 	k.comparing, k.c.handles.keep = true, f
 	defer func() { k.comparing, k.c.handles.keep = false, nil }()
-	v := verdict{unread: k.c.rotation.hasUnreadRelated(f, head)}
+	v := verdict{undecided: k.c.rotation.hasUnreadRelated(f, head)}
 	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, false) {
@@ -60,7 +58,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 		}
 	}
 	mayBeCopy := v.hold || v.undecided || v.grows && v.continued == nil
-	if v.unread && k.holdUnread(f) || mayBeCopy && k.holdBack(f, v.undecided) {
+	if mayBeCopy && k.holdBack(f, v.undecided) {
 		return true, false
 	}
 	// files with read data were compared first
@@ -71,7 +69,11 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if g, ok := k.c.strategy.(*growing); ok && !g.canBegin(f) {
 		return true, false
 	}
-	k.logNew(f)
+	if v.undecided {
+		k.logNew(f, "a file begins like one that cannot be read")
+	} else if f.extras != nil && f.extras.restored {
+		k.logNew(f, "a file has the name and the content of one that is gone, and is newer")
+	}
 	return false, false
 }
 
@@ -89,7 +91,6 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		}
 		if w = awaited(e); w == nil && !intact { // undecided for now
 			v.undecided = true
-			v.unread = v.unread || g.trouble != nil
 			return false, false
 		}
 	}
@@ -123,13 +124,15 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	if ok, err := k.inherit(f, w, head); err != nil {
-		if !v.unlisted {
+	// equal bytes are not enough: a new file may have the name and the content of a deleted one
+	if w.entry.phase != known || k.mayInherit(f, w) {
+		ok, err := k.continueFrom(f, w, head)
+		if err != nil && !v.unlisted {
 			c.handles.unreadNow(f, err)
 		}
-		return true, false
-	} else if ok {
-		return true, true
+		if ok || err != nil {
+			return true, ok
+		}
 	}
 	if k.mayBeRestored(f, w, head) {
 		v.hold, f.ensureExtras().restored = true, true
@@ -174,9 +177,6 @@ func (k *copies) holdBack(f *file, undecided bool) bool {
 // in a listing.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
-	if a.unread > now {
-		return false
-	}
 	at := a.compared + k.c.o.PollMax
 	if now < at && f.since <= a.compared && k.c.table.changed <= a.compared {
 		k.c.pace.dueAt(at)
@@ -195,17 +195,12 @@ func (k *copies) isIntact(g *file) bool {
 	return cur == nil || k.c.verify(cur, false)
 }
 
-// logNew logs that f is read as a new file, if f looked like a restored copy but is newer than its
-// original. Delivering data twice is better than losing it.
-func (k *copies) logNew(f *file) {
-	if f.extras == nil || !f.extras.restored {
-		return
-	}
-	f.extras.restored = false
-	k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: it is "+
-		"read from its beginning; what was read of "+
-		"the other one comes twice if it was restored from a backup that did not keep its time",
-		"file", f.label, "size", f.info.Size)
+// logNew logs that f is read as a new file although it may be a copy. Delivering data twice is
+// better than losing it.
+func (k *copies) logNew(f *file, why string) {
+	f.ensureExtras().restored = false
+	k.c.log.Warn(why+": it is read from its beginning; data is repeated if it is a copy", "file",
+		f.label, "size", f.info.Size)
 	k.c.count("files_doubtful", 1)
 }
 
@@ -217,7 +212,7 @@ func (k *copies) logNew(f *file) {
 // continued one that all routes have read, a needed one could be deleted unread. Within each group,
 // longer names come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
-	var out []*Entry
+	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
@@ -225,15 +220,18 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 		for _, g := range k.c.rotation.stems[base[:n]] {
 			if g != f && g.entry != nil && g.entry.file != nil && g.state != ended &&
 				k.mayBegin(g, head) {
-				out = append(out, g.entry)
+				if isNeeded(g) {
+					needed = append(needed, g.entry)
+				} else {
+					others = append(others, g.entry)
+				}
 				if found++; found == maxRelated {
 					break
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *Entry) int { return byNeed(a.file, b.file) })
-	return out
+	return append(needed, others...)
 }
 
 // mayBegin reports whether the read data of g and head may have the same beginning. It does not
@@ -241,7 +239,7 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 func (k *copies) mayBegin(g *file, head []byte) bool {
 	n := min(len(head), len(g.entry.prefix))
 	return bytes.Equal(head[:n], g.entry.prefix[:n]) &&
-		mayBeginAs(k.c.ids.idOf(g.entry), g.fingerprint(), head)
+		mayBeginAs(g.entry.id, g.fingerprint(), head)
 }
 
 // mayBeginAs is mayBegin for the data described by an id and a fingerprint.
@@ -252,18 +250,8 @@ func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// inherit makes f the successor of the awaiting file w if f contains the read data of w, and
-// reports whether it does. Identical first bytes are not enough: if the old file's name was given
-// to a new file of the same content, that file is new.
-func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
-	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) {
-		return false, nil
-	}
-	return k.continueFrom(f, w, head)
-}
-
-// continueFrom does the same as inherit, but does not check name and time. f continues w at the
-// furthest position with a fingerprint that matches f.
+// continueFrom makes f the successor of the awaiting file w if f contains the read data of w, and
+// reports whether it does. f continues w at the furthest position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

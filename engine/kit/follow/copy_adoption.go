@@ -63,11 +63,7 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 			stay = append(stay, cur)
 			continue
 		}
-		cur.f, cur.verified, cur.touch, cur.drained = f, version{}, true, 0
-		cur.sealed, cur.storedFinished = false, false
-		cur.own = nil
-		cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
-		k.place(cur)
+		k.moveCursor(cur, f)
 		f.cursors = append(f.cursors, cur)
 	}
 	w.cursors = stay
@@ -91,7 +87,7 @@ func (k *copies) gather(f *file) {
 	}
 	for _, e := range k.relatedEntries(f, head) {
 		w := awaited(e)
-		if w == nil || c.ids.phaseOf(e) == known && !k.mayInherit(f, w) {
+		if w == nil || e.phase == known && !k.mayInherit(f, w) {
 			continue
 		}
 		for _, cur := range slices.Clone(w.cursors) {
@@ -104,19 +100,18 @@ func (k *copies) gather(f *file) {
 				continue
 			}
 			c.ids.unref(f.cursors[i].entry, cur.r, false)
-			cur.f, cur.verified, cur.touch, cur.drained = f, version{}, true, 0
-			cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
-			k.place(cur)
+			k.moveCursor(cur, f)
 			f.cursors[i] = cur
 			w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == cur })
 		}
 	}
 }
 
-// place records which file holds the data of a cursor's partition now.
-func (k *copies) place(cur *cursor) {
-	f := cur.f
-	cur.leftPacked = 0
+// moveCursor makes cur continue in f, which holds the data of its partition now.
+func (k *copies) moveCursor(cur *cursor, f *file) {
+	cur.f, cur.verified, cur.touch, cur.drained, cur.leftPacked = f, version{}, true, 0, 0
+	cur.sealed, cur.storedFinished, cur.own = false, false, nil
+	cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 	if cur.entry != f.entry {
 		k.c.ids.move(cur.entry, f.seen(nil, false), f.name)
 		cur.entry.file = f

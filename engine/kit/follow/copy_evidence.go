@@ -63,8 +63,8 @@ func (k *copies) mayInherit(f, w *file) bool {
 // mayBe reports whether f may continue the awaiting file w, of which nothing was read. f must be at
 // least as long as w and begin with the bytes that the id of w hashes.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
-	id := k.c.ids.idOf(w.entry)
-	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil ||
+	id := w.entry.id
+	if w.entry.phase == known && !k.mayInherit(f, w) || f.view != nil ||
 		f.info.Size < w.info.Size || w.info.Size == 0 {
 		return false
 	}
@@ -88,7 +88,7 @@ func (f *file) shows(w *file, head []byte) bool {
 // saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
 // hashes. The id must hash enough of them.
 func (k *copies) hasSameHead(f, w *file, head []byte) bool {
-	id, read := k.c.ids.idOf(w.entry), w.read()
+	id, read := w.entry.id, w.read()
 	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {
 		return false
 	}
@@ -102,7 +102,7 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 // bytes.
 func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	p := w.fingerprint()
-	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
+	if w.entry.phase != known || k.mayInherit(f, w) || p.At == 0 {
 		return false
 	}
 	ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:])
@@ -121,9 +121,9 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 		sameFile(f.info, w.info) {
 		return false
 	}
-	id := k.c.ids.idOf(w.entry)
+	id := w.entry.id
 	return len(w.entry.prefix) > 0 || id.MatchHead(head) ||
-		len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known
+		len(head) < id.Len && w.entry.phase == known
 }
 
 // grewAsCopy reports whether f has grown since it was compared with its possible original. If so,
@@ -149,4 +149,47 @@ func (k *copies) isUnfinished(f, w *file, head []byte) bool {
 	}
 	f.size()
 	return f.view.Err() != nil
+}
+
+// addUnread notes that f, which has just failed or was changed while it was read, may be a file of
+// an earlier run. Its possible copies are held back meanwhile.
+func (t *rotation) addUnread(f *file) {
+	if t.c.strategy.grows() && t.c.identify.isKnown(f) {
+		t.unread[f] = true
+	}
+}
+
+// isUnread reports whether u may still be a file of an earlier run that a route has to read. If u
+// is readable, a file that all routes have finished does not count.
+func (t *rotation) isUnread(u *file) bool {
+	return t.c.table.has(u) && u.entry == nil && slices.ContainsFunc(t.c.identify.knownAs(u), func(e *Entry) bool {
+		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool {
+			return u.trouble != nil || !m.mark.Finished
+		})
+	})
+}
+
+// hasUnreadRelated reports whether f, which begins with head, may be a copy of a file of an earlier
+// run that cannot be read now: its name may be derived from that file's name, and both begin alike.
+func (t *rotation) hasUnreadRelated(f *file, head []byte) bool {
+	for u := range t.unread {
+		if !t.isUnread(u) {
+			delete(t.unread, u)
+		} else if u != f && t.isRelated(f, u.label) && t.beganSo(u, head) {
+			return true
+		}
+	}
+	return false
+}
+
+// beganSo reports whether u may be a file of an earlier run that began with head.
+func (t *rotation) beganSo(u *file, head []byte) bool {
+	for _, e := range t.c.identify.knownAs(u) {
+		id := e.id
+		begins := func(m storedMark) bool { return mayBeginAs(id, fingerprintOf(m.mark), head) }
+		if slices.ContainsFunc(t.c.identify.marks(e), begins) {
+			return true
+		}
+	}
+	return false
 }

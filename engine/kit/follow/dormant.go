@@ -197,7 +197,11 @@ func (z *dormant) retire() {
 	}
 	c := z.c
 	for _, r := range c.readers {
-		for _, id := range r.takeFinished() {
+		c.ids.mu.Lock()
+		list := r.newlyFinished
+		r.newlyFinished = nil
+		c.ids.mu.Unlock()
+		for _, id := range list {
 			e := c.ids.get(id)
 			if e == nil || e.file == nil {
 				continue
@@ -209,29 +213,11 @@ func (z *dormant) retire() {
 			isStored := func(cur *cursor) bool {
 				return cur.storedFinished && cur.sealed && !cur.changed() && cur.entry == e
 			}
-			if f.entry == e && c.table.has(f) && f.all(isStored) && c.ids.phaseOf(e) == known {
+			if f.entry == e && c.table.has(f) && f.all(isStored) && e.phase == known {
 				z.retireFile(f)
 			}
 		}
 	}
-}
-
-// takeFinished returns the partitions that are stored as finished since the last call.
-func (r *Reader) takeFinished() []string {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	list := r.newlyFinished
-	r.newlyFinished = nil
-	return list
-}
-
-// takeFresh reports whether the route has stored progress since the last call.
-func (r *Reader) takeFresh() bool {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	fresh := r.fresh
-	r.fresh = false
-	return fresh
 }
 
 func (z *dormant) retireFile(f *file) {
@@ -252,7 +238,7 @@ func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false
 	for _, r := range c.readers {
-		saved = r.takeFresh() || saved
+		saved = r.fresh.Swap(false) || saved
 		if r.activity == absent {
 			return
 		}
@@ -299,8 +285,8 @@ func (z *dormant) isSaved(f *file) bool {
 			return false
 		}
 	}
-	id := z.c.ids.idOf(e)
-	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
+	id := e.id
+	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && e.phase == known
 }
 
 // isHardLink reports whether label is a second name of a dormant file, which was also listed under

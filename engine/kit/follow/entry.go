@@ -14,8 +14,8 @@ import (
 // fingerprint hashes. The prefix then distinguishes a possible copy from an unrelated file.
 const maxPrefix = 32
 
-// Entry is the identity of a file, for all routes. identities.mu guards all fields except file and
-// prefix, which Catalogue.mu guards.
+// Entry is the identity of a file, for all routes. Catalogue.mu guards id, phase, file and prefix;
+// identities.mu guards the other fields, and writes of id and phase.
 type Entry struct {
 	id      fileid.ID // with the inode that holds the data now
 	given   fileid.Key
@@ -95,7 +95,7 @@ func (s *identities) addLocked(id fileid.ID, text string) *Entry {
 	if e == nil {
 		e = &Entry{id: id, given: id.Key(), text: text}
 		s.byID[text] = e
-		s.byKey[id.Key()] = append(s.byKey[id.Key()], e)
+		s.keyLocked(e, id)
 	}
 	return e
 }
@@ -163,19 +163,6 @@ func (s *identities) drop(e *Entry) {
 	}
 }
 
-// idOf returns the id of e with the inode that holds its data now.
-func (s *identities) idOf(e *Entry) fileid.ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.id
-}
-
-func (s *identities) phaseOf(e *Entry) phase {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.phase
-}
-
 // get returns the identity with a text, nil if there is none.
 func (s *identities) get(text string) *Entry {
 	s.mu.Lock()
@@ -191,7 +178,7 @@ func (s *identities) ref(e *Entry) {
 	if s.byID[e.text] == nil {
 		s.byID[e.text] = e
 		if e.phase == known {
-			s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
+			s.keyLocked(e, e.id)
 		}
 	}
 	e.dormant = false
@@ -259,23 +246,10 @@ func (s *identities) noteGrown(cur *cursor) {
 	cur.r.saved[cur.entry.text] = 0
 }
 
-// noteDone notes that an earlier run has finished the file.
-func (s *identities) noteDone(e *Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.done = true
-}
-
 func (s *identities) noteName(e *Entry, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.name = name
-}
-
-func (s *identities) nameOf(e *Entry) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.name
 }
 
 // Is reports whether info can belong to e's file.

@@ -51,12 +51,10 @@ type file struct {
 
 // extras holds the state that few files need, to keep the other hundred thousand small.
 type extras struct {
-	framing lines.Framing // its own; nil: the source's
-	// until when it waits for its possible original to become readable; 0 if it does not wait
-	unread        time.Duration
-	folderMissing bool    // awaiting, and its folder is not there
-	unseen        bool    // awaiting: the present content of its inode was not seen
-	nothing       version // compressed and empty, or damaged: as it was then
+	framing       lines.Framing // its own; nil: the source's
+	folderMissing bool          // awaiting, and its folder is not there
+	unseen        bool          // awaiting: the present content of its inode was not seen
+	nothing       version       // compressed and empty, or damaged: as it was then
 	// unlisted: the listed name of its predecessor, by which the next run detects the rotation
 	listed    string
 	compared  time.Duration // when it was compared with others last, and held back
@@ -71,13 +69,9 @@ type extras struct {
 	why       string // awaiting: the reason
 	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
 	// over
-	until time.Duration
-	// a nameless file after its wait is over: its unlisted name as last found, and the number of
-	// the listing that preceded this find
-	unlistedAs   string
-	unlistedScan uint32
-	nextLook     time.Duration // finished
-	checks       uint8         // looks at it
+	until    time.Duration
+	nextLook time.Duration // finished
+	checks   uint8         // looks at it
 	// nothing of it was read: fingerprint of the bytes seen before At
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank

@@ -100,7 +100,9 @@ func (n Finisher) isStillThere(f *file) bool {
 	}
 	c.finishing.Lock()
 	defer c.finishing.Unlock()
-	name := c.ids.nameOf(f.entry)
+	c.ids.mu.Lock()
+	name := f.entry.name
+	c.ids.mu.Unlock()
 	info, err := f.dir.Stat(name)
 	if err != nil || !sameFile(statOf(info), f.info) {
 		return false

@@ -15,6 +15,8 @@
 package follow
 
 import (
+	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -101,24 +103,12 @@ type strategy interface {
 	// instead of being finished like any empty file. Files with names are closed before files that
 	// can be reached only by their handles.
 	grows() bool
-	// sawEnough reports whether the last stat of a file is good enough for the next read.
-	sawEnough(f *file) bool
 	// ready reports whether a route has something to do in a file now; if not, it schedules a
 	// listing for the time when the route may have.
 	ready(r *Reader, f *file, now time.Duration) bool
-	// isAtEnd reports whether a file, as last seen, has nothing more to read. cur is nil if the
-	// file is not identified.
-	isAtEnd(f *file, cur *cursor) bool
 	// endOf returns the state of a file's end. ok is false if another file has replaced f, or f was
 	// closed.
 	endOf(f *file) (end ending, ok bool)
-	// wholeAt returns the time at which a compressed file counts as whole if it does not change,
-	// and the current time.
-	wholeAt(f *file) (at, now time.Duration)
-	// findPredecessor determines where the routes begin in a file that no route knows. done reports
-	// that f continues another file, or that this is undecided. read reports that f can be read
-	// now.
-	findPredecessor(f *file, head []byte) (done, read bool)
 	// mismatch handles an identity of earlier runs with data that is no longer in f.
 	mismatch(f *file, e *Entry, why string)
 	// resumed adjusts a new cursor, which begins at the position of m.
@@ -134,4 +124,16 @@ type strategy interface {
 	sealed(cur *cursor)
 	// listed completes a successful listing.
 	listed(now time.Duration)
+}
+
+// Input returns a hash for stream.InputReader. The hash covers the name, size, modification time
+// and inode of each file that is to be read.
+func Input(p Place) (uint64, error) {
+	var sum uint64 // of the files' hashes, since a listing has no order
+	err := p.List(func(f Listed) {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%q %d %d %d", f.Label, f.Info.Size, f.Info.ModTime.UnixNano(), f.Info.Ino)
+		sum += h.Sum64()
+	}, func(string, string) {})
+	return sum, err
 }

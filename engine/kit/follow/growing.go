@@ -2,8 +2,6 @@ package follow
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"time"
@@ -24,10 +22,7 @@ type growing struct {
 	kept int // sealed unlisted files that stay open until their routes have saved that
 }
 
-func (g *growing) grows() bool            { return true }
-func (g *growing) sawEnough(f *file) bool { return f.entry != nil || isFarFromEnd(f, g.c.readers) }
-
-func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + packedWait, g.c.now() }
+func (g *growing) grows() bool { return true }
 
 // end returns the state of the end of a file that may grow without end. It is complete if it has no
 // listed name, has not changed for GoneWait, and a later listing does not have it either.
@@ -68,8 +63,21 @@ func (g *growing) endOf(f *file) (ending, bool) {
 	if !end.sealed || e == nil {
 		return end, true
 	}
-	end.sealed = !g.c.rotation.mayHaveSuccessor(f, g.c.now()) && !g.c.rotation.missed(f)
+	end.sealed = !g.c.rotation.mayHaveSuccessor(f, g.c.now()) && !g.mayBeListed(f)
 	return end, f.entry == e && e.file == f && f.handle != nil
+}
+
+// missesMin is the number of successive listings that must lack a file with a name before the file
+// is complete. A listing may miss a file that is renamed meanwhile.
+const missesMin = 3
+
+// mayBeListed reports whether f may have a listed name that the last listings have missed.
+func (g *growing) mayBeListed(f *file) bool {
+	if f.info.Links == 0 || g.c.table.scans >= f.scan+missesMin {
+		return false
+	}
+	g.c.pace.soon()
+	return true
 }
 
 // ready reports whether a route has something to do. New data is read immediately.
@@ -107,20 +115,6 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	}
 	c.pace.dueAt(at)
 	return false
-}
-
-func (g *growing) isAtEnd(f *file, cur *cursor) bool {
-	switch {
-	case f.isUnlisted(), f.trouble != nil && f.trouble.broken:
-		return false
-	case f.info.Size == 0:
-		return true
-	case cur == nil:
-		return f.isEmpty()
-	case (g.o.PartialWait > 0 || f.view != nil) && cur.partial():
-		return false // the last record has no end yet, and will be handed out without one
-	}
-	return f.info.Size == cur.drained && !cur.changed()
 }
 
 // endEmpty gives up an empty file without a listed name when its time is over.
@@ -166,17 +160,6 @@ func (g *growing) await(f *file, why string) {
 		return
 	}
 	g.c.rotation.await(f, why)
-}
-
-func (g *growing) findPredecessor(f *file, head []byte) (done, read bool) {
-	switch c := g.c; {
-	case c.identify.meeting: // new files are met after the known ones
-		return true, false
-	case len(head) == 0:
-		return true, false // nothing to identify it by, and nothing to read
-	default:
-		return c.copies.findPredecessor(f, head)
-	}
 }
 
 func (g *growing) mismatch(f *file, e *Entry, why string) {
@@ -248,10 +231,8 @@ func (g *growing) canBegin(f *file) bool {
 		return true
 	}
 	_, err := g.lastLine(f)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		g.c.pace.soon()
-	} else if err != nil {
-		g.c.handles.fail(f, err)
+	if err != nil {
+		g.c.handles.unreadNow(f, err)
 	}
 	return err == nil
 }
@@ -324,11 +305,6 @@ func (g *growing) sealed(cur *cursor) {
 		return
 	}
 	cur.r.awaitDone(cur)
-	if !c.running || g.kept >= max(1, c.limit.get()/4) {
-		cur.r.noteSaved(cur)
-	} else {
-		cur.r.noteUnsaved(cur)
-	}
 	if !f.all((*cursor).isSealed) {
 		return
 	}
@@ -337,40 +313,22 @@ func (g *growing) sealed(cur *cursor) {
 		c.completions.add(c, f)
 		c.completions.drop()
 	}
-	g.release(f)
-}
-
-// release drops an unlisted file once every route has sealed it and saved that, and reports whether
-// it did. A route that restarts earlier reads the end again.
-func (g *growing) release(f *file) bool {
-	c := g.c
-	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
-		return false
+	// too many are not kept, and none if the catalogue ends with its routes
+	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
+		g.release(f)
 	}
-	c.handles.unfollow(f, sealed)
-	c.release(f)
-	return true
 }
 
-// noteUnsaved notes that a sealed file is held until its last bytes are saved.
-func (r *Reader) noteUnsaved(cur *cursor) {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	r.unsaved[cur.part.ID] = cur.pos.Next
+// isSaved reports whether every route has sealed f and saved that. Until then f stays open, because
+// a route that restarts reads the end again.
+func (g *growing) isSaved(f *file) bool {
+	return f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) })
 }
 
-func (r *Reader) noteSaved(cur *cursor) {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	delete(r.unsaved, cur.part.ID)
-}
-
-// hasSaved reports whether the route has saved all of a file that it has sealed.
-func (r *Reader) hasSaved(cur *cursor) bool {
-	r.c.ids.mu.Lock()
-	defer r.c.ids.mu.Unlock()
-	_, unsaved := r.unsaved[cur.part.ID]
-	return !unsaved
+// release drops an unlisted file that every route has sealed.
+func (g *growing) release(f *file) {
+	g.c.handles.unfollow(f, sealed)
+	g.c.release(f)
 }
 
 func (g *growing) listed(now time.Duration) {
@@ -381,7 +339,11 @@ func (g *growing) listed(now time.Duration) {
 	c.dormant.missed()
 	g.kept = 0
 	for _, f := range c.table.byKey {
-		if f.isUnlisted() && f.entry != nil && f.all((*cursor).isSealed) && !g.release(f) {
+		switch {
+		case !f.isUnlisted() || f.entry == nil || !f.all((*cursor).isSealed):
+		case f.handle == nil || g.isSaved(f):
+			g.release(f)
+		default:
 			g.kept++
 		}
 	}

@@ -26,8 +26,8 @@ type handles struct {
 // refresh opens f if necessary, and stats it by its handle unless the recorded stat is recent
 // enough. It returns false if f cannot be read now.
 func (h *handles) refresh(f *file) bool {
-	if f.handle == nil || f.view != nil || h.c.now()-f.refreshedAt >= lookSpacing ||
-		!h.c.strategy.sawEnough(f) {
+	isEnough := h.c.strategy.grows() && f.entry != nil || isFarFromEnd(f, h.c.readers)
+	if f.handle == nil || f.view != nil || h.c.now()-f.refreshedAt >= lookSpacing || !isEnough {
 		return h.refreshNow(f)
 	}
 	h.use(f)

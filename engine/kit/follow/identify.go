@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"errors"
 	"io"
 	"slices"
 
@@ -38,11 +37,8 @@ func (n *identifier) marks(e *Entry) []storedMark {
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		c.pace.soon()
-		return false
-	} else if err != nil {
-		c.handles.fail(f, err)
+	if err != nil {
+		c.handles.unreadNow(f, err)
 		return false
 	}
 	if f.view != nil && (!c.unpacker.isWhole(f) || c.unpacker.hasNothing(f, head)) {
@@ -60,8 +56,13 @@ func (n *identifier) file(f *file, l *filler) bool {
 	for {
 		all := c.ids.find(f.seen(head, true))
 		if len(all) == 0 {
-			if done, read := c.strategy.findPredecessor(f, head); done {
-				return read
+			if c.strategy.grows() {
+				if n.meeting || len(head) == 0 {
+					return false // new files are met after the known ones
+				}
+				if done, read := c.copies.findPredecessor(f, head); done {
+					return read
+				}
 			}
 			n.attach(f, c.ids.give(f.seen(head, true), f.name))
 			return f.entry != nil
@@ -246,7 +247,8 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 func (n *identifier) recall(f *file) bool {
 	c := n.c
 	e := n.recallable(f.info)
-	if e == nil || e.file != nil || !c.strategy.grows() && !n.allFinished(e) {
+	unfinished := func(m storedMark) bool { return !m.mark.Finished }
+	if e == nil || e.file != nil || !c.strategy.grows() && slices.ContainsFunc(n.marks(e), unfinished) {
 		return false
 	}
 	n.attach(f, e)
@@ -254,15 +256,6 @@ func (n *identifier) recall(f *file) bool {
 		cur.drained, cur.unread = f.info.Size, 0
 	}
 	c.handles.noteClosed(f)
-	return true
-}
-
-func (n *identifier) allFinished(e *Entry) bool {
-	for _, m := range n.marks(e) {
-		if !m.mark.Finished {
-			return false
-		}
-	}
 	return true
 }
 
@@ -274,7 +267,7 @@ func (n *identifier) recallable(info stat) *Entry {
 	}
 	var out *Entry
 	for _, e := range n.c.ids.at(info) {
-		if out == nil && n.c.ids.idOf(e).Certain() && n.isWhole(e.text, info) {
+		if out == nil && e.id.Certain() && n.isWhole(e.text, info) {
 			out = e
 			continue
 		}
@@ -378,7 +371,7 @@ func (n *identifier) lostKnown(f *file) {
 			continue
 		}
 		// otherwise the size of f does not count the bytes of w
-		if n.c.ids.phaseOf(e) == known && w.fingerprint().Packed == 0 {
+		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}
 		f.dataElsewhere = true // its missing data belongs to the awaiting file

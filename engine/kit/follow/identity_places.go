@@ -16,25 +16,20 @@ func byGen(a, b *Entry) int {
 
 // find returns the identities that match a file, the newest first.
 func (s *identities) find(f fileid.File) []*Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*Entry
-	for _, e := range s.byKey[f.Key()] {
-		if e.liesAt(func(id fileid.ID) bool { return id.Match(f) }) {
-			out = append(out, e)
-		}
-	}
-	slices.SortStableFunc(out, byGen)
-	return out
+	return s.matching(f.Key(), func(id fileid.ID) bool { return id.Match(f) })
 }
 
 // at returns the known identities that match a stat, the newest first.
 func (s *identities) at(i stat) []*Entry {
+	return s.matching(keyOf(i), func(id fileid.ID) bool { return isOf(id, i) })
+}
+
+func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Entry
-	for _, e := range s.byKey[keyOf(i)] {
-		if e.liesAt(func(id fileid.ID) bool { return isOf(id, i) }) {
+	for _, e := range s.byKey[key] {
+		if e.liesAt(is) {
 			out = append(out, e)
 		}
 	}
@@ -68,9 +63,7 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	}
 	e.dormant = false
 	if e.file == nil && e.phase == known && !e.liesAt(func(id fileid.ID) bool { return id == moved }) {
-		if !e.liesAt(func(id fileid.ID) bool { return id.Key() == moved.Key() }) {
-			s.byKey[moved.Key()] = append(s.byKey[moved.Key()], e)
-		}
+		s.keyLocked(e, moved)
 		e.others = append(e.others, moved)
 	}
 	return e
@@ -98,13 +91,9 @@ func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	return id, now, true
 }
 
-// withoutFile returns the identities of stored progress without a file, ordered by id.
+// withoutFile returns the identities of stored progress that have no file, or only one that awaits
+// a successor, ordered by id.
 func (s *identities) withoutFile() []*Entry {
-	return slices.DeleteFunc(s.withoutFileOrAwaited(), func(e *Entry) bool { return e.file != nil })
-}
-
-// withoutFileOrAwaited returns the identities of withoutFile and those that await a successor.
-func (s *identities) withoutFileOrAwaited() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Entry
@@ -129,9 +118,7 @@ func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	s.unkeyLocked(e)
 	e.id, e.others = left[0], left[1:]
 	for _, id := range left {
-		if list := s.byKey[id.Key()]; !slices.Contains(list, e) {
-			s.byKey[id.Key()] = append(list, e)
-		}
+		s.keyLocked(e, id)
 	}
 	return true
 }
@@ -144,6 +131,13 @@ func (s *identities) displace(e *Entry) {
 		e.phase = displaced
 	}
 	s.unkeyLocked(e)
+}
+
+// keyLocked makes e one of the identities that the inode of id may hold.
+func (s *identities) keyLocked(e *Entry, id fileid.ID) {
+	if list := s.byKey[id.Key()]; !slices.Contains(list, e) {
+		s.byKey[id.Key()] = append(list, e)
+	}
 }
 
 func (s *identities) unkeyLocked(e *Entry) {
@@ -169,7 +163,7 @@ func (s *identities) move(e *Entry, to fileid.File, name string) {
 	e.phase = known
 	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = to.Dev, to.Ino, to.Birth, 0
 	e.name = name
-	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
+	s.keyLocked(e, e.id)
 }
 
 // moveDevice notes that the file system of e has another device number.
@@ -178,7 +172,7 @@ func (s *identities) moveDevice(e *Entry, dev uint64) {
 	defer s.mu.Unlock()
 	s.unkeyLocked(e)
 	e.id.Dev = dev
-	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
+	s.keyLocked(e, e.id)
 }
 
 // resolvePlace notes that i, one of several possible inodes, holds the data of e.
@@ -194,5 +188,5 @@ func (s *identities) resolvePlace(e *Entry, i stat) {
 	}
 	s.unkeyLocked(e)
 	e.id = id
-	s.byKey[id.Key()] = append(s.byKey[id.Key()], e)
+	s.keyLocked(e, id)
 }

@@ -158,6 +158,35 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 	})
 }
 
+// TestOnlyRouteRestartsBeforeItSaved checks the same with one route: the deleted file stays open
+// until the route has saved its end.
+func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := twoRoutes(t, follow.Growing{})
+		s := d.set(follow.Growing{})
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a := openRoute(s, "a", nil)
+		d.put(t, "a.log", three[:12])
+		turns(t, 1, 2*time.Second, a)
+		d.put(t, "a.log", three[12:])
+		d.delete(t, "a.log")
+		undelivered, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		for undelivered.Err() == nil {
+			_ = a.Read(undelivered, stream.NewBatch(stream.BatchLimits{})) // its batches are lost
+		}
+		stop(t, a)
+		a2 := openRoute(s, "a", a.marks)
+		turns(t, 2, 40*time.Second, a2)
+		a2.want(t, d, "3 three")
+		if ids := a2.Deleted(); len(ids) != 1 {
+			t.Errorf("the route drops the progress %q, want that of one file", ids)
+		}
+		stop(t, a2)
+	})
+}
+
 // openRoute opens a route with a name and stored marks.
 func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
 	o := knows(stored)

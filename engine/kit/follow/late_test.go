@@ -220,7 +220,7 @@ func TestManyRenamedFilesEndTogether(t *testing.T) {
 		if len(a.lines) != files {
 			t.Errorf("%d lines", len(a.lines))
 		}
-		if listings == 0 || listings > most {
+		if listings > most {
 			t.Errorf("the directory was gone through %d times unlisted its listings", listings)
 		}
 	})

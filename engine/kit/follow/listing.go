@@ -1,7 +1,9 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -66,8 +68,10 @@ func (c *Catalogue) list(r *Reader) {
 		}
 		signal(o.listed)
 	}
-	if r == nil {
-		noteIdle(c)
+	if r == nil { // no route is busy: Watch watches again
+		for _, o := range c.readers {
+			noteBusy(c, o, false)
+		}
 	}
 	c.pace.record(begun, c.now(), found, c.o.PollMin, c.o.PollMax)
 }
@@ -188,21 +192,15 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 		}
 	}
 	slices.SortFunc(odd, byLabel)
+	odd = append(odd, l.c.watched.files...)
 	for _, f := range odd {
-		if l.c.table.has(f) && l.c.strategy.ready(r, f, now) {
-			out = append(out, f)
-		}
-	}
-	for _, f := range l.c.watched.files {
-		if l.c.strategy.ready(r, f, now) {
+		if (l.c.table.has(f) || f.state == finished) && l.c.strategy.ready(r, f, now) {
 			out = append(out, f)
 		}
 	}
 	slices.SortFunc(out, func(a, b *file) int {
-		if !l.c.o.ByName {
-			if n := compareTimes(a, b); n != 0 {
-				return n
-			}
+		if n := compareTimes(a, b); n != 0 && !l.c.o.ByName {
+			return n
 		}
 		return byLabel(a, b)
 	})
@@ -211,10 +209,8 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 
 // byOrder orders listed files as todo orders files.
 func (l *lister) byOrder(a, b Listed) int {
-	if !l.c.o.ByName {
-		if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 {
-			return n
-		}
+	if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 && !l.c.o.ByName {
+		return n
 	}
 	return strings.Compare(a.Label, b.Label)
 }
@@ -258,6 +254,15 @@ func (h *handles) fail(f *file, err error) {
 	t.last = err
 	f.trouble = t
 	h.c.rotation.addUnread(f)
+}
+
+// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
+func (h *handles) unreadNow(f *file, err error) {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		h.c.pace.soon()
+		return
+	}
+	h.fail(f, err)
 }
 
 // readable notes that f was read.

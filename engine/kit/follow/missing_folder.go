@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -80,13 +79,6 @@ func (l *lister) isFolderMissing(label string, dev uint64) bool {
 		}
 	}
 	return missing
-}
-
-// isStoredFolderMissing does the same as isFolderMissing, for a partition that a route has stored.
-// key identifies the file with the partition's data.
-func (l *lister) isStoredFolderMissing(r *Reader, id string, key fileid.Key) bool {
-	m, ok := r.resume(id)
-	return ok && l.isFolderMissing(m.Part.Name, key.Dev)
 }
 
 // holdMissingFolders checks whether the folders of awaiting files exist. Until they do, no awaiting

@@ -15,13 +15,7 @@ var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 // the configured time (Options.Settle).
 type quiet struct{ c *Catalogue }
 
-func (q *quiet) grows() bool                                { return false }
-func (q *quiet) sawEnough(f *file) bool                     { return isFarFromEnd(f, q.c.readers) }
-func (q *quiet) isAtEnd(*file, *cursor) bool                { return false }
-func (q *quiet) findPredecessor(*file, []byte) (bool, bool) { return false, false }
-func (q *quiet) wholeAt(f *file) (at, now time.Duration) {
-	return q.c.quietAt(f.info.ModTime, f.since)
-}
+func (q *quiet) grows() bool { return false }
 
 // isFarFromEnd reports whether more than two batches of a file are still to be read.
 func isFarFromEnd(f *file, readers []*Reader) bool {
@@ -87,7 +81,9 @@ func (q *quiet) mismatch(f *file, e *Entry, why string) {
 func (q *quiet) resumed(cur *cursor, m stream.Mark) {
 	f := cur.f
 	if f.state == finished {
-		q.c.ids.noteDone(cur.entry)
+		q.c.ids.mu.Lock()
+		cur.entry.done = true // an earlier run has finished it
+		q.c.ids.mu.Unlock()
 	}
 	switch {
 	case !m.Finished:

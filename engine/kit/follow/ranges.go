@@ -45,7 +45,7 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 	cur := r.cursorOf(p.ID)
 	f, id, part := (*file)(nil), fileid.ID{}, &p
 	if cur != nil {
-		f, id, part = cur.f, r.c.ids.idOf(cur.entry), cur.part
+		f, id, part = cur.f, cur.entry.id, cur.part
 	} else {
 		f, id = r.finishedFile(p)
 	}

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -56,12 +55,10 @@ type Reader struct {
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// ends of nameless sealed files with unsaved last bytes; guarded by identities.mu
-	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done          map[string]bool
-	newlyFinished []string // partitions that are stored as finished; guarded by identities.mu
-	fresh         bool     // progress was stored since the last look; guarded by identities.mu
+	newlyFinished []string    // partitions that are stored as finished; guarded by identities.mu
+	fresh         atomic.Bool // progress was stored since the last look
 	// since when each listing has found bytes to read; 0 if the last one has not
 	busy time.Duration
 }
@@ -70,8 +67,7 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	return &Reader{
 		c: c, o: o, wake: make(chan struct{}, 1), listed: make(chan struct{}, 1), saved: make(map[string]int64),
 		notes: notes{byID: make(map[string]*note)}, forgets: forgets{stored: make(map[string]bool)},
-		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, unsaved: make(map[string]int64),
-		done: make(map[string]bool),
+		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, done: make(map[string]bool),
 	}
 }
 
@@ -241,24 +237,19 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	}()
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	case <-r.listed:
-		return nil
-	case <-r.wake:
-	}
-	if d = min(d, soonest-r.c.now()); d <= 0 {
-		return nil
-	}
-	t.Reset(d)
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
+	wake, listed := r.wake, r.listed
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-listed:
+			return nil
+		case <-t.C:
+			return nil
+		case <-wake:
+			wake, listed = nil, nil
+			t.Reset(min(d, max(0, soonest-r.c.now())))
+		}
 	}
 }
 
@@ -267,7 +258,7 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
-	r.fresh = true
+	r.fresh.Store(true)
 	for _, m := range marks {
 		if m.Finished && r.c.o.Keep {
 			r.newlyFinished = append(r.newlyFinished, m.Part.ID)
@@ -277,9 +268,6 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 		}
 		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
 			r.saved[m.Part.ID] = m.Watermark.Num
-		}
-		if end, ok := r.unsaved[m.Part.ID]; ok && isSaved(m, end) {
-			delete(r.unsaved, m.Part.ID)
 		}
 	}
 	return nil
@@ -298,13 +286,4 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	return r.c.leave(r)
-}
-
-// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
-func (h *handles) unreadNow(f *file, err error) {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		h.c.pace.soon()
-		return
-	}
-	h.fail(f, err)
 }

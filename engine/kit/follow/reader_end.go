@@ -20,14 +20,20 @@ func (r *Reader) hasReadAll() bool {
 
 // isAtEnd reports whether a file, as last seen, has nothing more to read for the route.
 func (r *Reader) isAtEnd(f *file) bool {
-	cur := f.by(r)
-	if cur != nil && cur.sealed {
+	cur, g := f.by(r), r.c.o.Growing
+	switch {
+	case cur != nil && cur.sealed, f.entry != nil && cur == nil:
 		return true
-	}
-	if f.entry != nil && cur == nil {
+	case g == nil, f.isUnlisted(), f.trouble != nil && f.trouble.broken:
+		return false
+	case f.info.Size == 0:
 		return true
+	case cur == nil:
+		return f.isEmpty()
+	case (g.PartialWait > 0 || f.view != nil) && cur.partial():
+		return false // the last record has no end yet, and will be handed out without one
 	}
-	return r.c.strategy.isAtEnd(f, cur)
+	return f.info.Size == cur.drained && !cur.changed()
 }
 
 // ended reports whether a reader with Once has reached its end, and returns the result: io.EOF, or
@@ -51,7 +57,12 @@ func (r *Reader) ended() (bool, error) {
 			failed = append(failed, f)
 		}
 	}
-	awaited := c.rotation.waited()
+	awaited := 0
+	for w := range c.rotation.awaiting {
+		if !w.isFolderMissing() {
+			awaited++
+		}
+	}
 	if young+awaited == 0 {
 		r.finalWait = 0
 	} else if r.finalWait == 0 {

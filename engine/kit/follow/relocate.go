@@ -29,7 +29,11 @@ var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
 	for _, e := range c.ids.withoutFile() {
-		if e.liesAt(func(id fileid.ID) bool { return isListedAs(c, id) }) {
+		isListed := func(id fileid.ID) bool {
+			f := c.table.byKey[id.Key()]
+			return f != nil && isOf(id, f.info)
+		}
+		if e.liesAt(isListed) {
 			continue
 		}
 		marks := c.identify.marks(e)
@@ -46,12 +50,6 @@ func (q *quiet) relocate() {
 	if moved > 0 {
 		c.log.Info("files were copied; they are recognised by name and content", "files", moved)
 	}
-}
-
-// isListedAs reports whether the inode of an id is listed.
-func isListedAs(c *Catalogue, id fileid.ID) bool {
-	f := c.table.byKey[id.Key()]
-	return f != nil && isOf(id, f.info)
 }
 
 // isCopy reports whether f is a copy of the file that routes have stored, by size, times and read
@@ -99,4 +97,45 @@ func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	}
 	why, err := c.identify.lacks(f, m, head)
 	return why == "" && err == nil
+}
+
+// born identifies a file on its file system, independent of the device number.
+type born struct {
+	ino   uint64
+	birth stamp
+}
+
+// renumber recognises files of earlier runs on a file system that has another device number now: it
+// was remounted, the machine was restarted, or the whole file system was copied. A stored id is
+// moved to a listed file of the same inode and birth time if no listed file is on the old device.
+// The head and the fingerprint are compared later, as for any other file. Files without a birth
+// time are skipped: inode numbers alone are weak evidence.
+func (c *Catalogue) renumber() {
+	devices := make(map[uint64]bool)
+	files := make(map[born]*file)
+	for key, f := range c.table.byKey {
+		devices[key.Dev] = true
+		if f.info.Birth.known() && f.entry == nil {
+			files[born{key.Ino, f.info.Birth}] = f
+		}
+	}
+	c.dormant.table.each(func(d *dormantFile) bool {
+		devices[d.key.Dev] = true
+		return true
+	})
+	n := 0
+	for _, e := range c.ids.withoutFile() {
+		id := e.id
+		if devices[id.Dev] {
+			continue
+		}
+		if f := files[born{id.Ino, stamp(id.Birth)}]; f != nil {
+			c.ids.moveDevice(e, f.info.Dev)
+			n++
+		}
+	}
+	if n > 0 {
+		c.log.Info("a file system has another device number; its files are recognised by inode "+
+			"and birth time", "files", n)
+	}
 }

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
-	"github.com/penstock-io/penstock/stream"
 )
 
 // rotation follows growing files through rotations: a file is renamed (perhaps to an unlisted
@@ -26,8 +24,6 @@ type rotation struct {
 	// time of the last search in the directories of awaiting files; 0 if there was none
 	search    time.Duration
 	undecided bool // a file found there could not be read
-	// by directory, since the last listing: the entries seen by missed
-	contents map[string]directory
 	// possible files of earlier runs that could not be read yet, or changed during each look. They
 	// and their copies cannot be identified yet
 	unread        map[*file]bool
@@ -47,7 +43,7 @@ func newRotation(c *Catalogue) rotation {
 	return rotation{
 		c: c, stems: make(map[string][]*file),
 		awaiting: make(map[*file]bool), unread: make(map[*file]bool),
-		tried: make(map[fileid.Key]tried), contents: make(map[string]directory),
+		tried: make(map[fileid.Key]tried),
 	}
 }
 
@@ -91,22 +87,12 @@ func (t *rotation) inodeOf(w *file) fileid.Key {
 	if w.entry == nil {
 		return keyOf(w.info)
 	}
-	id := t.c.ids.idOf(w.entry)
+	id := w.entry.id
 	return id.Key()
 }
 
 // inOrder returns the awaiting files, ordered by label.
 func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Keys(t.awaiting), byLabel) }
-
-// waited returns the number of awaiting files with existing folders.
-func (t *rotation) waited() (n int) {
-	for w := range t.awaiting {
-		if !w.isFolderMissing() {
-			n++
-		}
-	}
-	return n
-}
 
 // await makes f wait for a successor. Its name is deleted, or its inode holds other data.
 func (t *rotation) await(f *file, why string) {
@@ -145,19 +131,12 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 		name: e.name, label: e.name, entry: e, state: awaiting, dataElsewhere: true,
 		extras: &extras{why: why},
 	}
-	id, unknown := c.ids.idOf(e), c.missesRoute()
-	w.info.Dev, w.info.Ino = id.Dev, id.Ino
+	unknown := c.missesRoute()
+	w.info.Dev, w.info.Ino = e.id.Dev, e.id.Ino
 	for _, m := range c.identify.marks(e) {
-		if w.label = m.mark.Part.Name; m.mark.Finished && !unknown {
-			continue
+		if w.label = m.mark.Part.Name; !m.mark.Finished || unknown {
+			m.r.begin(w, e).storedFinished = m.mark.Finished
 		}
-		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark),
-			note: m.r.notes.begin(e.text, fingerprintOf(m.mark))}
-		cur.storedFinished = m.mark.Finished
-		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
-		delete(m.r.forgets.stored, e.text)
-		c.ids.ref(e)
-		w.cursors = append(w.cursors, cur)
 	}
 	if len(w.cursors) == 0 {
 		return nil
@@ -187,11 +166,8 @@ func (t *rotation) follow(now time.Duration) {
 		c.lister.searchStored = false
 		t.awaitStoredFiles()
 		c.identify.recogniseKnown()
-	} else {
-		t.recogniseUnreadable()
 	}
 	t.holdMissingFolders()
-	clear(t.contents)
 	if t.search == 0 || now-t.search >= c.o.PollMax {
 		if held := t.held(); len(t.awaiting)+len(held) > 0 {
 			t.search = max(now, 1)
@@ -216,8 +192,7 @@ func (t *rotation) awaitStoredFiles() {
 		}
 	}
 	for _, e := range c.ids.withoutFile() {
-		id := c.ids.idOf(e)
-		if e.liesAt(func(id fileid.ID) bool { return c.identify.isStillListed(e, id) }) {
+		if e.file != nil || e.liesAt(func(id fileid.ID) bool { return c.identify.isStillListed(e, id) }) {
 			continue
 		}
 		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
@@ -225,7 +200,7 @@ func (t *rotation) awaitStoredFiles() {
 		}
 		// with FromEnd a route without progress is at its very first start
 		for _, m := range c.identify.marks(e) {
-			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, id.Dev) {
+			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, e.id.Dev) {
 				delete(m.r.forgets.stored, e.text)
 				m.r.forgets.add(e.text)
 			}
@@ -254,7 +229,7 @@ func (t *rotation) expire(now time.Duration) {
 			continue
 		}
 		t.unwait(w)
-		if c.ids.phaseOf(w.entry) != known {
+		if w.entry.phase != known {
 			t.logRewritten(w)
 			w.dataElsewhere = true
 		}
@@ -291,8 +266,8 @@ func (t *rotation) logRewritten(w *file) {
 // these awaiting files is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
-		if w.entry != nil && isOf(t.c.ids.idOf(w.entry), f.info) &&
-			(t.c.ids.phaseOf(w.entry) != known || f.info.Birth.known()) {
+		if w.entry != nil && isOf(w.entry.id, f.info) &&
+			(w.entry.phase != known || f.info.Birth.known()) {
 			t.c.ids.displace(w.entry)
 			w.extras.unseen = false
 		}

@@ -86,7 +86,7 @@ func (t *rotation) unreadable() (label string, err error) {
 
 // isInPlace reports whether the inode of an awaiting file is not known to hold other data.
 func (t *rotation) isInPlace(w *file) bool {
-	return w.entry == nil || t.c.ids.phaseOf(w.entry) == known
+	return w.entry == nil || w.entry.phase == known
 }
 
 // is reports whether, by its stat, an unlisted file is the awaiting file w itself.
@@ -94,7 +94,7 @@ func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
 	}
-	return IsOf(t.c.ids.idOf(w.entry), s.Info)
+	return IsOf(w.entry.id, s.Info)
 }
 
 // newUnlisted returns the record of an unlisted file that is not followed yet.
@@ -203,7 +203,7 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {
 			return false
 		}
-		id, p := t.c.ids.idOf(w.entry), w.fingerprint()
+		id, p := w.entry.id, w.fingerprint()
 		if id.Key() != w.entry.given || id.Birth != int64(f.info.Birth) {
 			return false
 		}
@@ -279,7 +279,7 @@ const lateMost = 10 * packedWait
 func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file
-	of, id := stem(w.label), c.ids.idOf(w.entry)
+	of, id := stem(w.label), w.entry.id
 	for _, f := range c.table.byKey {
 		if f.isUnidentified() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
 			list = append(list, f)
@@ -307,7 +307,7 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 // new content. The file may then get an unlisted name, and no other mark identifies it.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
-	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil &&
+	return w.state == awaiting && w.entry.phase != known && f != nil &&
 		isOf(id, f.info) && f.isUnreadBySome() &&
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }
@@ -320,62 +320,4 @@ func (f *file) isMovedOrGrown() bool {
 	}
 	seen, err := f.dir.Stat(f.name)
 	return err != nil || seen.Size > 0 || !sameFile(statOf(seen), f.info)
-}
-
-// missed reports whether f, which has no listed name and has waited long enough, may have a listed
-// name after all. A listing misses a file that is renamed during the listing. The next listing has
-// it, unless the new name is outside the configured patterns.
-func (t *rotation) missed(f *file) bool {
-	if f.info.Links == 0 {
-		return false
-	}
-	name, a := "", f.ensureExtras()
-	files, err := t.directoryOf(f.label)
-	if is, ok := files[keyOf(f.info)]; ok && sameFile(is.info, f.info) {
-		name = is.label
-	}
-	seen := a.unlistedAs == name && a.unlistedScan != t.c.table.scans ||
-		f.state == unlisted && f.label == name
-	if err != nil || name == "" || seen {
-		return false
-	}
-	if a.unlistedAs != name {
-		a.unlistedAs, a.unlistedScan = name, t.c.table.scans
-	}
-	t.c.pace.soon()
-	return true
-}
-
-// directory is the content of a directory, including entries that are not read.
-type directory struct {
-	at, took time.Duration // time and duration of the reading
-	scan     uint32        // the listing before it
-	files    map[fileid.Key]dirEntry
-}
-
-type dirEntry struct {
-	label string
-	info  stat
-}
-
-// directoryOf returns the content of the directory of a label. If all files of a directory are
-// rotated at once, thousands of them ask for it. The result is therefore reused until the next
-// listing, but at most for scanSpacing times the duration of reading it.
-func (t *rotation) directoryOf(label string) (map[fileid.Key]dirEntry, error) {
-	c := t.c
-	dir, start := path.Dir(label), c.now()
-	if d, ok := t.contents[dir]; ok && d.scan == c.table.scans && start < d.at+scanSpacing*d.took {
-		return d.files, nil
-	}
-	files := make(map[fileid.Key]dirEntry)
-	err := c.place.Siblings(label, func(s Listed) {
-		info := statOf(s.Info)
-		files[keyOf(info)] = dirEntry{s.Label, info}
-	})
-	if err != nil {
-		return nil, err
-	}
-	now := c.now()
-	t.contents[dir] = directory{at: now, took: now - start, scan: c.table.scans, files: files}
-	return files, nil
 }

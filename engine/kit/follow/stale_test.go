@@ -186,8 +186,9 @@ func TestRestoredBackupIsWrittenTo(t *testing.T) {
 					r[1].lines = append(r[0].lines, r[1].lines...)
 				}
 				wantLines(t, d, a2, b2, tt.want...)
-				if said := strings.Contains(d.log.String(), "comes twice if it was restored"); said == tt.aged {
-					t.Errorf("the log says that lines may come twice: %v, want %v:\n%s", said, !tt.aged, &d.log)
+				const doubt = "has the name and the content of one that is gone"
+				if said := strings.Contains(d.log.String(), doubt); said == tt.aged {
+					t.Errorf("the log says that lines may data is repeated: %v, want %v:\n%s", said, !tt.aged, &d.log)
 				}
 			})
 		})

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -63,3 +64,19 @@ func isOf(id fileid.ID, i stat) bool {
 func IsOf(id fileid.ID, info vfs.Info) bool { return isOf(id, statOf(info)) }
 
 func compareTimes(a, b *file) int { return cmp.Compare(a.info.ModTime, b.info.ModTime) }
+
+// byLabel orders files by label, and files of one label by their identity. The identification of
+// one file may affect that of another, so wherever several are identified, the order must depend on
+// the files alone.
+func byLabel(a, b *file) int {
+	return cmp.Or(strings.Compare(a.label, b.label), strings.Compare(a.id(), b.id()),
+		cmp.Compare(a.info.Ino, b.info.Ino),
+		cmp.Compare(a.info.Dev, b.info.Dev))
+}
+
+func (f *file) id() string {
+	if f.entry == nil {
+		return ""
+	}
+	return f.entry.text
+}

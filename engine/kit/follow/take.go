@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -109,7 +110,7 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 // isStillIntact is verify for a file that was changed.
 func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	f := cur.f
-	same, err := cur.unchanged(c.ids.idOf(cur.entry), c.head[:])
+	same, err := cur.unchanged(cur.entry.id, c.head[:])
 	if err != nil {
 		c.handles.unreadNow(f, err)
 		return false
@@ -181,14 +182,11 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	}
 	res, err := cur.fillFrom(b, end, behind)
 	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		c.pace.soon() // it has just become shorter: the next look shows by how much
-		return res, false
 	case errors.Is(err, lines.ErrOther):
 		cur.distrust()
 		return res, false
 	case err != nil:
-		c.handles.fail(f, err)
+		c.handles.unreadNow(f, err)
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
@@ -244,7 +242,7 @@ func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 // hasSameBeginning reports whether a file still begins as it did when it got its id. data are its
 // first bytes that were handed out.
 func (cur *cursor) hasSameBeginning(data []byte) bool {
-	id := cur.r.c.ids.idOf(cur.entry)
+	id := cur.entry.id
 	if id.MatchHead(data) {
 		return true
 	}
@@ -293,7 +291,7 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 		r.c.handles.unreadNow(f, err)
 		return false, false
 	}
-	if !r.c.ids.idOf(cur.entry).MatchHead(head) { // it was rewritten since it got its id
+	if !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
 		cur.distrust()
 		return false, false
 	}
@@ -333,3 +331,44 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	}
 	return true
 }
+
+// firstBlockSize is how much of a complete file is read to recognise it.
+const firstBlockSize = 16 << 10
+
+// filler fills the batches of a route. The first bytes of a complete file are read once, to
+// recognise it and to fill a batch: a small file costs one system call for both.
+type filler struct {
+	lines.Filler
+	of    *file  // the file that begins with block; nil: none
+	block []byte // reused
+}
+
+// readFirst reads the first bytes of f and copies its head to head.
+func (l *filler) readFirst(f *file, head []byte) ([]byte, error) {
+	n := int(min(f.info.Size, firstBlockSize))
+	l.of, l.block = nil, slices.Grow(l.block[:0], n)[:n]
+	if err := f.readFull(l.block, 0); err != nil {
+		return nil, err
+	}
+	l.of = f
+	return head[:copy(head, l.block)], nil
+}
+
+// source returns the reader for f, which is not compressed.
+func (l *filler) source(f *file) io.ReaderAt {
+	if l.of == f {
+		return l
+	}
+	return f.handle
+}
+
+// ReadAt implements io.ReaderAt for the file that begins with block.
+func (l *filler) ReadAt(p []byte, off int64) (int, error) {
+	if off >= 0 && off+int64(len(p)) <= int64(len(l.block)) {
+		return copy(p, l.block[off:]), nil
+	}
+	return l.of.data().ReadAt(p, off)
+}
+
+// release forgets the block: the file may be changed from now on.
+func (l *filler) release() { l.of = nil }

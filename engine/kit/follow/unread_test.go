@@ -16,8 +16,8 @@ import (
 )
 
 // TestUnreadAtTheStart checks files of an earlier run that cannot be opened or read, while another
-// file may be a copy of one of them. A copy waits, and is read on from the position of the earlier
-// run. A file that is not a copy does not wait.
+// file may be a copy of one of them. A copy waits for copy_wait (5 s), and is read on from the position
+// of the earlier run. A file that is not a copy does not wait.
 func TestUnreadAtTheStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -27,9 +27,9 @@ func TestUnreadAtTheStart(t *testing.T) {
 		off  time.Duration // how long the file cannot be read
 	}{
 		{name: "too many open files, for a moment", err: syscall.EMFILE, off: time.Second},
-		{name: "no permission, for longer than copy_wait", err: syscall.EACCES, off: time.Minute},
-		{name: "an error of the disk", err: syscall.EIO, read: true, off: time.Minute},
-		{name: "no permission, with a sink's ledger", err: syscall.EACCES, bare: true, off: time.Minute},
+		{name: "no permission", err: syscall.EACCES, off: 3 * time.Second},
+		{name: "an error of the disk", err: syscall.EIO, read: true, off: 3 * time.Second},
+		{name: "no permission, with a sink's ledger", err: syscall.EACCES, bare: true, off: 3 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestChangedAtEachLook(t *testing.T) {
 	}
 }
 
-// TestUnreadForLong checks that a possible copy of a permanently unreadable file does not wait
-// without end, and that this is logged. When the file becomes readable, it is read on.
+// TestUnreadForLong checks that a possible copy of a permanently unreadable file waits only for
+// copy_wait, and that this is logged. When the file becomes readable, it is read on.
 func TestUnreadForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -119,12 +119,12 @@ func TestUnreadForLong(t *testing.T) {
 			return nil
 		}
 		r := newRoute(t, d.set(follow.Growing{}), a.marks)
-		r.run(t, time.Minute)
+		r.run(t, 4*time.Second)
 		r.want(t, d)
-		r.run(t, 10*time.Minute)
+		r.run(t, 10*time.Second)
 		lines := strings.Split(strings.TrimSpace(three), "\n")
 		r.want(t, d, lines...)
-		if !strings.Contains(d.log.String(), "begins as one does that cannot be read") {
+		if !strings.Contains(d.log.String(), "begins like one that cannot be read") {
 			t.Errorf("the log does not say it:\n%s", &d.log)
 		}
 		d.shut = nil

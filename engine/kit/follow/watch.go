@@ -171,13 +171,6 @@ func noteBusy(c *Catalogue, r *Reader, something bool) {
 	}
 }
 
-// noteIdle notes that no route is busy, so that Watch watches again.
-func noteIdle(c *Catalogue) {
-	for _, r := range c.readers {
-		noteBusy(c, r, false)
-	}
-}
-
 // changes reports whether e, or an event queued behind it, belongs to the source. It takes the
 // queued events.
 func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool,

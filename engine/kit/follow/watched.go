@@ -136,7 +136,12 @@ func (a *watched) lookAgain(now time.Duration) {
 			c.pace.dueAt(aside.nextLook)
 			continue
 		}
-		seen, err := f.statFinished()
+		seen, err := vfs.Info{}, fs.ErrNotExist
+		if f.handle != nil {
+			seen, err = f.handle.Stat()
+		} else if f.dir != nil {
+			seen, err = f.dir.Stat(f.name)
+		}
 		info := statOf(seen)
 		if err != nil || !sameFile(info, f.info) {
 			over = append(over, f)
@@ -165,16 +170,6 @@ func (a *watched) lookAgain(now time.Duration) {
 	if len(over) > 0 {
 		a.countHeld()
 	}
-}
-
-func (f *file) statFinished() (vfs.Info, error) {
-	switch {
-	case f.handle != nil:
-		return f.handle.Stat()
-	case f.dir != nil:
-		return f.dir.Stat(f.name)
-	}
-	return vfs.Info{}, fs.ErrNotExist
 }
 
 // findGrown looks, once at the start, for finished files that have grown since the last run.
