@@ -10,8 +10,8 @@
 //		return flow.HTTPOutcome(resp)
 //	})
 //
-// [Each] delivers the values of an iterator. It returns when all are delivered. Use it for data
-// that need not survive a crash of the program. [HTTPOutcome] turns a response into an outcome.
+// [Each] delivers the values of an iterator, and returns when all are delivered. It cannot resume
+// after a crash of the program. [HTTPOutcome] turns a response into an outcome.
 //
 // A [Book] resumes after a crash. It packs rows into batches, tracks the settled rows by their
 // positions, and saves this progress in a [Checkpoint], such as a file of

@@ -21,9 +21,9 @@ type Wait struct {
 	History History
 }
 
-// WaitStore stores items that wait long for their next attempt, so that they use no memory of the
-// Sender, and may survive a restart. The Sender counts them towards Control.Waiting. The store
-// keeps its record of an item until the item is settled (Options.Settled) or waits again.
+// WaitStore stores items that wait long for their next attempt: outside of the Sender's memory, and
+// perhaps across restarts. The Sender counts them towards Control.Waiting. The store keeps its
+// record of an item until the item is settled (Options.Settled) or waits again.
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
