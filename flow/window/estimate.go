@@ -34,8 +34,8 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// usedToLimit reports whether the window was the limit for at least half of the samples. Otherwise
-// the window must not grow (RFC 7661).
+// usedToLimit reports whether at least half of the samples were sent when the window was the limit.
+// Otherwise the window must not grow (RFC 7661).
 func (r *round) usedToLimit() bool { return 2*r.limited >= r.n }
 
 // rate returns the deliveries per second in the round.
