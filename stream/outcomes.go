@@ -2,8 +2,8 @@ package stream
 
 import "github.com/penstock-io/penstock/flow"
 
-// Aliases for the types of package flow with which a worker reports an attempt, so that a connector
-// imports this package alone. errors.As finds an outcome under either name.
+// Aliases for the types of package flow that a worker uses to report an attempt. With them, a
+// connector needs to import only this package. errors.As finds an outcome under either name.
 type (
 	// Item is a batch with its cost and size in the sender's units; see [flow.Item].
 	Item = flow.Item[*Batch]

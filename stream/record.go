@@ -11,42 +11,43 @@ type Range = ledger.Range
 // Partition is an ordered part of a source with its own positions: a file, a table, a topic
 // partition.
 type Partition struct {
-	// ID is assigned when the partition is first found, stays the same while the data grows, and is
-	// never reused for other data. It is printable ASCII without space, comma, semicolon, '@' and
-	// '"', at most 200 bytes.
+	// ID is assigned when the partition is first found. It stays the same while the data grows, and
+	// is never reused for other data. It is printable ASCII without space, comma, semicolon, '@'
+	// and '"', at most 200 bytes.
 	ID string
 	// Name is for people and may change, like the name of a file.
 	Name string
-	// RecordPrefix begins the ids of its records. Empty means ID. Partitions with the same prefix
-	// have the same record at the same position. For example, a broker that redelivers a message
-	// may put it in another partition.
+	// RecordPrefix is the beginning of the ids of the partition's records. Empty means ID.
+	// Partitions with the same prefix have the same records at the same positions. It is needed,
+	// for example, if a broker may put a message that it redelivers in another partition.
 	RecordPrefix string
 }
 
-// Span is a range of one partition that a batch covers. The spans of a partition tile it: each From
-// is the previous To, except for skipped settled ranges.
+// Span is a range of one partition that a batch covers. Each span of a partition begins at the end
+// of the previous one, or after settled ranges that were skipped.
 type Span struct {
 	Part *Partition
 	Range
-	// the number of bytes of [Batch.Data], line ends included; the bytes of the spans are in order
+	// the number of bytes of the span in [Batch.Data], line ends included; the spans' bytes follow
+	// each other in Data
 	Bytes int
 	Last  bool // sealed: nothing follows To in this partition
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 
-	// Identities are the parts of the span in which records have the ids of another partition, in
-	// order. They are not changed once the batch was read.
+	// Identities are the parts of the span in which records have ids of another partition, in
+	// order. They must not change after the batch was read.
 	Identities []Identity
 }
 
 // Identity gives the records in a part of a span the ids of another partition. An example is a
-// request with an idempotency key: its records have the same ids wherever they are stored.
+// request with an idempotency key: its records must have the same ids wherever they are stored.
 type Identity struct {
-	// From and To are positions in the span. The part's records are above From, the last one at To.
+	// From and To bound the part. It contains the records at positions above From and up to To.
 	From, To int64
 	Prefix   string // in place of the partition's id
-	// First and Last are the positions that ids contain in place of From and To. Positions in
-	// between count from First.
+	// First and Last replace From and To in the ids. The positions in between are counted from
+	// First.
 	First, Last int64
 }
 
