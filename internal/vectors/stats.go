@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// deviations is the number of standard errors by which a figure may be off. The share of a normal
-// distribution beyond 6.5 is 8e-11. With 10,000 comparisons per run, a correct policy is refused
-// with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
+// deviations is the number of standard errors by which a measured value may differ. In a normal
+// distribution, a share of 8e-11 lies beyond 6.5. With 10,000 comparisons per run, a correct policy
+// is refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
 const deviations = 6.5
 
-// beyond returns the number of our draws that may lie outside the library's extremes. Take two
-// samples of sizes S (the library's) and N (ours) from one distribution. The probability that k of
-// our N draws are beyond all S draws of the library is (N/(N+S))^k, here at most 1e-9.
+// beyond returns the number of our draws that may lie outside the library's extremes. If all draws
+// come from one distribution, the probability that k of our N draws lie beyond all S draws of the
+// library is (N/(N+S))^k. beyond returns a k for which this is below 1e-9.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
@@ -61,9 +61,9 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// At an end where the library's draws lie close together, even one of our draws far outside is
-	// an error. At other ends the tail has few draws, for example below a cap that takes nearly all
-	// of them. There, the library's own extreme is accidental.
+	// If the library's draws lie close together at one end, even a single draw of ours far outside
+	// is an error. At other ends there are few draws, for example below a cap that most of the
+	// draws exceed. There, the library's own extreme is accidental.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {

@@ -56,7 +56,7 @@ type Fault struct {
 	Op   Op     // calls of this kind; "" for all kinds
 	Path string // calls whose path contains this text; "" for all
 	Nth  int    // the nth matching call from now on; 0 means 1
-	// Lasting makes all matching calls from the nth on fail, instead of the nth only.
+	// Lasting makes all matching calls from the nth on fail, instead of only the nth.
 	Lasting bool
 	Err     error // the error returned, wrapped with the path
 	Short   int   // for a write: bytes written before it fails, at most all but one
@@ -64,8 +64,9 @@ type Fault struct {
 	seen, struck int
 }
 
-// Fail arms a fault. A failed call has no effect, except for a write (Short) and a sync. As on
-// Linux, data of a failed sync stays visible, but no later sync writes it to disk.
+// Fail makes calls fail as f describes. A failed call has no effect, except for a write (see Short)
+// and a sync. After a failed sync the data stays visible, but no later sync writes it to disk, as
+// on Linux.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
