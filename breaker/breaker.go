@@ -67,8 +67,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // until the next probe, if To is Open
-	// Error of the call that caused the change; nil if the call succeeded or was a probe that timed
-	// out.
+	// Err is the error of the call that caused the change. It is nil if the call succeeded, or if
+	// it was a probe that timed out.
 	Err error
 }
 

@@ -58,8 +58,7 @@ type File struct {
 	Head     []byte // the first min(Size, MaxHead) bytes
 }
 
-// ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs
-// to no file.
+// ID is the identity of a file. Compare IDs with ==. The zero ID belongs to no file.
 type ID struct {
 	Dev, Ino uint64
 	Birth    int64         // as in File; 0 if unknown

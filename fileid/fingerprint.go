@@ -99,8 +99,8 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String returns the stored form, described in docs/formats/file-note.md: printable, at most 98
-// bytes, "" for the zero Fingerprint.
+// String returns the stored form, which docs/formats/file-note.md describes: printable text of at
+// most 98 bytes. The zero Fingerprint gives "".
 func (p Fingerprint) String() string {
 	if p == (Fingerprint{}) {
 		return ""

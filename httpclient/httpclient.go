@@ -51,8 +51,8 @@ type Options struct {
 	// Retry are the settings of retries. AttemptTimeout bounds each attempt.
 	Retry retry.Options
 
-	// Idempotent reports whether a request that is not idempotent by its method or header may be
-	// sent twice all the same. See retry.Transport.Idempotent. Such a request is not hedged.
+	// Idempotent reports whether a request that is not idempotent by its method or header may
+	// nevertheless be sent twice. Such a request is not hedged. See retry.Transport.Idempotent.
 	Idempotent func(req *http.Request) bool
 
 	// Prepare, if not nil, is called before each attempt and may change req, for example to set a

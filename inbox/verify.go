@@ -119,7 +119,7 @@ func (v *StandardWebhooks) Verify(header http.Header, body []byte, now time.Time
 	return Message{}, invalid("no signature is valid for any of %d keys", len(v.keys))
 }
 
-// matches reports whether signature is a signature of data with one of the keys. It compares with
+// matches reports whether signature is a signature of data with one of the keys. It always tries
 // all keys, in constant time.
 func matches(algorithm func() hash.Hash, keys [][]byte, data, signature []byte) bool {
 	found := false

@@ -144,7 +144,7 @@ func (l *Limiter) Acquire(ctx context.Context) (Permit, error) {
 	return l.AcquirePriority(ctx, Normal)
 }
 
-// AcquirePriority is Acquire for a caller with priority p; Acquire uses Normal.
+// AcquirePriority is Acquire for a caller with priority p. Acquire itself uses Normal.
 func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, error) {
 	if ctx.Err() != nil {
 		return Permit{}, context.Cause(ctx)

@@ -270,7 +270,7 @@ func (b *Batch) Retain() {
 	}
 }
 
-// Release gives back a reference; the last one returns the arena to its pool.
+// Release gives back a reference. The last Release returns the arena to its pool.
 func (b *Batch) Release() {
 	switch n := b.refs.Add(-1); {
 	case n > 0:

@@ -13,8 +13,9 @@ import (
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
-	// Encode appends the data that Deliver will send to dst and returns it; the engine keeps it in
-	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. It is called concurrently.
+	// Encode appends the data that Deliver will send to dst, and returns it. The engine keeps it in
+	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. Encode is called
+	// concurrently.
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 

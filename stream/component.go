@@ -80,9 +80,9 @@ type Component struct {
 	// When is set in the config is selected. Empty means the component that is selected if no such
 	// option is set.
 	When string
-	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for
-	// its tags. If the struct has a method Validate() error, it is called after decoding; an
-	// [OptionError] that it returns is shown at the option's position.
+	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md
+	// describes its tags. If the struct has a method Validate() error, it is called after decoding.
+	// If Validate returns an [OptionError], it is shown at the option's position.
 	Options func() any
 	// New validates the options and creates the component. It starts nothing and accesses neither
 	// disk nor network. options is the decoded result of Options. New returns a Source, Processor

@@ -2,10 +2,10 @@ package stream
 
 import "github.com/penstock-io/penstock/flow/ledger"
 
-// Position is the position of an item in a source; see [ledger.Position].
+// Position is the position of an item in a source. See [ledger.Position].
 type Position = ledger.Position
 
-// Range is the half-open range (From, To] of one partition; see [ledger.Range].
+// Range is the half-open range (From, To] of one partition. See [ledger.Range].
 type Range = ledger.Range
 
 // Partition is an ordered part of a source with its own positions: a file, a table, a topic
@@ -61,7 +61,8 @@ const (
 	Dead                 // a dead letter; settles once it is durable
 )
 
-// Record is a view of one record of a batch. It contains offsets and no bytes. 72 bytes.
+// Record describes one record of a batch. It contains offsets instead of text, and has a size of 72
+// bytes.
 type Record struct {
 	Off, Len         uint32 // the text in Batch.Data, without its line end
 	Field, NumFields uint32 // Batch.Fields[Field : Field+NumFields]
@@ -88,7 +89,7 @@ const (
 	JSON
 )
 
-// Field is one named value of a record, in its original text. 16 bytes.
+// Field is one named value of a record, in its original text. It has a size of 16 bytes.
 type Field struct {
 	Name uint32 // index into Batch.Names
 	Kind Kind

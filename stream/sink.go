@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// Worker delivers batches to one endpoint, connection, child process or file; see [flow.Worker].
+// Worker delivers batches to one endpoint, connection, child process or file. See [flow.Worker].
 type Worker = flow.Worker[*Batch]
 
 // Lane is a worker with its name and limits.
@@ -16,7 +16,7 @@ type Lane = flow.Lane[*Batch]
 // Attempt is one delivery of one batch.
 type Attempt = flow.Attempt[*Batch]
 
-// Split is a partial outcome of a batch; see [flow.Split]. Create its items with [Piece].
+// Split is a partial outcome of a batch. See [flow.Split]. Create its items with [Piece].
 type Split = flow.Split[*Batch]
 
 // Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a

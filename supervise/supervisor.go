@@ -61,7 +61,7 @@ type above struct {
 type aboveKey struct{}
 
 // New checks spec and the children and starts nothing. The name is the first part of the paths in
-// events and errors; it is not empty and has no slash.
+// events and errors. It must not be empty or contain a slash.
 func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("supervisor %q: want a name without a slash", name)
@@ -293,7 +293,7 @@ func (k *serveRun) exited(c *child, err error) {
 }
 
 // guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a
-// *PanicError; with passPanics the panic continues after ended has returned.
+// *PanicError. With passPanics, the panic continues after ended has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false

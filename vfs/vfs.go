@@ -85,8 +85,8 @@ type Linker interface {
 	ReadLink(name string) (string, error)
 }
 
-// File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called
-// concurrently.
+// File is an open regular file. Read, Write and Seek share one offset. ReadAt does not use it, and
+// may be called concurrently.
 type File interface {
 	io.Reader
 	io.ReaderAt

@@ -168,7 +168,7 @@ func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	return d, s.After(d)
 }
 
-// sum returns a + b; without Compat it saturates.
+// sum returns a + b. Without Compat, results out of range become the nearest end of int64.
 func (p KubernetesFlow) sum(a, b time.Duration) time.Duration {
 	if p.Compat {
 		return a + b

@@ -15,8 +15,8 @@ import (
 // SethvargoShape is the growth of the wait before any wrapper.
 type SethvargoShape uint8
 
-// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2,
-// 3, 5; it really waits 1, 2, 3, 5, 8.
+// The shapes of github.com/sethvargo/go-retry. According to its documentation, Fibonacci waits 1,
+// 1, 2, 3, 5. In fact, it waits 1, 2, 3, 5, 8.
 const (
 	SethvargoConstant SethvargoShape = iota
 	SethvargoExponential

@@ -48,7 +48,7 @@ func (o Object) Skip(keys ...string) {
 	}
 }
 
-// Get decodes the field into a T; one that is absent or null gives the zero T.
+// Get decodes the field into a T. A field that is absent or null gives the zero T.
 func Get[T any](t testing.TB, o Object, key string) (v T) {
 	t.Helper()
 	if !o.Has(key) {

@@ -100,10 +100,10 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is the minimum number of calls recorded; the maximum is twice that.
+// callsKept is the minimum number of calls recorded. The maximum is twice that.
 const callsKept = 1 << 16
 
-// Calls returns the recorded calls, oldest first; the oldest may be missing.
+// Calls returns the recorded calls, oldest first. If there were many calls, the oldest are missing.
 func (m *Mem) Calls() []Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,7 @@ func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
-// callWith performs one call under the lock; do handles a fault.
+// callWith performs one call under the lock. If a fault applies, do handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
 	return m.callLocked(op, path, changes, do)

@@ -52,7 +52,7 @@ type content struct {
 	frozen int
 }
 
-// share returns a content with the same bytes; both may be changed.
+// share returns a content with the same bytes. Both contents may be changed.
 func (c *content) share() content {
 	c.frozen = len(c.b)
 	return content{b: c.b[:len(c.b):len(c.b)], frozen: len(c.b)}
