@@ -48,7 +48,7 @@ func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 // another breaker or limiter, that one ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is
+// LogValue implements slog.LogValuer. It returns a group of msg, state and wait. The wait is left out if it is
 // not known.
 func (e *OpenError) LogValue() slog.Value {
 	state := Open

@@ -2,7 +2,7 @@ package limit
 
 import "log/slog"
 
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
+// LogValue implements slog.LogValuer. It returns a group of msg, reason and wait. The wait is left out if it
 // is not known.
 func (e *RefusedError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}

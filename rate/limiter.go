@@ -127,7 +127,7 @@ func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 // or limiter, that one ignores the error.
 func (e *RefusedError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
+// LogValue implements slog.LogValuer. It returns a group of msg, reason and wait. The wait is left out if it
 // is not known.
 func (e *RefusedError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}

@@ -38,7 +38,7 @@ func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 //	Fail       all others
 func (e *StatusError) Action() Action { return statusAction(e.Status, e.Keyed) }
 
-// LogValue implements slog.LogValuer: a group of msg, status and wait.
+// LogValue implements slog.LogValuer. It returns a group of msg, status and wait.
 func (e *StatusError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.Int("status", e.Status)}
 	if e.Wait > 0 {

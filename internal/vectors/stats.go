@@ -151,8 +151,8 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports whether two shares can come from one probability: a is a share of n draws, and
-// b a share of m draws. It allows for a few counts in addition to the deviations.
+// sameShare reports whether the share a of n draws and the share b of m draws can come from one
+// probability. They may differ by the allowed deviations and a few draws.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
