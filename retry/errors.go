@@ -125,7 +125,8 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// LogValue implements slog.LogValuer. It returns a group of msg, reason, attempts, elapsed and waited.
+// LogValue implements slog.LogValuer. It returns a group of msg, reason, attempts, elapsed and
+// waited.
 func (e *Error) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if e.Last != nil {

@@ -11,9 +11,9 @@
 //
 // A route delivers the data of one source to one sink. A partition is a part of a source with an
 // order of its own, such as a file, and a position is a place in it. A span is the range of a
-// partition that a batch covers. A record is settled when it was delivered, dead-lettered or dropped.
-// A mark is the settled progress of one route in one partition. A ledger is the progress that a sink
-// stores in the transaction of the data.
+// partition that a batch covers. A record is settled when it was delivered, dead-lettered or
+// dropped. A mark is the settled progress of one route in one partition. A ledger is the progress
+// that a sink stores in the transaction of the data.
 //
 // # Capabilities
 //

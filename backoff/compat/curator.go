@@ -110,7 +110,7 @@ func curatorBounds(base, limit time.Duration,
 	return ordered(first, time.Duration(javaLong(sum/count)), last)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Curator) Validate() error { return nil }
 
 // CuratorFixed is RetryNTimes, RetryOneTime (MaxRetries 1) and RetryForever of Curator: the same
@@ -191,7 +191,7 @@ func (p CuratorUntilElapsed) Bounds(int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p CuratorUntilElapsed) Validate() error { return nil }
 
 // curatorRetryable are the KeeperException codes that Curator's policies retry.

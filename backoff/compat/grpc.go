@@ -76,5 +76,5 @@ func (p GRPC) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(p.Delay(k, 0), p.Delay(k, .5), p.Delay(k, largest))
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p GRPC) Validate() error { return nil }

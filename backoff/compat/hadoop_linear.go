@@ -149,7 +149,7 @@ func (p HadoopLinear) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// Validate implements backoff.Validator: the errors of the original and of its parser.
+// Validate implements backoff.Validator. It returns the errors of the original and of its parser.
 func (p HadoopLinear) Validate() error {
 	if p.pairs == nil || len(*p.pairs) == 0 {
 		//lint:ignore ST1005 the original's text

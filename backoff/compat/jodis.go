@@ -84,5 +84,5 @@ func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Jodis) Validate() error { return nil }

@@ -53,7 +53,7 @@ func (p KubernetesExponential) Bounds(n int) (lowest, mean, highest time.Duratio
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesExponential) Validate() error { return nil }
 
 // KubernetesFastSlow is the wait of client-go's ItemFastSlowRateLimiter: Fast for the first MaxFast
@@ -81,7 +81,7 @@ func (p KubernetesFastSlow) Bounds(n int) (lowest, mean, highest time.Duration) 
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesFastSlow) Validate() error { return nil }
 
 // KubernetesItems counts failures for each item, as the rate limiters of client-go's work queues
@@ -212,5 +212,5 @@ func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return lowest, mean, highest
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesFlow) Validate() error { return nil }

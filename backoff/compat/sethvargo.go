@@ -235,7 +235,7 @@ func (w SethvargoWrapper) high(d time.Duration) time.Duration {
 	return d
 }
 
-// Validate implements backoff.Validator: the texts of the original's panics.
+// Validate implements backoff.Validator. The errors have the texts of the original's panics.
 func (p Sethvargo) Validate() error {
 	switch {
 	case p.Base > 0:
