@@ -17,9 +17,9 @@ type Partition struct {
 	ID string
 	// Name is for people and may change, like the name of a file.
 	Name string
-	// RecordPrefix is the beginning of the ids of the partition's records. Empty means ID.
-	// Partitions with the same prefix have the same records at the same positions. It is needed,
-	// for example, if a broker may put a message that it redelivers in another partition.
+	// RecordPrefix is the beginning of the ids of the records in the partition. Empty means ID.
+	// Partitions with the same prefix have the same records at the same positions. Set it, for
+	// example, if a broker may put a message that it redelivers in another partition.
 	RecordPrefix string
 }
 

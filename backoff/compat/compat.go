@@ -20,8 +20,8 @@
 // accepts any int, even a negative one, the policy has a method for that (Delay, Decide, Sleep).
 // [Counter] and [KubernetesItems] are no policies: they hold a state that changes with each call.
 //
-// Java libraries count milliseconds in a long. In their ports, the largest and the lowest Duration
-// mean the largest and the lowest long.
+// Java libraries count milliseconds in a long. In the policies of these libraries, the largest and
+// the lowest Duration mean the largest and the lowest long.
 //
 // [Parse] reads a policy from text, including the policies of package backoff. The package reads no
 // clock and starts no goroutine, so it runs under testing/synctest.
@@ -236,6 +236,7 @@ func name(names []string, value int) string {
 	return fmt.Sprintf("unknown value %d", value)
 }
 
-// maxIterations bounds the number of steps that a port computes one by one to repeat the original's
-// roundings. Beyond it the wait stays the same. Real settings need at most a few hundred steps.
+// maxIterations is the maximum number of steps that are computed one by one to repeat the
+// original's roundings. After that many steps the wait stays the same. Real settings need at most a
+// few hundred steps.
 const maxIterations = 1 << 16
