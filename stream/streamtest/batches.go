@@ -26,7 +26,7 @@ func Text(text string) *stream.Batch {
 }
 
 // Rows makes batches of parsed records, with field values of any kind and form. All records belong
-// to the partition p. Their positions are 1, 2, 3 and so on. The zero value is ready to use.
+// to the partition p. Their positions follow each other, from 1 on. The zero value is ready to use.
 type Rows struct {
 	Next int64 // the position of the last record so far
 
