@@ -210,7 +210,7 @@ type Options[T any] struct {
 	// that time the item has been settled or replaced and none of its attempts runs, or Run ends.
 	// The item's memory may then be reused.
 	Released func(it Item[T])
-	// Trace, if not nil, is called on the loop with each event and the machine's commands, before
-	// the Sender carries them out. Both are valid only during the call.
+	// Trace, if not nil, is called on the loop with each event and the state machine's commands,
+	// before the Sender carries them out. Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

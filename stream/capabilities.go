@@ -145,8 +145,8 @@ type PartitionTracker interface {
 	Deleted() []string
 }
 
-// SharedSource is an optional interface of a [Source] whose partitions and positions mean the same
-// on every machine, like those of a table of a database server or of an API. In a cluster one
+// SharedSource is an optional interface of a [Source] with partitions and positions that mean the
+// same on every machine. Examples are a table of a database server and an API. In a cluster one
 // process at a time runs the source, and the next one resumes from the stored marks. An
 // [AssignedSource] does not need this interface.
 type SharedSource interface {
@@ -158,9 +158,9 @@ type SharedSource interface {
 // SettledReader is an optional interface of a [Reader] of data that cannot be read again, because
 // its senders wait for the outcome.
 type SettledReader interface {
-	// Settled reports progress of this route as soon as a crash can no longer undo it: delivered
-	// records are as durable as the sink makes them, and dead letters are on disk. The reader must
-	// not tell a sender before that its data has arrived. The marks are the same as in Commit,
+	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
+	// records are then as durable as the sink makes them, and dead letters are on disk. The reader
+	// must not tell a sender before that its data has arrived. The marks are the same as in Commit,
 	// which follows later. Settled is called on the checkpoint's goroutine, concurrently with Read,
 	// and must not wait.
 	Settled(marks []Mark)

@@ -216,8 +216,8 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the machine. It returns the channels to close when the
-// events have been passed to OnEvent. The caller holds mu.
+// handleExitsLocked passes the inbox to the state machine. It returns the channels to close when
+// the events have been passed to OnEvent. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -231,7 +231,7 @@ func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{})
 	return told
 }
 
-// perform carries out the machine's commands, with no lock held.
+// perform carries out the state machine's commands, with no lock held.
 func (k *serveRun) perform(now time.Duration, commands []command) {
 	for _, c := range commands {
 		switch c.kind {
@@ -394,7 +394,7 @@ func (s *Supervisor) stuck() (paths []string) {
 	return paths
 }
 
-// nowLocked returns the machine's time. The caller holds mu.
+// nowLocked returns the state machine's time. The caller holds mu.
 func (s *Supervisor) nowLocked() time.Duration {
 	if s.begun.IsZero() {
 		return 0

@@ -1,6 +1,6 @@
 // Package vfs has file systems for programs that need durability. Sync and rename are explicit, so
-// a program controls what survives a crash. Names are relative to an open directory and never lead
-// through a symlink.
+// that a program can control the state after a crash. Names are relative to an open directory and
+// never lead through a symlink.
 //
 //	dir, err := vfs.OS().OpenDir("spool")
 //	...

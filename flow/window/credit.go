@@ -50,7 +50,7 @@ const (
 	priceWeight = 0.1 // weight of a batch in the mean of the worker's prices
 )
 
-// Leased is a Window whose limit was granted by the worker and expires.
+// Leased is a Window with a limit that was granted by the worker and expires.
 type Leased interface {
 	Window
 	// LeaseEnds returns the time at which the worker's grant expires, counted from the sender's

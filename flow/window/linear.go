@@ -19,7 +19,7 @@ const (
 )
 
 // Linear is the window of a flow control that was built on top of Storm (system D in
-// docs/flow-control.md). An ack whose round trip is within the threshold is NORMAL, and widens the
+// docs/flow-control.md). An ack with a round trip within the threshold is NORMAL, and widens the
 // window by one batch. An ack above the threshold is SLOW, and narrows the window by one. With
 // PerRound, the mean of a round counts instead of a single ack. A timeout or a nack is BUSY, and
 // narrows the window by one at once. The zero value is usable.

@@ -77,7 +77,7 @@ const (
 // Starting reports whether the window is in its start-up.
 func (d *delay) Starting() bool { return d.start }
 
-// starting adds a sample of the start-up, whose normalized round trip is x seconds, and reports
+// starting adds a sample of the start-up with a normalized round trip of x seconds. It reports
 // whether the round has ended.
 func (d *delay) starting(s *Sample, x float64) bool {
 	if s.Limited && d.w < 2 {
