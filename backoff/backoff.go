@@ -56,8 +56,8 @@ import (
 // State is a position in a sequence of waits. The zero value is the start of the sequence. A State
 // has 24 bytes, so it can be stored with each message.
 type State struct {
-	// Number of waits so far, which is also the step of the next wait; does not exceed the largest
-	// uint32.
+	// N is the number of waits so far, at most the largest uint32. It is also the step of the next
+	// wait.
 	N     uint32
 	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
 	Prev  time.Duration // the last wait

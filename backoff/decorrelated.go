@@ -71,9 +71,9 @@ func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
 // cells is the number of cells that represent a distribution.
 const cells = 256
 
-// mean computes the distribution of the wait step by step. After a wait of x the next one is
-// uniform in [base, h(x)] with h(x) = min(3x, max). All cells have the same width on a logarithmic
-// scale.
+// mean returns the mean wait at step n. It computes the distribution of the wait step by step:
+// after a wait of x the next one is uniform in [base, h(x)] with h(x) = min(3x, max). The
+// distribution is divided into cells of equal width on a logarithmic scale.
 func (p Walk) mean(n uint32) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {

@@ -59,7 +59,7 @@ func scale(d time.Duration, f float64) time.Duration {
 	return 0
 }
 
-// times returns d * n, saturating; d is not negative.
+// times returns d * n, at most the largest Duration. d must not be negative.
 func times(d time.Duration, n uint64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), n)
 	if hi != 0 || lo > math.MaxInt64 {
@@ -68,7 +68,7 @@ func times(d time.Duration, n uint64) time.Duration {
 	return time.Duration(lo)
 }
 
-// plus returns a + b, saturating; neither is negative.
+// plus returns a + b, at most the largest Duration. Neither may be negative.
 func plus(a, b time.Duration) time.Duration {
 	if c := a + b; c >= 0 {
 		return c

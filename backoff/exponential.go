@@ -58,7 +58,8 @@ func (g exponentialGrowth) spec() string {
 	return "exponential base=" + g.base.String() + " factor=" + number(g.factor)
 }
 
-// power returns d * f^n, saturating, by squaring; d is above 0.
+// power returns d * f^n, at most the largest Duration. It computes the power by squaring. d must be
+// above 0.
 func power(d time.Duration, f uint64, n uint32) time.Duration {
 	if f == 2 {
 		if n >= uint32(bits.LeadingZeros64(uint64(d))) { // d is above 0, so at least 1

@@ -36,7 +36,7 @@ type ladder struct {
 type rung struct{ lo, n uint64 }
 
 // maxRungs is the number of steps that a Ladder computes in advance. An exponential ladder reaches
-// its cap long before; a table may be longer.
+// its cap long before. A table may have more steps, which are computed when they are needed.
 const maxRungs = 64
 
 // growth is the rule for the interval of step n, before the cap is applied.

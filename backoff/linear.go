@@ -12,8 +12,9 @@ import (
 // Fixed waits d each time.
 func Fixed(d time.Duration) Ladder { return newLadder(fixedGrowth(d), jitter{}, 0) }
 
-// Linear waits d, d+increment, d+2*increment, ... at most max; max 0 means no cap but the largest
-// Duration. Do not use it under contention, which needs waits that grow faster.
+// Linear waits d, d+increment, d+2*increment, ... at most max. A max of 0 means no cap but the
+// largest Duration. Do not use it if many clients contend for a resource: the waits must then grow
+// faster.
 func Linear(d, increment, max time.Duration) Ladder {
 	return newLadder(linearGrowth{d, increment}, jitter{}, max)
 }
@@ -26,8 +27,8 @@ func Polynomial(base time.Duration, degree float64, max time.Duration) Ladder {
 	return newLadder(polynomialGrowth{base, degree}, jitter{}, max)
 }
 
-// Fibonacci waits 0, unit, unit, 2 unit, 3 unit, 5 unit, ... at most max; max 0 means no cap but
-// the largest Duration.
+// Fibonacci waits 0, unit, unit, 2 unit, 3 unit, 5 unit, ... at most max. A max of 0 means no cap
+// but the largest Duration.
 func Fibonacci(unit, max time.Duration) Ladder {
 	return newLadder(fibonacciGrowth(unit), jitter{}, max)
 }

@@ -24,14 +24,14 @@ type Settings struct {
 // Policy returns the name of the policy.
 func (k *Settings) Policy() string { return k.policy }
 
-// Fail records a fault. Only the first is reported.
+// Fail records an error in the settings. Only the first error is reported.
 func (k *Settings) Fail(err error) {
 	if k.err == nil {
 		k.err = err
 	}
 }
 
-// Text takes a key and returns its value, or false if it is not given.
+// Text returns the value of a key, or false if the key is not given.
 func (k *Settings) Text(key string) (string, bool) {
 	if !slices.Contains(k.known, key) {
 		k.known = append(k.known, key)
@@ -40,7 +40,7 @@ func (k *Settings) Text(key string) (string, bool) {
 	return value, ok
 }
 
-// finish returns the first fault; words are the settings in their order.
+// finish returns the first fault. The parameter words has the settings in their order.
 func (k *Settings) finish(words []string) error {
 	for _, word := range words {
 		key, _, _ := strings.Cut(word, "=")
@@ -52,7 +52,7 @@ func (k *Settings) finish(words []string) error {
 	return k.err
 }
 
-// Duration takes a key with a duration of 0 or more. It returns false if the key is not given.
+// Duration returns the value of a key, a duration of 0 or more, or false if the key is not given.
 func (k *Settings) Duration(key string) (time.Duration, bool) {
 	text, ok := k.Text(key)
 	if !ok {
@@ -76,7 +76,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// must takes a key with a duration, which is required.
+// must returns the value of a required key, a duration.
 func (k *Settings) must(key string) time.Duration {
 	d, ok := k.Duration(key)
 	if !ok {
@@ -85,7 +85,7 @@ func (k *Settings) must(key string) time.Duration {
 	return d
 }
 
-// cap takes the key max. It returns missing if the key is not given, and 0 for none.
+// cap returns the value of the key max. It returns missing if the key is not given, and 0 for none.
 func (k *Settings) cap(missing time.Duration) time.Duration {
 	if k.values["max"] == "none" {
 		k.Text("max")
@@ -101,7 +101,7 @@ func (k *Settings) cap(missing time.Duration) time.Duration {
 	return d
 }
 
-// Float takes a key with a number. It returns missing if the key is not given.
+// Float returns the value of a key, a number. It returns missing if the key is not given.
 func (k *Settings) Float(key string, missing float64) float64 {
 	text, ok := k.Text(key)
 	if !ok {
@@ -114,8 +114,8 @@ func (k *Settings) Float(key string, missing float64) float64 {
 	return f
 }
 
-// Number takes a key with a whole number from least to 2^31-1. It returns false if the key is not
-// given.
+// Number returns the value of a key, a whole number from least to 2^31-1, or false if the key is
+// not given.
 func (k *Settings) Number(key string, least int) (int, bool) {
 	text, ok := k.Text(key)
 	if !ok {

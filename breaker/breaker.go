@@ -48,8 +48,8 @@ func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 // another breaker or limiter, that one ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is
-// not known.
+// LogValue implements slog.LogValuer. It returns a group of msg, state and wait. An unknown wait is
+// left out.
 func (e *OpenError) LogValue() slog.Value {
 	state := Open
 	if e.Wait == 0 {
@@ -67,8 +67,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // until the next probe, if To is Open
-	// Error of the call that caused the change; nil if the call succeeded or was a probe that timed
-	// out.
+	// Err is the error of the call that caused the change. It is nil if the call succeeded, or if
+	// it was a probe that timed out.
 	Err error
 }
 

@@ -59,12 +59,12 @@ func (o Outcome) String() string {
 
 // Options configures a Breaker or a Circuit. The zero value works.
 type Options struct {
-	// Failures is the number of failures in a row that opens the breaker. Zero means 5; a negative
-	// value turns it off.
+	// Failures is the number of failures in a row that opens the breaker. Zero means 5. A negative
+	// value means that failures in a row do not open it.
 	Failures int
 
 	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero
-	// means 0.5; a negative value turns it off.
+	// means 0.5. A negative value means that the share does not open it.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
@@ -171,7 +171,7 @@ type Circuit struct {
 	probed    time.Duration // when the last probe started
 }
 
-// NewCircuit returns a closed circuit. The source random draws the jitter of waits; nil means the
+// NewCircuit returns a closed circuit. The source random draws the jitter of waits. Nil means the
 // runtime's source.
 func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 	if err := o.Validate(); err != nil {

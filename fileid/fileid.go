@@ -1,6 +1,7 @@
 //penstock:pure
 
-// Package fileid recognizes files that were renamed, rewritten or replaced.
+// Package fileid recognizes files that were renamed, rewritten or replaced. Use it to resume
+// reading a file by its identity instead of its name.
 //
 //	known := fileid.New(first, nil) // first is a File: the stat and the head of an open file
 //	...
@@ -8,26 +9,26 @@
 //		resume(offset)
 //	}
 //
-// A name is only a label, and an inode is used again as soon as its file is deleted. An [ID] is
-// therefore made of device, inode, birth time if the system reports one, and a hash of the file's
-// head when it was first seen. It never changes while the file grows. No two files share an ID,
-// provided that [New] can ask which IDs are taken.
+// A file may be renamed, and an inode is used again as soon as its file is deleted. An [ID]
+// therefore consists of device, inode, birth time if the system reports one, and a hash of the
+// file's head when the file was first seen. The ID does not change while the file grows. No two
+// files share an ID, provided that [New] can ask which IDs are taken.
 //
-// The package is pure: callers stat and read, the package compares. It opens no file, keeps
-// nothing, reads no clock, and so runs under testing/synctest.
+// The package is pure: callers stat and read the files, and the package only compares. It reads no
+// clock, and so runs under testing/synctest.
 //
 // # Limits
 //
-// With a birth time finer than a second, a new file with a reused inode is always recognized as
-// new. A file that was rewritten in place with another head counts as new, too. A file that was
-// truncated and rewritten in place with the same head looks the same. Callers that saw the file
-// shrink must ask for a new ID ([New] then raises Gen).
+// If the system reports birth times with fractions of a second, a new file with a reused inode is
+// always recognized as new. A file that was rewritten in place with another head counts as new,
+// too. A file that was truncated and rewritten in place with the same head cannot be recognized as
+// new. If callers see that a file has shrunk, they must ask for a new ID: [New] then raises Gen.
 //
-// Without a birth time (or with one in whole seconds, as some file systems keep it), only the head
-// distinguishes two files of one inode. The ID then also holds the first modification time, so that
-// two files with the same head do not share an ID. Without any evidence, [ID.Match] returns false.
-// The worst result is then that a known file is delivered twice. A new file that is taken for a
-// known one would be lost.
+// Without such a birth time, only the head distinguishes two files of one inode. The ID then also
+// holds the first modification time, so that two files with the same head do not share an ID. If
+// there is no evidence that a file is the known one, [ID.Match] returns false. At worst, a known
+// file is then delivered twice. The opposite error would be worse: the data of a new file would be
+// lost if it were taken for a known one.
 package fileid
 
 import (
@@ -47,7 +48,7 @@ const sumSize = 16
 // version begins the string form.
 const version = "f1"
 
-// File describes a file as observed: by one stat of an open handle, and one read of its head
+// File describes a file as observed by one stat of an open handle, and by one read of its head
 // through the same handle.
 type File struct {
 	Dev, Ino uint64
@@ -57,19 +58,20 @@ type File struct {
 	Head     []byte // the first min(Size, MaxHead) bytes
 }
 
-// ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs
-// to no file.
+// ID is the identity of a file. Compare IDs with ==. The zero ID belongs to no file.
 type ID struct {
 	Dev, Ino uint64
 	Birth    int64         // as in File; 0 if unknown
 	Len      int           // number of hashed bytes of the head, 0 to MaxHead
 	Sum      [sumSize]byte // the beginning of the SHA-256 of those bytes
-	// Modification time when first seen, if Birth does not distinguish files; else 0.
+	// ModTime is the modification time of the file when it was first seen. It is 0 if Birth
+	// distinguishes files.
 	ModTime int64
 	Gen     uint32 // number among the IDs that are equal otherwise, from 0
 }
 
-// Key is the part of an identity that stat returns and that never changes. Use it to look files up.
+// Key is the part of a file's identity that stat returns and that never changes. Use it as the key
+// of a table of files.
 type Key struct{ Dev, Ino uint64 }
 
 // Key returns the device and inode of the file.
@@ -79,10 +81,10 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
-// an ID belongs to other data. As long as it does, New raises Gen.
+// an ID belongs to other data. While it returns true, New raises Gen.
 //
-// The ID of a file with a complete head depends on the file alone. A process that is killed before
-// it stores the ID computes the same one again.
+// If the head of the file is complete, the ID depends on the file alone. So a process that is
+// killed before it stores the ID computes the same ID again.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])
@@ -96,8 +98,9 @@ func New(f File, taken func(ID) bool) ID {
 }
 
 // fine reports whether a birth time distinguishes two files with one inode. It does if it is known
-// and has a fraction of a second, which a coarse clock does not give. A fine-grained clock returns
-// a whole second at most once in 250 times. Then the ID also holds a modification time.
+// and has a fraction of a second, because then the clock is not coarse. A fine clock gives a whole
+// second at most once in 250 times. Such a file counts as one without a fine birth time, and its ID
+// also holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -143,9 +146,9 @@ func (id ID) Certain() bool { return fine(id.Birth) }
 
 // String returns the form in which IDs are stored and sent: "f1." and five values, separated by
 // dots. The values are device (hexadecimal), inode (decimal, as ls -i shows it), birth time
-// (hexadecimal, "-" if unknown), head length, and hash (base64url). A modification time follows as
-// ".m", and a generation as ".g". The text is printable ASCII without space, comma, semicolon, '@'
-// and '"', and at most 128 bytes.
+// (hexadecimal, "-" if unknown), head length, and hash (base64url). If there is a modification
+// time, it follows after ".m", and a Gen above 0 follows after ".g". The text is printable ASCII
+// without space, comma, semicolon, '@' and '"', and at most 128 bytes.
 func (id ID) String() string {
 	b := make([]byte, 0, 128)
 	b = append(b, version...)

@@ -24,14 +24,14 @@ const (
 	packedVersion = 2
 )
 
-// Fingerprint is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It
-// has a hash of the head, which grows with the file up to MaxHead bytes, and a hash of the last
-// bytes before the reader's position. The second hash detects a file that was rewritten in place
-// with the same head and is no shorter. Changes of bytes that are in neither hash are not detected.
+// Fingerprint identifies the bytes that a reader has read of a file. Store it with the file's [ID].
+// It has two hashes: that of the file's head, which grows with the file up to MaxHead bytes, and
+// that of the last bytes before the reader's position. The second hash detects a file that was
+// rewritten in place with the same head and is no shorter. Changes of other bytes are not detected.
 // The zero Fingerprint fits every file.
 type Fingerprint struct {
-	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a
-	// rotation, or a restored file. Zero means that the data was not moved.
+	// Moved is the file that holds the data if it is not the file of the ID. Examples are a copy
+	// made by a rotation, and a restored file. Zero means that the data was not moved.
 	Moved      Key
 	MovedBirth int64 // birth time of that file; 0 if unknown
 
@@ -42,11 +42,11 @@ type Fingerprint struct {
 	Sum     [proofSum]byte
 
 	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds
-	// since 1970. Zero means that it held more, or that the time is unknown. A file of At bytes
-	// with this time holds nothing new.
+	// since 1970. Zero means that the file held more than At bytes, or that the time is unknown. If
+	// a file has At bytes and this time, it holds nothing new.
 	ModTime int64
-	// Packed is the size of a compressed file, if At is the end of its data. At counts decompressed
-	// bytes. Zero means that the file is not compressed, or that At is not the end.
+	// Packed is the size of a compressed file that was read to the end of its data. At then counts
+	// decompressed bytes. Zero means that the file is not compressed, or that At is not the end.
 	Packed int64
 }
 
@@ -69,8 +69,8 @@ func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	return p
 }
 
-// Wants returns the ranges of the file that Fits compares: the first n bytes, and the bytes from
-// off up to end.
+// Wants returns the two ranges of the file that Fits compares: the first n bytes, and the bytes
+// from off up to end.
 func (p Fingerprint) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
 // Fits reports whether the file still has the bytes that were read. head and before are the two
@@ -99,8 +99,8 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String returns the stored form, described in docs/formats/file-note.md: printable, at most 98
-// bytes, "" for the zero Fingerprint.
+// String returns the stored form, which docs/formats/file-note.md describes: printable text of at
+// most 98 bytes. The zero Fingerprint gives "".
 func (p Fingerprint) String() string {
 	if p == (Fingerprint{}) {
 		return ""

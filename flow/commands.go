@@ -95,8 +95,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// split passes the answer e to the machine, together with the pieces in err that replace h. If h
-// was settled or replaced before, the pieces are dropped.
+// split passes the answer e to the state machine, together with the pieces in err that replace h.
+// If h was settled or replaced before, the pieces are dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)
@@ -177,8 +177,8 @@ func (l *loop[T]) settle(c control.Command) {
 	}
 }
 
-// recordRefusal records why the machine refuses h. If a worker refused h, h.refusal is already the
-// worker's error.
+// recordRefusal records why the state machine refuses h. If a worker refused h, h.refusal is
+// already the worker's error.
 func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 	var words string
 	switch {

@@ -10,8 +10,8 @@
 //		return flow.HTTPOutcome(resp)
 //	})
 //
-// [Each] delivers the values of an iterator. It returns when all are delivered. Use it for data
-// that need not survive a crash of the program. [HTTPOutcome] turns a response into an outcome.
+// [Each] delivers the values of an iterator, and returns when all are delivered. It cannot resume
+// after a crash of the program. [HTTPOutcome] turns a response into an outcome.
 //
 // A [Book] resumes after a crash. It packs rows into batches, tracks the settled rows by their
 // positions, and saves this progress in a [Checkpoint], such as a file of
@@ -210,7 +210,7 @@ type Options[T any] struct {
 	// that time the item has been settled or replaced and none of its attempts runs, or Run ends.
 	// The item's memory may then be reused.
 	Released func(it Item[T])
-	// Trace, if not nil, is called on the loop with each event and the machine's commands, before
-	// the Sender carries them out. Both are valid only during the call.
+	// Trace, if not nil, is called on the loop with each event and the state machine's commands,
+	// before the Sender carries them out. Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

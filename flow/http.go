@@ -56,8 +56,8 @@ func statusError(resp *http.Response) error {
 	return fmt.Errorf("%s %s: %s", method, resp.Request.URL.Redacted(), status)
 }
 
-// delayUntil reads Retry-After, in seconds or as a date. It returns 0 if the value is invalid or
-// has passed.
+// delayUntil returns the delay that a Retry-After demands, in seconds or as a date. It returns 0 if
+// the value is invalid or the date has passed.
 func delayUntil(retryAfter string, now time.Time) time.Duration {
 	if retryAfter != "" && strings.Trim(retryAfter, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(retryAfter, 10, 64)

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// heldItem is an item from Next, Bisect or Split until Options.Released. The loop owns it.
+// heldItem is an item that the Sender holds: from its return by Next, Bisect or Split until the
+// call of Options.Released. The loop owns it.
 type heldItem[T any] struct {
 	Item[T]
 	seq     uint64

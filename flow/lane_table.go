@@ -65,7 +65,7 @@ func (l *loop[T]) replaceLanes(list []Lane[T]) {
 	}
 }
 
-// bringUp tells the machine that ln is up, or its new limits.
+// bringUp tells the state machine that ln is up, or its new limits.
 func (l *loop[T]) bringUp(ln *lane[T]) {
 	if !ln.up {
 		ln.up = true

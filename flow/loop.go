@@ -144,8 +144,8 @@ func (l *loop[T]) handleEvents() {
 	m.answerPing()
 }
 
-// pull passes the producer's next item to the machine if there is room. It also requests the item
-// after that one, so that the next item is ready when an attempt returns.
+// pull passes the producer's next item to the state machine if there is room. It also requests the
+// item after that one, so that the next item is ready when an attempt returns.
 func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
@@ -166,7 +166,7 @@ func (l *loop[T]) room() bool {
 	return l.s.machine.Room()
 }
 
-// offer passes an item to the machine.
+// offer passes an item to the state machine.
 func (l *loop[T]) offer(it Item[T], past History) {
 	h, err := l.items.add(it)
 	if err != nil {
@@ -183,7 +183,7 @@ func (l *loop[T]) offer(it Item[T], past History) {
 }
 
 // expire ends the attempts that have taken longer than Options.Abandon. It also passes a Tick to
-// the machine if one is due.
+// the state machine if one is due.
 func (l *loop[T]) expire() {
 	if l.stopping {
 		return
@@ -214,7 +214,7 @@ func (l *loop[T]) wake() (at time.Duration, ok bool) {
 	return l.s.machine.Wake()
 }
 
-// step passes one event to the machine.
+// step passes one event to the state machine.
 func (l *loop[T]) step(e control.Event) {
 	l.put(e)
 	l.flush()
@@ -226,7 +226,7 @@ func (l *loop[T]) put(e control.Event) {
 	l.queue = append(l.queue, e)
 }
 
-// flush passes the queued events to the machine, including those that its commands queue.
+// flush passes the queued events to the state machine, including those that its commands queue.
 func (l *loop[T]) flush() {
 	if l.flushing {
 		return
@@ -245,7 +245,7 @@ func (l *loop[T]) flush() {
 				l.carryOut(c)
 				continue
 			}
-			// The machine must see the result of the Defer before other events of the item.
+			// The state machine must see the result of the Defer before other events of the item.
 			l.queue = slices.Insert(l.queue, next, l.items.deferred.take(l, c))
 			next++
 		}

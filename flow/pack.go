@@ -14,16 +14,16 @@ const DefaultPackRows = 1000
 // maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits until
-// it has that many.
+// PackOptions bounds the batches of rows. With the zero value a batch has 1000 rows of cost 1, and
+// waits until it has that many.
 type PackOptions[R any] struct {
 	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int
 	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is
 	// always allowed.
 	Cost float64
-	// Linger bounds the time from the first row of a batch until the batch is sent. Zero means no
-	// bound: a batch waits until it is full or the rows end.
+	// Linger bounds the time for which an incomplete batch waits for more rows, from its first row.
+	// Zero means no bound: a batch waits until it is full or the rows end.
 	Linger time.Duration
 
 	// CostOf returns the cost of a row, more than 0. Nil means 1 for each.

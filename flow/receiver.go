@@ -207,7 +207,7 @@ func (r *Receiver) slots() int {
 }
 
 // Handler returns a handler that lets next serve at most Slots requests at once, in the order of
-// their arrival, and advertises the window with each response. A request has cost 1.
+// their arrival. It advertises the window with each response. Each request has a cost of 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -40,8 +40,8 @@ type machine interface {
 
 // New returns a Sender, or an error that names an invalid option. It starts no goroutine.
 func New[T any](o Options[T]) (*Sender[T], error) {
-	// Without DeadLetter there is no store for dead letters. Then the machine refuses no item by
-	// itself. If a worker refuses one, Run ends.
+	// Without DeadLetter there is no store for dead letters. Then the state machine refuses no item
+	// by itself. If a worker refuses one, Run ends.
 	if o.DeadLetter == nil {
 		o.Control.Poison.Deaths, o.Control.Poison.Refuse, o.Control.End = -1, false, control.End{}
 	}

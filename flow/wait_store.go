@@ -21,9 +21,9 @@ type Wait struct {
 	History History
 }
 
-// WaitStore stores items that wait long for their next attempt, so that they use no memory of the
-// Sender, and may survive a restart. The Sender counts them towards Control.Waiting. The store
-// keeps its record of an item until the item is settled (Options.Settled) or waits again.
+// WaitStore stores items that wait long for their next attempt: outside of the Sender's memory, and
+// perhaps across restarts. The Sender counts them towards Control.Waiting. The store keeps its
+// record of an item until the item is settled (Options.Settled) or waits again.
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
@@ -71,7 +71,7 @@ type nextResult[T any] struct {
 }
 
 // start starts the goroutines that call WaitStore.Next, and reports the content of the store to the
-// machine.
+// state machine.
 func (w *deferredItems[T]) start(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
@@ -83,7 +83,7 @@ func (w *deferredItems[T]) start(l *loop[T]) {
 	l.step(w.held(l, 0))
 }
 
-// held returns the event that reports the content of the store to the machine.
+// held returns the event that reports the content of the store to the state machine.
 func (w *deferredItems[T]) held(l *loop[T], seq uint64) control.Event {
 	n, cost, bytes := l.o.Waiting.Held()
 	w.n = n
@@ -108,7 +108,7 @@ func (l *loop[T]) waitOf(c control.Command) Wait {
 	return Wait{After: max(0, c.Expect-l.now), History: c.History}
 }
 
-// request requests one item of each kind for which the machine has room.
+// request requests one item of each kind for which the state machine has room.
 func (w *deferredItems[T]) request(l *loop[T]) {
 	if w.n == 0 || w.ended || l.stopping {
 		return
@@ -155,7 +155,7 @@ func (w *deferredItems[T]) collect(l *loop[T]) {
 	}
 }
 
-// offerAgain passes an item that has come back to the machine.
+// offerAgain passes an item that has come back to the state machine.
 func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 	w.asked[i] = false
 	switch {

@@ -23,8 +23,8 @@ func withdrawAhead[T any](l *loop[T]) {
 }
 
 // withdrawAll calls Options.Withdrawn for all unsettled items, and reports the withdrawn ones to
-// the machine. It starts with the newest item, because the end of an item may start an attempt of a
-// later item.
+// the state machine. It starts with the newest item, because the end of an item may start an
+// attempt of a later item.
 func withdrawAll[T any](l *loop[T]) {
 	withdrawAhead(l)
 	for _, h := range slices.Backward(l.items.all()) {
@@ -41,7 +41,7 @@ func withdrawAll[T any](l *loop[T]) {
 	}
 }
 
-// settleUnoffered settles an item that was withdrawn before it was passed to the machine.
+// settleUnoffered settles an item that was withdrawn before it was passed to the state machine.
 func settleUnoffered[T any](l *loop[T], h *heldItem[T]) {
 	l.items.finish(h)
 	if l.o.Settled != nil {

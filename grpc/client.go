@@ -13,24 +13,27 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Client intercepts the calls of a client. Nil fields are left out; the zero value does nothing.
-// The order of the layers is retry, breaker, limit: a waiting retry holds no permit, and an open
-// breaker refuses a call before it queues. A breaker and a limiter serve one target each.
+// Client intercepts the calls of a client. A nil field adds no layer, so the zero value does
+// nothing. The layers are, from the outside: retry, breaker, limit. Because of this order, a
+// waiting retry holds no permit, and an open breaker refuses a call before it queues. A breaker and
+// a limiter serve one target each.
 //
 // The fields must not change once the Client is in use. A Client is safe for concurrent use.
 type Client struct {
-	// Retry are the settings of retries. If Classify is nil or returns Undecided, the code decides.
-	// Unavailable is retried, and ResourceExhausted if the server sends a retry delay. Unknown,
-	// DeadlineExceeded, Aborted and Internal are retried if the method is idempotent.
+	// Retry are the settings of retries. If Classify is nil or returns Undecided, the status code
+	// decides. Unavailable is retried, and so is ResourceExhausted if the server sends a retry
+	// delay. Unknown, DeadlineExceeded, Aborted and Internal are retried if the method is
+	// idempotent.
 	Retry *retry.Options
 	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil
 	// means that no method may.
 	Idempotent func(method string) bool
-	// Breaker refuses calls while the server fails: with Unknown, DeadlineExceeded, Internal,
-	// Unavailable or DataLoss.
+	// Breaker refuses calls while the server fails. These codes count as failures: Unknown,
+	// DeadlineExceeded, Internal, Unavailable and DataLoss.
 	Breaker *breaker.Breaker
 	// Limit limits the calls in flight. A stream holds its permit until it ends, and its duration
-	// counts as round trip: give long streams a limiter of their own, such as limit.Fixed.
+	// counts as a round trip. Therefore use another Client with a limiter such as limit.Fixed for
+	// long streams.
 	Limit *limit.Limiter
 }
 
@@ -56,8 +59,8 @@ func (c Client) InterceptUnary(
 	})
 }
 
-// InterceptStream is a grpc.StreamClientInterceptor. It retries the opening of a stream only:
-// messages are not sent again.
+// InterceptStream is a grpc.StreamClientInterceptor. It retries only the opening of a stream.
+// Messages are not sent again.
 func (c Client) InterceptStream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer,

@@ -8,15 +8,15 @@
 //	client := penstockgrpc.Client{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	conn, err := grpc.NewClient(target, client.DialOptions()...)
 //
-// A server sheds load with one option:
+// A server limits the calls that it handles at once, and refuses further ones, with one option:
 //
 //	server := grpc.NewServer(penstockgrpc.Server{Limit: limiter}.ServerOptions()...)
 //
 // A call that is refused has the status ResourceExhausted (limit) or Unavailable (breaker), with a
 // google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
-// *breaker.OpenError behind it.
+// *breaker.OpenError that it wraps.
 //
-// Package penstockconnect is the same for connect.
+// Package penstockconnect is the same for Connect (connectrpc.com/connect).
 package penstockgrpc
 
 import (

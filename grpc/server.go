@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/limit"
 )
 
-// Server intercepts the calls to a server. Nil fields are left out; the zero value does nothing.
-// The fields must not change once the Server is in use. A Server is safe for concurrent use.
+// Server intercepts the calls to a server. A nil field adds no layer, so the zero value does
+// nothing. The fields must not change once the Server is in use. A Server is safe for concurrent
+// use.
 type Server struct {
 	// Breaker refuses calls while the handlers fail, for example because a database is down.
 	Breaker *breaker.Breaker

@@ -1,4 +1,4 @@
-// Package httpclient returns an http.Client that survives slow, failing and overloaded servers.
+// Package httpclient returns an http.Client that handles slow, failing and overloaded servers.
 //
 //	client, err := httpclient.New(httpclient.Options{
 //		Timeout: 30 * time.Second,
@@ -6,23 +6,23 @@
 //		Hedge:   retry.HedgeOptions{Delay: 200 * time.Millisecond},
 //	})
 //
-// The client composes the transports of packages retry, breaker, rate and limit. Their order
-// matters, and this one is right for most programs. The first layer is the outermost:
+// The client composes the transports of packages retry, breaker, rate and limit in the order that
+// is right for most programs. The first layer is the outermost:
 //
 //	timeout    bounds the whole call, with its waits and the reading of the body
 //	fallback   provides a response when the retry has given up
 //	retry      waits between attempts; a waiting call holds no permit of the layers below
 //	breaker    counts each attempt, and refuses before the call queues for anything
-//	hedge      sends a second request beside a slow one; the pair is one call for the breaker
-//	rate       waits for the server's rate limit without a permit
+//	hedge      sends a second request while a slow one runs; the breaker counts both as one call
+//	rate       waits for the server's rate limit, before the call takes a permit
 //	limit      permits as many requests in flight as the server bears; each request of a hedge needs a permit
 //	base       sends
 //
 // Breaker, rate and limit keep one state for each host. Programs that need another order, or access
 // to that state, nest the transports themselves: each has a field Next.
 //
-// The package starts no goroutine of its own, but hedged requests have one each. Everything runs
-// under testing/synctest.
+// The package starts no goroutines, except one for each hedged request. Everything runs under
+// testing/synctest.
 package httpclient
 
 import (
@@ -40,9 +40,9 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Options are the settings of a client. The zero value works: it retries, breaks circuits, follows
-// rate limits that servers state, and limits concurrency, each with the defaults of its package,
-// without timeouts and without hedging.
+// Options are the settings of a client. The zero value works: the client retries, opens circuit
+// breakers, follows rate limits that servers state, and limits concurrency, each with the defaults
+// of its package. It has no timeouts and does not hedge.
 type Options struct {
 	// Timeout bounds a call, including waits between attempts and the reading of the body. Zero
 	// means no limit.
@@ -51,8 +51,8 @@ type Options struct {
 	// Retry are the settings of retries. AttemptTimeout bounds each attempt.
 	Retry retry.Options
 
-	// Idempotent reports whether a request that is not idempotent by its method or header may be
-	// sent twice all the same. See retry.Transport.Idempotent. Such a request is not hedged.
+	// Idempotent reports whether a request that is not idempotent by its method or header may
+	// nevertheless be sent twice. Such a request is not hedged. See retry.Transport.Idempotent.
 	Idempotent func(req *http.Request) bool
 
 	// Prepare, if not nil, is called before each attempt and may change req, for example to set a
@@ -80,8 +80,8 @@ type Options struct {
 	Base http.RoundTripper
 }
 
-// Validate returns an error that names the invalid option. The options of Retry are only checked by
-// the first call.
+// Validate returns an error that names the invalid option. It does not check the options of Retry.
+// The first call checks them.
 func (o Options) Validate() error {
 	if o.Timeout < 0 {
 		return fmt.Errorf("httpclient: Timeout is %v, want 0 or more", o.Timeout)

@@ -34,8 +34,8 @@ type Key struct {
 	At     time.Time
 }
 
-// ErrKeyReused is returned by a Store that has recorded a key with another digest: two different
-// notifications have the same key.
+// ErrKeyReused is returned by a Store if a key was recorded before with another digest. Two
+// different notifications have the same key.
 var ErrKeyReused = errors.New("inbox: the key was used before, with another body")
 
 // Store runs changes in transactions of type T, such as *sql.Tx, and records their keys. It is safe
@@ -43,8 +43,9 @@ var ErrKeyReused = errors.New("inbox: the key was used before, with another body
 type Store[T any] interface {
 	// Once begins a transaction, records the key in it, calls change with it, commits, and returns
 	// Applied. If the key was recorded before, it returns Repeated without calling change, or
-	// ErrKeyReused if the digests differ. Of concurrent calls with one key at most one commits a
-	// change. An error of change rolls everything back, the key included, and is returned.
+	// ErrKeyReused if the digests differ. Of several concurrent calls with one key, at most one
+	// commits a change. If change returns an error, Once rolls back the whole transaction,
+	// including the key, and returns the error.
 	Once(ctx context.Context, key Key, change func(ctx context.Context, tx T) error) (Result, error)
 }
 
@@ -57,8 +58,8 @@ type Options[T any] struct {
 	Store Store[T]
 
 	// Change applies a notification in the transaction tx. It must make all changes through tx,
-	// because the transaction may be rolled back and the notification repeated. An error that wraps
-	// ErrRejected gets the response 422, all others 500.
+	// because the transaction may be rolled back and the notification repeated. If the error wraps
+	// ErrRejected, the response is 422, and otherwise 500.
 	Change func(ctx context.Context, tx T, m Message) error
 
 	// Key returns the business key of a notification, such as an order's number, and an error if it
@@ -66,8 +67,9 @@ type Options[T any] struct {
 	Key func(m Message) (string, error)
 
 	// Same returns the part of a notification that is equal in all its repetitions. Set it if the
-	// sender changes the body between repetitions, for example a time or a counter in it.
-	// Notifications with one key and different parts are refused. Nil means the body.
+	// sender changes the body between repetitions, for example a time or a counter in it. Two
+	// notifications with the same key and different parts are refused. Nil means that the whole
+	// body must be equal.
 	Same func(m Message) []byte
 
 	// Success is the body of the response to an accepted notification. "" means "success".
@@ -120,9 +122,9 @@ func New[T any](o Options[T]) (*Inbox[T], error) {
 	return &Inbox[T]{o}, nil
 }
 
-// Receive verifies a notification and applies it, unless that was done before. The error is a
-// *SignatureError, wraps ErrRejected or ErrKeyReused, or is temporary: the sender should repeat the
-// notification.
+// Receive verifies a notification and applies it, unless it was applied before. The error is a
+// *SignatureError, or it wraps ErrRejected or ErrKeyReused. Any other error is temporary: the
+// sender should repeat the notification.
 func (i *Inbox[T]) Receive(ctx context.Context, header http.Header, body []byte) (Result, error) {
 	now := time.Now()
 	m, err := i.o.Verifier.Verify(header, body, now)

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Memory is a Store for tests. It loses the keys when the process ends, and its transactions are
-// empty: it rolls back nothing but the key. The zero value is ready for use.
+// Memory is a Store for tests. It keeps the keys in memory. Its transactions are empty: after an
+// error of the change, it forgets the key but cannot undo the change. The zero value is ready for
+// use.
 type Memory struct {
 	mu   sync.Mutex // guards keys
 	keys map[string]*memoryKey

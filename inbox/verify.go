@@ -19,7 +19,7 @@ import (
 // Message is a notification whose signature is valid.
 type Message struct {
 	// ID identifies the notification and all its repetitions. It is the header Webhook-Id of
-	// Standard Webhooks, else Idempotency-Key.
+	// Standard Webhooks, or else the header Idempotency-Key.
 	ID string
 
 	// Sent is the time at which this repetition was signed. Zero if the signature has no time.
@@ -36,8 +36,8 @@ type Verifier interface {
 	Verify(header http.Header, body []byte, now time.Time) (Message, error)
 }
 
-// SignatureError is a request whose signature is missing or wrong. Its text is for logs; it holds
-// no secret.
+// SignatureError means that the signature of a request is missing or wrong. Its text is for logs.
+// It contains no secret.
 type SignatureError struct{ Reason string }
 
 // Error returns the reason.
@@ -56,15 +56,15 @@ const (
 	maxID         = 256 // bytes
 )
 
-// StandardWebhooks verifies and makes signatures as standardwebhooks.com defines them: an
-// HMAC-SHA256 of id, time and body. Make it with [NewStandardWebhooks].
+// StandardWebhooks verifies and creates signatures as standardwebhooks.com defines them: an
+// HMAC-SHA256 of id, time and body. Create one with [NewStandardWebhooks].
 type StandardWebhooks struct {
 	keys      [][]byte
 	tolerance time.Duration
 }
 
-// NewStandardWebhooks returns a verifier. A secret is "whsec_" and base64, or base64 alone; a
-// signature by any of them is valid. Zero tolerance means DefaultTolerance.
+// NewStandardWebhooks returns a verifier. Each secret is "whsec_" followed by base64, or only
+// base64. A signature with any of the secrets is valid. A tolerance of zero means DefaultTolerance.
 func NewStandardWebhooks(tolerance time.Duration, secrets ...string) (*StandardWebhooks, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("inbox: no secret")
@@ -119,7 +119,7 @@ func (v *StandardWebhooks) Verify(header http.Header, body []byte, now time.Time
 	return Message{}, invalid("no signature is valid for any of %d keys", len(v.keys))
 }
 
-// matches reports whether signature is a signature of data with one of the keys. It compares with
+// matches reports whether signature is a signature of data with one of the keys. It always tries
 // all keys, in constant time.
 func matches(algorithm func() hash.Hash, keys [][]byte, data, signature []byte) bool {
 	found := false
@@ -142,9 +142,9 @@ const (
 var algorithms = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha512.New,
 	SHA1: sha1.New}
 
-// HMAC verifies and makes a header that holds an HMAC of the body. The signature covers neither a
-// time nor the header Idempotency-Key: take the key from the body with Options.Key. Otherwise an
-// attacker with a copy of a notification can repeat it under another key.
+// HMAC verifies and creates a header that holds an HMAC of the body. The signature does not cover
+// the header Idempotency-Key or a time. So take the key from the body, with Options.Key. Otherwise
+// an attacker with a copy of a notification can repeat it under another key.
 type HMAC struct {
 	// Header is the name of the header.
 	Header string

@@ -10,10 +10,10 @@
 //	permit.Done(limit.OutcomeOf(err))
 //
 // The limiter measures the round trips of calls. The limit grows while the server keeps up, and
-// shrinks when calls queue at the server. So you need not know what the server and the network can
-// bear. Calls beyond the limit wait in the limiter, in a bounded queue in order of priority. A
-// caller whose deadline cannot be met is refused at once. [Fixed] returns a limiter with a constant
-// limit (a bulkhead).
+// shrinks when calls queue at the server. So you need not know the capacity of the server or the
+// network. Calls beyond the limit wait in the limiter, in a bounded queue in order of priority. A
+// caller with a deadline that cannot be met is refused at once. [Fixed] returns a limiter with a
+// constant limit (a bulkhead).
 //
 // Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The
 // algorithms are those of package flow/window. docs/flow-control.md compares them.
@@ -144,7 +144,7 @@ func (l *Limiter) Acquire(ctx context.Context) (Permit, error) {
 	return l.AcquirePriority(ctx, Normal)
 }
 
-// AcquirePriority is Acquire for a caller with priority p; Acquire uses Normal.
+// AcquirePriority is Acquire for a caller with priority p. Acquire itself uses Normal.
 func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, error) {
 	if ctx.Err() != nil {
 		return Permit{}, context.Cause(ctx)

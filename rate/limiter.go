@@ -127,8 +127,8 @@ func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 // or limiter, that one ignores the error.
 func (e *RefusedError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
-// is not known.
+// LogValue implements slog.LogValuer. It returns a group of msg, reason and wait. An unknown wait
+// is left out.
 func (e *RefusedError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
 	if e.Wait > 0 {

@@ -138,8 +138,8 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	q := &p.quota
 	ends, left := now+prolong(a.Reset), a.Remaining
 	if q.ends > 0 && now+min(a.Reset, p.maxPause) <= q.ends+time.Second/2 {
-		// Responses may arrive in another order. Within a window the number of events left only
-		// falls, so the lowest number is the newest.
+		// Responses may arrive in another order than they were sent. Within a window the number of
+		// events left can only fall, so the lowest number is the newest.
 		left, ends = min(left, q.left), max(ends, q.ends)
 	}
 	window := min(a.Window, math.MaxInt64/4)

@@ -117,9 +117,9 @@ func (v verdict) classify(err error) Action {
 	return Retry
 }
 
-// inspect reads the verdict of err and its causes. The first hint and the first action count. If
-// err contains the failures of an inner retry, only the last one counts, because the hints of
-// earlier ones are outdated.
+// inspect returns the verdict that err and its causes contain. If several of them have a hint or an
+// action, the first one counts. If err contains the failures of an inner retry, only the last
+// failure counts, because the hints of earlier ones are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {

@@ -125,7 +125,8 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// LogValue implements slog.LogValuer: a group of msg, reason, attempts, elapsed and waited.
+// LogValue implements slog.LogValuer. It returns a group of msg, reason, attempts, elapsed and
+// waited.
 func (e *Error) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if e.Last != nil {
@@ -153,7 +154,7 @@ func (e *fallbackError) Unwrap() []error { return []error{e.fallback, e.retry} }
 // Timeout reports whether the fallback failed by a timeout, as in net.Error.
 func (e *fallbackError) Timeout() bool { return isTimeout(e.fallback) }
 
-// LogValue implements slog.LogValuer: a group of msg and retry.
+// LogValue implements slog.LogValuer. It returns a group of msg and retry.
 func (e *fallbackError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("msg", e.fallback.Error()), slog.Any("retry", e.retry))
 }
@@ -166,7 +167,7 @@ func (m *mark) LogValue() slog.Value {
 	return slog.AnyValue(m.cause)
 }
 
-// LogValue implements slog.LogValuer: a group of msg and stack.
+// LogValue implements slog.LogValuer. It returns a group of msg and stack.
 func (e *PanicError) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("msg", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))

@@ -32,7 +32,8 @@ func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Durat
 // httpDates are the date formats of HTTP (RFC 9110 section 5.6.7).
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
-// seconds parses a number that consists of digits only. It saturates.
+// seconds parses a number of seconds that consists of digits only. A number that is too large gives
+// the largest Duration.
 func seconds(text string) (time.Duration, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

@@ -30,11 +30,15 @@ func (e *StatusError) Error() string {
 // RetryAfter returns the server's hint, which retries follow.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Action returns how to handle the status: Retry for 408, 425, 429, 500, 502, 503, 504, 520 to 527,
-// and 409 with an Idempotency-Key; Failover for 421; Refresh for 401; Fail for all others.
+// Action returns how to handle the status:
+//
+//	Retry      408, 425, 429, 500, 502, 503, 504, 520 to 527, and 409 with an Idempotency-Key
+//	Failover   421
+//	Refresh    401
+//	Fail       all others
 func (e *StatusError) Action() Action { return statusAction(e.Status, e.Keyed) }
 
-// LogValue implements slog.LogValuer: a group of msg, status and wait.
+// LogValue implements slog.LogValuer. It returns a group of msg, status and wait.
 func (e *StatusError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.Int("status", e.Status)}
 	if e.Wait > 0 {
@@ -44,7 +48,7 @@ func (e *StatusError) LogValue() slog.Value {
 }
 
 // HTTP returns nil for a response with a status below 400, and otherwise a *StatusError with the
-// hint from the response's header. It does not read the body; closing it remains the caller's duty.
+// hint from the response's header. It does not read the body, and the caller must still close it.
 // Retries handle the error by its status: a 503 is retried, a 404 is not.
 func HTTP(resp *http.Response) error {
 	if resp.StatusCode < 400 {

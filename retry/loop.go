@@ -40,8 +40,8 @@ func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.C
 	}
 }
 
-// End ends the attempt; a nil err is a success. Only the first call in an attempt counts. It panics
-// outside of the range.
+// End ends the attempt. A nil err is a success. Only the first call in an attempt has an effect.
+// End panics outside of the range.
 func (l *Loop) End(err error) {
 	if l.state == nil {
 		panic("retry: Loop.End outside of the range")

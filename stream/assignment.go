@@ -10,9 +10,9 @@ import (
 // assigns partitions to this process, revokes them while the source runs, and stores their
 // positions. Open returns an [AssignedReader].
 //
-// The engine stores no marks of an AssignedSource. If the sink has a ledger, a partition resumes at
-// the ledger's position, otherwise at the position that the broker stores. A sink with a ledger
-// must be a [PartitionLedger].
+// The engine stores no marks of an AssignedSource in its checkpoint. A partition resumes at the
+// position that the broker stores. But if the sink has a ledger, the partition resumes at the
+// ledger's position, and the sink must be a [PartitionLedger].
 type AssignedSource interface {
 	Source
 	// HasAssignments reports whether this instance is an AssignedSource, given its options. It is
@@ -22,16 +22,17 @@ type AssignedSource interface {
 
 // AssignedReader is the [Reader] of an [AssignedSource].
 //
-//   - Read hands out a partition only between its Assign and its Revoke or Lost. Spans carry the
-//     number of the assignment. All spans of a batch belong to one assignment. Positions have no
-//     Key.
-//   - Commit stores marks in the broker. It is called by one goroutine at a time: the checkpoint's,
-//     or the caller of Revoke. It skips marks whose Assignment is not current, so that it never
-//     commits a partition that another process owns. Commit may change the slice: if the broker
-//     cannot store all ranges of a mark, Commit sets the mark's Above to the stored ranges. The
-//     other ranges count against the replay bound.
-//   - Close gives all partitions back. The engine commits all settled progress before it calls
-//     Close.
+//   - Read returns data of a partition only between its Assign and its Revoke or Lost. Spans
+//     carry the number of the assignment. All spans of a batch belong to one assignment.
+//     Positions have no Key.
+//   - Commit stores marks in the broker. It is called by one goroutine at a time: the
+//     checkpoint's, or the caller of Revoke. It skips marks whose Assignment is not current, so
+//     that it never commits a partition that another process owns. Commit may change the slice:
+//     if the broker cannot store all ranges of a mark, Commit sets the mark's Above to the
+//     stored ranges. The ranges that are not stored count as data that a crash would repeat,
+//     which `checkpoint.replay` bounds.
+//   - Close gives all partitions back to the broker. The engine commits all settled progress
+//     before it calls Close.
 type AssignedReader interface {
 	Reader
 	// Owns asks the broker whether this process still owns the partition. The result comes from a
@@ -41,19 +42,20 @@ type AssignedReader interface {
 
 // Assignments is the engine's side of an [AssignedSource], one for each Reader. The source calls it
 // when the broker assigns or revokes partitions. It is safe for concurrent use, and may be called
-// from the start of Open until Close has returned. Open must not wait for it, Read must not call
-// it, and the caller must not hold a lock that Commit or Owns takes. Calls for one partition must
-// not overlap: to revoke a partition that is still being assigned, the source first cancels the ctx
-// of Assign and waits until Assign returns.
+// from the start of Open until Close has returned. Three rules prevent deadlocks: Open must not
+// wait for a call, Read must not make one, and the caller must not hold a lock that Commit or Owns
+// takes. Calls for one partition must not overlap. To revoke a partition that is still being
+// assigned, the source cancels the ctx of Assign and waits until Assign returns.
 //
 //	Assign ──▶ assigned ──Revoke──▶ revoking ──▶ ended
 //	              └──────────Lost──────┴─────────▶ ended
 type Assignments interface {
 	// Assign begins an assignment of each offered partition and returns the assignments, with their
-	// start positions, in the same order. It fences off other owners in the sink's ledger, and
-	// waits while the sink is down. An error means that nothing was assigned, because ctx or the
-	// route has ended, an offer is invalid, or the broker did not confirm that this process owns
-	// the partitions. If the process still owns them, the source calls Assign again.
+	// start positions, in the same order. In the sink's ledger, it excludes earlier owners of the
+	// partitions (fencing), and waits while the sink is down. An error means that nothing was
+	// assigned: ctx or the route has ended, an offer is invalid, or the broker did not confirm that
+	// this process owns the partitions. If the process still owns them, the source calls Assign
+	// again.
 	Assign(ctx context.Context, offers []PartitionOffer) ([]Assignment, error)
 	// Revoke ends assignments in an orderly way. It withdraws batches that no worker has, and waits
 	// for deliveries in progress until ctx is done, for at most [RevokeTimeout]. Then it commits
@@ -61,18 +63,18 @@ type Assignments interface {
 	// next owner may deliver its batch a second time, unless the sink has a ledger. Revoke ignores
 	// partitions that are not assigned.
 	Revoke(ctx context.Context, partitionIDs []string)
-	// Lost ends assignments of partitions that the broker has given, or may have given, to another
-	// process. It commits nothing, and cancels running deliveries, including those that an earlier
-	// Revoke left running. It does not block.
+	// Lost ends assignments of partitions that another process may own already. It commits nothing,
+	// and cancels running deliveries, including those that an earlier Revoke left running. It does
+	// not block.
 	Lost(partitionIDs []string)
 }
 
-// RevokeTimeout bounds the wait of a revocation for deliveries in progress. If the broker waits
-// less, the source passes a ctx that ends earlier.
+// RevokeTimeout bounds the time for which Revoke waits for deliveries in progress. If the broker
+// allows less time, the source passes a ctx that ends earlier.
 const RevokeTimeout = 15 * time.Second
 
-// PartitionOffer is a partition that the broker has assigned, with the position that the broker
-// stores.
+// PartitionOffer is a partition that the broker has assigned to this process, with the position
+// that the broker stores for it.
 type PartitionOffer struct {
 	Part      Partition
 	Origin    PositionOrigin
@@ -85,9 +87,10 @@ type PositionOrigin uint8
 
 // The origins of a position.
 const (
-	// FromStart means that nothing is stored: the source's options decide where to begin.
+	// FromStart means that the broker stores no position. The source's options decide where to
+	// begin.
 	FromStart PositionOrigin = iota
-	// FromOthers means that other software stored the position, such as a tool that resets
+	// FromOthers means that the position was stored by other software, such as a tool that resets
 	// offsets.
 	FromOthers
 	// FromCommit means that a Commit of this software stored the position.
@@ -107,24 +110,25 @@ type Assignment struct {
 	Err error
 }
 
-// PartitionLedger is an optional interface of a [TransactionalSink] whose ledger can have several
-// owners: each partition is fenced separately. With an [AssignedSource] the engine calls Take
-// instead of Load. A process that is cut off and still delivers cannot commit, because its epoch is
-// not the newest.
+// PartitionLedger is an optional interface of a [TransactionalSink] that fences each partition of
+// its ledger separately, so that several processes can own different partitions. Its methods begin
+// a new epoch of a partition for each owner. A process that is cut off and still delivers cannot
+// commit, because its epoch is not the newest.
 //
-// Deliver and Store check [Span].Assignment. They return a [FencedError] for an assignment that was
-// not taken and confirmed, was released, or whose partition another process has taken since.
+// With an [AssignedSource] the engine calls Take instead of Load. Deliver and Store check
+// [Span].Assignment. They return a [FencedError] for an assignment that was not taken and
+// confirmed, that was released, or whose partition another process has taken since.
 type PartitionLedger interface {
 	TransactionalSink
 	// Take begins a new epoch of each partition and then returns, in the same order, the progress
-	// in the ledger. No transaction of an earlier epoch commits after Take has returned. It is
-	// called again for the same assignment after a FencedError, if this process still owns the
-	// partition.
+	// in the ledger. No transaction of an earlier epoch commits after Take has returned. After a
+	// FencedError, the engine calls Take again for the same assignment if this process still owns
+	// the partition.
 	Take(ctx context.Context, parts []Taking) ([]Taken, error)
 	// Confirm allows deliveries for assignments of the latest Take. Between Take and Confirm the
-	// engine verifies that this process still owns the partitions. Otherwise a process that was
-	// suspended before Take, and lost the partitions meanwhile, could write in the epoch that it
-	// took from the true owner. Confirm does no I/O.
+	// engine verifies that this process still owns the partitions. Without this check, a process
+	// that was suspended before Take, and lost the partitions meanwhile, would begin an epoch and
+	// write in it although another process owns the partitions. Confirm does no I/O.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)
@@ -134,10 +138,11 @@ type PartitionLedger interface {
 type Taking struct {
 	Assignment uint32
 	Part       Partition
-	// Start is stored as the progress of a partition that is missing in the ledger.
+	// Start is the progress that Take stores for a partition that is missing in the ledger.
 	Start Mark
-	// MustExist means that Take does not take a partition that is missing. The engine sets it if
-	// the broker stores progress that the ledger should also have.
+	// MustExist means that Take does not take a partition that is missing in the ledger. The engine
+	// sets it if the broker stores progress of the partition, which the ledger should then have,
+	// too.
 	MustExist bool
 }
 
@@ -147,9 +152,9 @@ type Taken struct {
 	Found bool // the ledger had the partition before; if false, Mark is Taking.Start
 }
 
-// FencedError is the error of a delivery to a partition that this process may not write any more.
-// It may be wrapped. The engine asks the broker whether this process still owns the partition, and
-// takes the partition again or gives it up.
+// FencedError is the error of a delivery to a partition that this process may no longer write. It
+// may be wrapped. The engine then asks the broker whether this process still owns the partition,
+// and takes the partition again or gives it up.
 type FencedError struct {
 	Assignment uint32
 	Part       Partition

@@ -2,8 +2,8 @@ package stream
 
 import "context"
 
-// Rereadable is an optional interface of the options of a [Source] that `penstock audit` can read a
-// second time, while a route runs and without side effects.
+// Rereadable is an optional interface of the options of a [Source]. It lets `penstock audit` read
+// the data a second time, while a route runs and without side effects.
 type Rereadable interface {
 	// Reread describes how to read all data again. The error is the reason if these options make
 	// that impossible.
@@ -14,14 +14,14 @@ type Rereadable interface {
 type Reread struct {
 	// Options are passed to [Component].New of the source.
 	Options any
-	// Finished reports whether the source has finished the partition of this name. All of a
-	// finished partition was settled, although its mark may be deleted. Nil means that no partition
-	// is finished.
+	// Finished reports whether the source has finished the partition of this name. Everything in a
+	// finished partition was settled, even if the partition's mark has been deleted. Nil means that
+	// no partition is finished.
 	Finished func(name string) bool
 }
 
-// AuditedSink is a [Sink] that can count its contents while a route runs, without changing its
-// data.
+// AuditedSink is an optional interface of a [Sink]. It lets `penstock audit` count the sink's
+// contents while a route runs, without changing them.
 type AuditedSink interface {
 	// Audit connects to the receiver. It is called instead of Open. Only Pipeline, Route and
 	// ResumeToken of o are set.
@@ -35,9 +35,10 @@ type Audit interface {
 	// process. ok is false if the sink has no ledger.
 	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
 	// Expect adds the kept records of b to the records that the receiver must hold. It does not
-	// retain b, and may call [Batch.Drop] for records that the receiver must have refused.
+	// retain b. If the receiver must have refused a record, Expect may call [Batch.Drop] for it.
 	Expect(ctx context.Context, b *Batch) error
-	// Compare passes each difference to found. Records with equal content are one difference.
+	// Compare passes each difference to found. Records with equal content are reported as one
+	// difference.
 	Compare(ctx context.Context, found func(AuditDifference) error) error
 	// Close frees all resources.
 	Close() error

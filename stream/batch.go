@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Batch is a group of records that are delivered and settled together. It has one owner while it is
-// filled and processed. From dispatch on it is read-only and reference-counted: readers hold it
-// with Retain.
+// Batch is a group of records that are delivered and settled together. While it is filled and
+// processed, it has one owner. From dispatch on it is read-only and reference-counted: each reader
+// holds it with Retain until its Release.
 type Batch struct {
-	// arena: the spans' raw bytes, which are whole records with their line ends, followed by bytes
-	// added by processors
+	// arena: first the raw bytes of the spans, which are whole records with their line ends, then
+	// bytes added by processors
 	Data  []byte
 	Spans []Span // the covered ranges, in order
 	// number of source records, the unit of every counter; set by the Reader, kept by Cut and Pick
@@ -107,9 +107,9 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included, and true if they are exactly its
-// records: none was dropped, dead-lettered, added or parsed. The bytes are shared, read-only, and
-// valid only while the batch is held.
+// Whole returns the batch's raw bytes, line ends included. It returns false if they differ from its
+// records, because a record was dropped, dead-lettered, added or parsed. The bytes are shared and
+// read-only. They are valid only while the batch is held.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -168,7 +168,8 @@ func (b *Batch) Drop(i int) {
 	b.changed = true
 }
 
-// DeadLetter dead-letters record i. The dead letter is durable before its span may settle.
+// DeadLetter makes record i a dead letter with the given reason. Its span settles only after the
+// dead letter is durable.
 func (b *Batch) DeadLetter(i int, reason error) {
 	b.Records[i].State = Dead
 	b.changed = true
@@ -181,15 +182,16 @@ func (b *Batch) DeadLetter(i int, reason error) {
 // Reason returns why record i was dead-lettered.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed declares that the records have fields, so that their raw bytes no longer represent them.
+// Parsed declares that the records have been parsed into fields, so that their raw bytes no longer
+// represent them.
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched reports whether all records are unchanged: none was dropped, dead-lettered, added or
 // parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
-// AppendKept appends to dst the indexes of the kept records in Records, ascending, as accepted by
-// Pick. It splits the batch if necessary.
+// AppendKept appends to dst the indexes of the kept records in Records, in ascending order. The
+// result is a valid argument of Pick. It calls Split if necessary.
 func (b *Batch) AppendKept(dst []int) []int {
 	b.Split()
 	for i := range b.Records {
@@ -227,12 +229,14 @@ func (b *Batch) Encode(e Encoder) (err error) {
 // page is the size of a memory page; see Align.
 const page = 4096
 
-// Align reserves n bytes in an empty batch. The first byte gets the same offset in its memory page
-// as the byte at offset off has in its page of the file. Readers call Align before they read many
-// bytes at off. The kernel copies from the page cache to the arena with rep movsb. On some
-// processors this copy takes three to four times as long if the target is 1 to 31 bytes further in
-// its page than the source (glibc bug 30994). Align assumes that large allocations begin at a page
-// boundary, as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
+// Align reserves n bytes in an empty batch, so that reading them from a file is fast. Readers call
+// it before they read many bytes at offset off. It does nothing if the batch is not empty.
+//
+// The first byte gets the same offset in its memory page as the byte at off has in its page of the
+// file. The kernel copies from the page cache to the arena with rep movsb. On some processors this
+// copy takes three to four times as long if the target is 1 to 31 bytes further in its page than
+// the source (glibc bug 30994). Align assumes that large allocations begin at a page boundary, as
+// in Go. Otherwise only the speed suffers.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
 		return
@@ -242,7 +246,7 @@ func (b *Batch) Align(off int64, n int) {
 	b.Data = b.arena[skip:skip]
 }
 
-// arena is the memory from which Align cut the Data of a batch; empty before Align.
+// arena is the memory for the Data of a batch on which Align was called; empty before Align.
 type arena []byte
 
 // memory returns the memory of data from its start, with length 0.
@@ -266,7 +270,7 @@ func (b *Batch) Retain() {
 	}
 }
 
-// Release gives back a reference; the last one returns the arena to its pool.
+// Release gives back a reference. The last Release returns the arena to its pool.
 func (b *Batch) Release() {
 	switch n := b.refs.Add(-1); {
 	case n > 0:
@@ -319,8 +323,8 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 }
 
 // overgrown bounds the arenas that the pool always keeps: up to overgrown times the limit of the
-// batch, plus 64 KiB. A larger arena is kept only if it was at least half full. Thus the memory of
-// a single huge record is freed soon, and if all records are huge, their arenas are reused.
+// batch, plus 64 KiB. A larger arena is kept only if it was at least half full. So after a single
+// huge record, the memory is freed soon. If all records are huge, the arenas are reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

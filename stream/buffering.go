@@ -9,10 +9,10 @@ import (
 // ErrNoBuffer is returned by OpenBuffer of options that have no buffer.
 var ErrNoBuffer = errors.New("the source has no buffer")
 
-// BufferingOptions is an optional interface of the options of a source with a durable buffer: it
-// opens the stored data without the source, for commands of operators.
+// BufferingOptions is an optional interface of the options of a source with a durable buffer. It
+// lets commands of operators open the stored data without the source.
 type BufferingOptions interface {
-	// OpenBuffer opens the buffer of a source with that state directory. The error is
+	// OpenBuffer opens the buffer of a source with the given state directory. The error is
 	// [ErrNoBuffer], or wraps fs.ErrNotExist if nothing was stored yet.
 	OpenBuffer(ctx context.Context, stateDir string) (OpenBuffer, error)
 }
@@ -21,8 +21,8 @@ type BufferingOptions interface {
 type OpenBuffer interface {
 	// Bounds returns the numbers of the first and the last envelope, 0 and 0 if there is none.
 	Bounds(ctx context.Context) (first, last uint64, err error)
-	// Envelope returns the envelope with a number. A corrupt or missing envelope is not an error;
-	// only a failure of the store is.
+	// Envelope returns the envelope with a number. A corrupt or missing envelope is not an error.
+	// Only a failure of the store is one.
 	Envelope(ctx context.Context, number uint64) (Envelope, error)
 	// Skip makes all routes of the source skip the envelopes from first to last. It takes effect
 	// when the source starts the next time.

@@ -15,50 +15,50 @@ type Host interface {
 	Log() *slog.Logger
 	// FS returns the file system. Tests replace it, to lose unsynced data.
 	FS() vfs.FS
-	// Go runs a named goroutine. Components must not start goroutines of their own. The engine
-	// cancels the goroutine's context and waits for it when the component stops. An error or a
-	// panic stops the component and its dependents, which are recreated after a backoff; an error
-	// that wraps supervise.ErrStop stops it permanently.
+	// Go runs a named goroutine. Components must not start goroutines of their own. When the
+	// component stops, the engine cancels the goroutine's context and waits for it. An error or a
+	// panic stops the component and its dependents, which are created again after a backoff. An
+	// error that wraps supervise.ErrStop stops the component permanently.
 	//
-	// The lifetime depends on the component. The goroutines of a sink live for one run of its
-	// route, those of a processor as long as the instance. Those of a source also live as long as
-	// the instance, which is the lifetime of its pipeline; see [SourceHost]. A sink or processor
-	// must not call Go before Open or Process; the engine panics if it does.
+	// The goroutines of a sink live for one run of its route. Those of a processor live as long as
+	// the instance, and so do those of a source, which lives as long as its pipeline; see
+	// [SourceHost]. A sink must not call Go before Open, and a processor must not call it before
+	// Process. The engine panics if they do.
 	Go(name string, run func(context.Context) error)
 	// Count adds n to the component's counter of that name, which appears in status and metrics.
-	// Names are constants in snake_case, never made from data.
+	// Names are constants in snake_case. They are never made from data.
 	Count(name string, n int64)
-	// Fault reports a problem that does not end the component and is not visible in the counts of
-	// records: an unreadable file, or a record that may have the text of another record. It is
-	// logged as an error, and a finite run (`run --once`) exits with it. Equal texts are reported
-	// once. It is safe for concurrent use.
+	// Fault reports a problem that does not end the component and that the counts of records do not
+	// show. Examples are an unreadable file, and a record that may have the text of another record.
+	// The problem is logged as an error, and becomes the error of a finite run (`run --once`).
+	// Equal texts are reported once. Fault is safe for concurrent use.
 	Fault(err error)
 }
 
 // SourceHost is the [Host] of a source. The Host that the engine passes to [Component].New of a
 // source implements it.
 //
-// It belongs to one instance of the source and so to the pipeline, not to a route. Restarts of
-// routes do not affect the instance or its goroutines. When a goroutine fails, the engine stops the
-// routes and the other goroutines, waits with backoff, calls New again with a new SourceHost, and
-// starts the routes again. On every stop the routes stop first, then the goroutines, and the state
-// directory is closed last.
+// It belongs to one instance of the source. The instance belongs to the pipeline, not to a route,
+// so restarts of routes affect neither the instance nor its goroutines. When a goroutine fails, the
+// engine stops the routes and the other goroutines, waits with backoff, calls New again with a new
+// SourceHost, and starts the routes again. On every stop the routes stop first, then the
+// goroutines. The state directory is closed last.
 type SourceHost interface {
-	// Host is the part that all components have. Go may be called at any time: goroutines that New
-	// asks for start when the pipeline runs, before any Open, and never if it does not run, as in a
-	// check of a config. After the source has stopped Go starts nothing. Goroutine names have the
-	// form component/part, such as tail/notify, which no route can have.
+	// Host is the part that all components have. A source may call Go at any time. If New calls Go,
+	// the goroutine starts when the pipeline runs, before any Open. It never starts if the pipeline
+	// does not run, as in a check of a config. After the source has stopped, Go starts nothing.
+	// Goroutine names have the form component/part, such as tail/notify, which no route can have.
 	Host
-	// State returns the source's own state directory, for state that belongs to no single route. It
-	// is opened, and created if missing, by the first call; all calls of one instance return the
-	// same Dir, which the engine closes. The directory's name depends only on the pipeline's name,
-	// so the contents survive restarts of the pipeline and of the process. Users may delete it
-	// while the process is stopped. State fails before the pipeline runs (call it in Open or in a
-	// goroutine, not in New) and after the source has stopped.
+	// State returns the source's own state directory, for state that belongs to no single route.
+	// The first call opens it, and creates it if it is missing. All calls of one instance return
+	// the same Dir, which the engine closes. The directory's name depends only on the pipeline's
+	// name, so the contents survive restarts of the pipeline and of the process. Users may delete
+	// it while the process is stopped. State fails before the pipeline runs and after the source
+	// has stopped. So call it in Open or in a goroutine, not in New.
 	State() (vfs.Dir, error)
-	// Routes returns the names of the pipeline's routes, as in [OpenOptions].Route, including those
-	// that have not opened a reader yet or wait for their restart. Routes may join and leave while
-	// the source runs.
+	// Routes returns the names of the pipeline's routes, as in [OpenOptions].Route, including
+	// routes that have not opened a reader yet or wait for their restart. The set of routes may
+	// change while the source runs.
 	Routes() []string
 }
 
@@ -76,22 +76,23 @@ const (
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
-	// When is the option whose presence selects this component among components of the same role
-	// and name. Empty means the component that is selected without such an option.
+	// When is an option. If several components have the same role and name, the component whose
+	// When is set in the config is selected. Empty means the component that is selected if no such
+	// option is set.
 	When string
-	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for
-	// its tags. If the struct has a method Validate() error, it is called after decoding; an
-	// [OptionError] that it returns is shown at the option's position.
+	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md
+	// describes its tags. If the struct has a method Validate() error, it is called after decoding.
+	// If Validate returns an [OptionError], it is shown at the option's position.
 	Options func() any
-	// New validates and assembles; it starts nothing and accesses neither disk nor network. options
-	// is the decoded result of Options. New returns a Source, Processor or Sink according to Role.
-	// For a source, h is a [SourceHost]. Each goroutine that runs a processor gets its own instance
-	// from New.
+	// New validates the options and creates the component. It starts nothing and accesses neither
+	// disk nor network. options is the decoded result of Options. New returns a Source, Processor
+	// or Sink according to Role. For a source, h is a [SourceHost]. For a processor, the engine
+	// calls New once for each goroutine that runs it.
 	New func(options any, h Host) (any, error)
 }
 
-// NewComponent returns a component with options of type O. defaults returns new options, which hold
-// the defaults; create is [Component.New] for decoded options.
+// NewComponent returns a component with options of type O. The function defaults returns new
+// options with their default values. The function create is [Component.New] for decoded options.
 func NewComponent[O, C any](role Role, name string, defaults func() *O,
 	create func(O, Host) (C, error)) Component {
 	return Component{
@@ -105,12 +106,13 @@ func NewComponent[O, C any](role Role, name string, defaults func() *O,
 // OptionError is an error of one option, with its key, so that the config reader can show its
 // position.
 type OptionError struct {
-	// as written in the config, with dots for nesting: "rotate.bytes"; "" for options that consist
-	// of one text
+	// the key as written in the config, with dots for nesting: "rotate.bytes"; "" for options that
+	// consist of one text
 	Key string
 	Err error
 	At  int // offset of the mistake in the option's text, in characters
-	// Word, if set, is an unknown name. Known lists the known names; the nearest one is suggested.
+	// Word, if set, is an unknown name. Known lists the known names, of which the nearest one is
+	// suggested.
 	Word  string
 	Known []string
 }
@@ -148,7 +150,8 @@ type Member struct {
 // Composite is implemented by the options of a sink that consists of other sinks, such as failover.
 // In a config these options are a list of sinks.
 type Composite interface {
-	// Add appends a member. The config calls it for each element of the list, then Validate.
+	// Add adds a member. The config reader calls Add for each element of the list, and then
+	// Validate.
 	Add(m Member)
 	// Members returns the members in the order of the list.
 	Members() []Member

@@ -1,10 +1,19 @@
-// Package stream is the contract between the engine and its sources, processors and sinks.
+// Package stream is the contract between the engine and its connectors: the sources, processors and
+// sinks. A connector imports this package and no package of the engine. So a third-party connector
+// can do everything that a built-in one can.
 //
-// It contains the types of the data ([Batch], [Record], [Span], [Mark]) and the interfaces that
-// sources, processors and sinks implement ([Source], [Processor], [Sink], [Component]). The engine
-// owns their instances and calls them. A connector imports this package and no package of the
-// engine, so a third-party connector can do everything that a built-in one can. The outcomes of a
-// delivery ([Throttled], [Rejected], [Misconfigured]) are aliases of types in package flow.
+// The package contains the types of the data ([Batch], [Record], [Span], [Mark]) and the interfaces
+// that connectors implement ([Source], [Processor], [Sink], [Component]). The engine creates the
+// instances and calls them. The outcomes of a delivery ([Throttled], [Rejected], [Misconfigured])
+// are aliases of types in package flow.
+//
+// # Terms
+//
+// A route delivers the data of one source to one sink. A partition is a part of a source with an
+// order of its own, such as a file, and a position is a place in it. A span is the range of a
+// partition that a batch covers. A record is settled when it was delivered, dead-lettered or
+// dropped. A mark is the settled progress of one route in one partition. A ledger is the progress
+// that a sink stores in the transaction of the data.
 //
 // # Capabilities
 //

@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// ErrTakenOver is matched by the error of a [TransactionalSink] after another process has loaded
-// its ledger. It ends the route, unless the processes of a cluster run the pipeline in turn.
+// ErrTakenOver is the error of a [TransactionalSink] after another process has loaded its ledger.
+// Compare it with errors.Is. It ends the route, unless the processes of a cluster run the pipeline
+// in turn.
 var ErrTakenOver = errors.New("another process has taken over the ledger")
 
-// ReopenError asks the engine to close a sink and to open a new one at once, because the sink's
-// output was replaced. A goroutine of the sink (Host.Go) returns it. It is not a failure: delivered
-// batches stay delivered. If it is returned while the route is still opening, it counts as a
-// failure and the route restarts with backoff.
+// ReopenError makes the engine close a sink and open a new one at once, because the sink's output
+// was replaced. A goroutine of the sink (Host.Go) returns it. It is not a failure: delivered
+// batches stay delivered. But if it is returned while the route is still opening, it counts as a
+// failure, and the route restarts with backoff.
 type ReopenError struct {
 	// ResumeToken is the SinkOptions.ResumeToken of the new sink. It replaces the checkpoint's
 	// token until a sink has opened there.
@@ -26,9 +27,9 @@ func (e *ReopenError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *ReopenError) Unwrap() error { return e.Err }
 
-// RefusedError contains the reason for each record that a worker has refused, by its id
-// ([Batch.AppendRecordID]). A sink sets it as the Err of a [Split] whose Refused records have
-// individual reasons, which are then stored in their dead letters.
+// RefusedError contains the reason for each record that a worker has refused, by the record's id
+// ([Batch.AppendRecordID]). A sink uses it as the Err of a [Split] if the records in Refused have
+// different reasons. The reasons are then stored in the dead letters.
 type RefusedError struct {
 	Reasons map[string]error
 }

@@ -5,8 +5,8 @@ import "slices"
 // MessageName is the name of the only field of an unparsed record: its text.
 const MessageName = "message"
 
-// Name returns the index of a field's name in Names, and adds it if it is missing. It is a linear
-// search: call it once per batch, not once per record.
+// Name returns the index of a field's name in Names, and adds the name if it is missing. It
+// searches linearly, so call it once per batch, not once per record.
 func (b *Batch) Name(name string) uint32 {
 	if i, ok := b.FindName(name); ok {
 		return i
@@ -21,9 +21,9 @@ func (b *Batch) FindName(name string) (uint32, bool) {
 	return uint32(max(i, 0)), i >= 0
 }
 
-// TypeOf returns the type that the source's table declares for the field with that index in Names.
-// It is a PostgreSQL type, such as "bigint", "numeric(10,2)" or "timestamp with time zone", for
-// sinks that create a table. It returns "" if the type is unknown.
+// TypeOf returns the type of a field as declared by the source's table, for sinks that create a
+// table. The parameter name is the index of the field's name in Names. The type is a PostgreSQL
+// type, such as "bigint", "numeric(10,2)" or "timestamp with time zone". It is "" if unknown.
 func (b *Batch) TypeOf(name uint32) string {
 	if int(name) < len(b.Types) {
 		return b.Types[name]
@@ -31,8 +31,8 @@ func (b *Batch) TypeOf(name uint32) string {
 	return ""
 }
 
-// FieldsOf returns the fields of record i, in order; an unparsed record has none. The batch's
-// single owner may change them in place while the batch is processed.
+// FieldsOf returns the fields of record i, in order. An unparsed record has none. While the batch
+// is processed, its owner may change the fields in place.
 func (b *Batch) FieldsOf(i int) []Field {
 	r := &b.Records[i]
 	return b.Fields[r.Field : r.Field+r.NumFields : r.Field+r.NumFields]
@@ -50,8 +50,8 @@ func (b *Batch) FieldNamed(i int, name uint32) (*Field, bool) {
 	return nil, false
 }
 
-// SetFields makes Fields[from:], which were appended before, the fields of record i, and marks the
-// record as parsed.
+// SetFields sets the fields of record i to Fields[from:], and marks the record as parsed. The
+// caller has appended these fields before.
 func (b *Batch) SetFields(i, from int) {
 	r := &b.Records[i]
 	r.Field, r.NumFields, r.Parsed = uint32(from), uint32(len(b.Fields)-from), true
@@ -80,8 +80,9 @@ func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	return off, uint32(len(text))
 }
 
-// Refuse treats record i, which a processor cannot process, according to onError: dead_letter (or
-// "") dead-letters it with the reason, drop drops it, pass leaves it unchanged.
+// Refuse is called if a processor cannot process record i. It handles the record according to
+// onError: dead_letter (or "") dead-letters it with the reason, drop drops it, pass leaves it
+// unchanged.
 func (b *Batch) Refuse(i int, onError string, reason error) {
 	switch onError {
 	case "pass":

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// AppendPosition appends p in the form that ids and headers use: its number and, for a keyset, ~
-// and the key in base64url.
+// AppendPosition appends p in the form that ids and headers use: its number. If the position has a
+// key, ~ and the key in base64url follow.
 func AppendPosition(dst []byte, p Position) []byte {
 	dst = strconv.AppendInt(dst, p.Num, 10)
 	if p.Key != "" {
@@ -49,9 +49,10 @@ func (b *Batch) ID() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// AppendRecordID appends the id of record i: its partition (or the partition's RecordPrefix), its
-// position and, unless it is the first record made from its origin, its Sub. The Identities of its
-// span may replace partition and position.
+// AppendRecordID appends the id of record i. The id consists of the record's partition (or the
+// partition's RecordPrefix) and its position. If several records were made from one source record,
+// each but the first also has its Sub. The Identities of the record's span may replace partition
+// and position.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
 	span := &b.Spans[r.Span]

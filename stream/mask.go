@@ -11,12 +11,13 @@ import (
 const Masked = "***"
 
 // MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of
-// a query, also in a URL that does not parse. It masks too much rather than too little. Masked text
-// does not change when it is masked again. A value that is a reference to a variable, such as
-// ${TOKEN}, stays.
+// a query, even in a URL that does not parse. If in doubt, it masks. Masked text does not change
+// when it is masked again. A value that is a reference to a variable, such as ${TOKEN}, is not
+// masked.
 //
-// Messages about URLs, such as errors of net/http and net/url, pass through MaskURLs before they
-// are shown. The engine does so with errors of components, log lines, status and dead letters.
+// Messages about URLs, such as errors of net/http and net/url, must pass through MaskURLs before
+// they are shown. The engine does this for errors of components, log lines, status and dead
+// letters.
 func MaskURLs(text string) string {
 	at := strings.Index(text, "://")
 	if at < 0 {

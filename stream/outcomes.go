@@ -2,18 +2,18 @@ package stream
 
 import "github.com/penstock-io/penstock/flow"
 
-// Aliases for the types of package flow with which a worker reports an attempt, so that a connector
-// imports this package alone. errors.As finds an outcome under either name.
+// Aliases for the types of package flow that a worker uses to report an attempt. With them, a
+// connector needs to import only this package. errors.As finds an outcome under either name.
 type (
-	// Item is a batch with its cost and size in the sender's units; see [flow.Item].
+	// Item is a batch with its cost and size in the sender's units. See [flow.Item].
 	Item = flow.Item[*Batch]
-	// Report is a worker's information about itself in a response; see [flow.Report].
+	// Report is a worker's information about itself in a response. See [flow.Report].
 	Report = flow.Report
-	// Limits bound one lane, regardless of its window; see [flow.Limits].
+	// Limits bound one lane, regardless of its window. See [flow.Limits].
 	Limits = flow.Limits
-	// Throttled means that the worker is alive but full; see [flow.Throttled].
+	// Throttled means that the worker is alive but full. See [flow.Throttled].
 	Throttled = flow.Throttled
-	// Rejected means that this data will never be accepted; see [flow.Rejected].
+	// Rejected means that this data will never be accepted. See [flow.Rejected].
 	Rejected = flow.Rejected
 	// Misconfigured means that the fault is in the worker, not in the data; see
 	// [flow.Misconfigured].
@@ -33,7 +33,7 @@ const (
 	SenderHeader = flow.SenderHeader // of a request
 )
 
-// Origin is the content of [SenderHeader]; see [flow.Origin].
+// Origin is the content of [SenderHeader]. See [flow.Origin].
 type Origin = flow.Origin
 
 // ParseGrant reads the value of [CreditHeader] and reports whether it is valid; see

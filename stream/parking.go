@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// ParkingSink is a [Sink] that takes records into a store of its own, in the state directory, and
-// delivers them later. For package flow, a batch is delivered as soon as its records are durable in
-// that store. The engine shows them as parked until the sink has delivered them.
+// ParkingSink is an optional interface of a [Sink] that stores records in the state directory and
+// delivers them later. For the engine, a batch is delivered as soon as its records are durable in
+// that store. The engine shows the records as parked until the sink has delivered them.
 //
-// The store is local. The engine therefore refuses a ParkingSink for an [AssignedSource], whose
-// partitions may continue at another node.
+// The store is local. Therefore the engine refuses a ParkingSink for an [AssignedSource], whose
+// partitions may move to another machine.
 type ParkingSink interface {
 	Sink
-	// Parked returns the sums of the store. It is called after Open, from any goroutine, and must
+	// Parked returns the counts of the store. It is called after Open, from any goroutine, and must
 	// not wait for a receiver.
 	Parked() ParkedCounts
 	// Deliveries returns the store for queries. It is called after Open.
 	Deliveries() DeliveryStore
 }
 
-// ParkedCounts are sums over a store, in source records. Waiting is the current number of parked
-// records, and Exhausted is the part of it that waits for an operator. The other sums only grow.
+// ParkedCounts are counts of the records in a store, in source records. Waiting is the current
+// number of parked records. Exhausted is the part of Waiting that needs an operator. The other
+// counts only grow.
 type ParkedCounts struct {
 	Waiting, Exhausted, Delivered, Dead, Cancelled int64
 }
@@ -35,14 +36,15 @@ type DeliveryStore interface {
 	DeliveryOf(ctx context.Context, key string, owner DeliveryOwner) (Delivery, error)
 	// List returns a page of deliveries by ascending ID, without their histories.
 	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
-	// Retry schedules an extra attempt or poll of a waiting or exhausted delivery for now.
+	// Retry schedules an extra attempt, or an extra poll, of a waiting or exhausted delivery for
+	// now.
 	Retry(ctx context.Context, key string) (Delivery, error)
 	// Cancel ends a waiting or exhausted delivery.
 	Cancel(ctx context.Context, key string) (Delivery, error)
 }
 
-// ParkingOptions is an optional interface of the options of a [ParkingSink]. It opens the store
-// without the sink, for commands that read the store whether or not a process is running.
+// ParkingOptions is an optional interface of the options of a [ParkingSink]. It lets commands read
+// the store without the sink, whether or not a process is running.
 type ParkingOptions interface {
 	// OpenDeliveries opens the store in the directory that [SinkOptions].StateDir returns. The
 	// error wraps fs.ErrNotExist if nothing was parked yet.
@@ -69,8 +71,8 @@ type constError string
 // Error returns the text.
 func (e constError) Error() string { return string(e) }
 
-// DeliveryOwner is a receiver that may query its own deliveries: deliveries signed with the keys of
-// its name, and deliveries to its hosts. The zero value owns none.
+// DeliveryOwner is a receiver that may query its own deliveries. These are the deliveries signed
+// with the keys of its name, and the deliveries to its hosts. The zero value owns none.
 type DeliveryOwner struct {
 	Name  string
 	Hosts []string // names without ports, in lower case
@@ -110,8 +112,8 @@ type Operation struct {
 	Found    string    `json:"found,omitempty"` // result of the last poll
 }
 
-// DeliveryAttempt is a line of a delivery's history: an attempt, a planned time that passed without
-// an attempt, or an action of an operator.
+// DeliveryAttempt is one entry in the history of a delivery: an attempt, a planned time that passed
+// without an attempt, or an action of an operator.
 type DeliveryAttempt struct {
 	At     time.Time `json:"at"`
 	Event  string    `json:"event"`

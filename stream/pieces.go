@@ -1,8 +1,9 @@
 package stream
 
-// Cut returns records i to j-1 as a batch that shares the arena and holds b until its last Release.
-// Neither end may separate records of one origin. Cuts that tile the records also tile the spans: a
-// span without records goes to the piece before it, or to the first piece. Cut calls Split.
+// Cut returns a piece of b: records i to j-1 as a batch that shares the arena and holds b until its
+// last Release. Records that were made from one source record must stay together. If several Cuts
+// together cover all records, they also cover all spans: a span without records goes to the piece
+// before it, or to the first piece. Cut calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
 	if i < 0 || j > len(b.Records) || i >= j || i > 0 && SameOrigin(b.Records, i-1, i) ||
@@ -17,10 +18,11 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p.Batch
 }
 
-// Pick returns the kept records with the given ascending indexes as a batch that covers exactly
-// their parts of the spans. Records that are not kept, and spans without records, go with the
-// previous kept record, or with the first one. If several Picks divide the kept records among them,
-// they therefore tile b. Pick calls Split.
+// Pick returns a piece of b: the kept records with the given ascending indexes, as a batch that
+// covers exactly their parts of the spans. Records that are not kept, and spans without records, go
+// with the kept record before them. At the start of b they go with the first kept record. So if
+// several Picks divide the kept records among them, each part of b is in exactly one of them. Pick
+// calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)
@@ -50,8 +52,8 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p.Batch
 }
 
-// stretchStart returns the first record that goes with kept record k: k itself, or, for the first
-// kept record, the leading records.
+// stretchStart returns the first record that goes with kept record k. This is k itself, or the
+// first record of the batch if k is the first kept record.
 func stretchStart(records []Record, k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if records[i].State == Kept {
@@ -109,8 +111,8 @@ func countOrigins(records []Record) int {
 	return n
 }
 
-// rawOf returns the bounds of the raw bytes of records i to j-1 of b. After records were added, the
-// result is undefined and is not used.
+// rawOf returns the bounds of the raw bytes of records i to j-1 of b. If records were added to b,
+// the result is meaningless and must not be used.
 func rawOf(b *Batch, i, j int) (lo, hi uint32) {
 	lo, hi = b.rawBounds()
 	if i > 0 {
@@ -153,8 +155,8 @@ func (p piece) appendRecords(i, j int) {
 	p.countBytes(i, j, shift)
 }
 
-// countBytes sets Bytes of the appended spans that are only a part of a span of whole: the sum of
-// the raw lengths of their records.
+// countBytes sets Bytes of those appended spans that are only a part of a span of whole. The value
+// is the sum of the raw lengths of the part's records.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole
 	for k := i; k < j; {

@@ -2,51 +2,52 @@ package stream
 
 import "github.com/penstock-io/penstock/flow/ledger"
 
-// Position is the position of an item in a source; see [ledger.Position].
+// Position is the position of an item in a source. See [ledger.Position].
 type Position = ledger.Position
 
-// Range is the half-open range (From, To] of one partition; see [ledger.Range].
+// Range is the half-open range (From, To] of one partition. See [ledger.Range].
 type Range = ledger.Range
 
 // Partition is an ordered part of a source with its own positions: a file, a table, a topic
 // partition.
 type Partition struct {
-	// ID is assigned when the partition is first found, stays the same while the data grows, and is
-	// never reused for other data. It is printable ASCII without space, comma, semicolon, '@' and
-	// '"', at most 200 bytes.
+	// ID is assigned when the partition is first found. It stays the same while the data grows, and
+	// is never reused for other data. It is printable ASCII without space, comma, semicolon, '@'
+	// and '"', at most 200 bytes.
 	ID string
 	// Name is for people and may change, like the name of a file.
 	Name string
-	// RecordPrefix begins the ids of its records. Empty means ID. Partitions with the same prefix
-	// have the same record at the same position. For example, a broker that redelivers a message
-	// may put it in another partition.
+	// RecordPrefix is the beginning of the ids of the records in the partition. Empty means ID.
+	// Partitions with the same prefix have the same records at the same positions. Set it, for
+	// example, if a broker may put a message that it redelivers in another partition.
 	RecordPrefix string
 }
 
-// Span is a range of one partition that a batch covers. The spans of a partition tile it: each From
-// is the previous To, except for skipped settled ranges.
+// Span is a range of one partition that a batch covers. Each span of a partition begins at the end
+// of the previous one, or after settled ranges that were skipped.
 type Span struct {
 	Part *Partition
 	Range
-	// the number of bytes of [Batch.Data], line ends included; the bytes of the spans are in order
+	// the number of bytes of the span in [Batch.Data], line ends included; the spans' bytes follow
+	// each other in Data
 	Bytes int
 	Last  bool // sealed: nothing follows To in this partition
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 
-	// Identities are the parts of the span in which records have the ids of another partition, in
-	// order. They are not changed once the batch was read.
+	// Identities are the parts of the span in which records have ids of another partition, in
+	// order. They must not change after the batch was read.
 	Identities []Identity
 }
 
 // Identity gives the records in a part of a span the ids of another partition. An example is a
-// request with an idempotency key: its records have the same ids wherever they are stored.
+// request with an idempotency key: its records must have the same ids wherever they are stored.
 type Identity struct {
-	// From and To are positions in the span. The part's records are above From, the last one at To.
+	// From and To bound the part. It contains the records at positions above From and up to To.
 	From, To int64
 	Prefix   string // in place of the partition's id
-	// First and Last are the positions that ids contain in place of From and To. Positions in
-	// between count from First.
+	// First and Last replace From and To in the ids. The positions in between are counted from
+	// First.
 	First, Last int64
 }
 
@@ -60,7 +61,8 @@ const (
 	Dead                 // a dead letter; settles once it is durable
 )
 
-// Record is a view of one record of a batch. It contains offsets and no bytes. 72 bytes.
+// Record describes one record of a batch. It contains offsets instead of text, and has a size of 72
+// bytes.
 type Record struct {
 	Off, Len         uint32 // the text in Batch.Data, without its line end
 	Field, NumFields uint32 // Batch.Fields[Field : Field+NumFields]
@@ -87,7 +89,7 @@ const (
 	JSON
 )
 
-// Field is one named value of a record, in its original text. 16 bytes.
+// Field is one named value of a record, in its original text. It has a size of 16 bytes.
 type Field struct {
 	Name uint32 // index into Batch.Names
 	Kind Kind

@@ -2,8 +2,8 @@ package stream
 
 import "maps"
 
-// Savepoint is the state of a [Batch] to which [Batch.RollbackTo] returns it. It belongs to the
-// batch's one owner.
+// Savepoint is a state of a [Batch] that [Batch.RollbackTo] can restore. It belongs to the owner of
+// the batch.
 type Savepoint struct {
 	data, spans, names, types, fields, records, origins, added int
 
@@ -16,15 +16,15 @@ type Savepoint struct {
 	oldFields  []Field
 }
 
-// Savepoint returns the state of b, for an owner that only appends to b before it calls RollbackTo.
+// Savepoint returns the state of b. Before RollbackTo, the owner must do nothing but append to b.
 func (b *Batch) Savepoint() (s Savepoint) {
 	s.measure(b)
 	return s
 }
 
-// SavepointBefore returns the state of b before record i was appended. Record i and all later ones
-// must each have an origin of its own, and only their texts and fields may have been appended with
-// them.
+// SavepointBefore returns the state that b had before record i was appended. Record i and all later
+// ones must each come from a source record of their own, and only their texts and fields may have
+// been appended with them.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]
@@ -33,8 +33,8 @@ func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	return s
 }
 
-// Copy sets s to the state of b, for an owner that may change everything but the bytes of the arena
-// before it rolls back. Records and fields are copied, into the memory of s.
+// Copy sets s to the state of b. Before RollbackTo, the owner may change everything except the
+// bytes of the arena. Records and fields are copied into the memory of s.
 func (s *Savepoint) Copy(b *Batch) {
 	s.measure(b)
 	s.copied, s.reasons = true, nil

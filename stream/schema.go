@@ -2,11 +2,12 @@ package stream
 
 import "slices"
 
-// Schema describes the fields that records have at one point of a route, as far as known before
-// anything is read.
+// Schema describes the fields that records have at one point of a route, as far as this is known
+// before anything is read.
 type Schema struct {
 	Fields []SchemaField // in the order of the records' fields
-	// Open means that records may have other fields and may lack those of Fields, as in JSON.
+	// Open means that records may have other fields than those in Fields, and may lack some of
+	// them, as in JSON.
 	Open bool
 	// OnError is the policy for a record that a processor after the last parser cannot process:
 	// dead_letter, pass or drop.
@@ -58,9 +59,11 @@ func (s Schema) Clone() Schema {
 }
 
 // Shaper is an optional interface of the options of a source, processor or sink
-// ([Component.Options]). Shape is called once per route when a config is read, after Validate has
-// succeeded. in is the schema of the incoming records, [UnparsedSchema] for a source. Shape stores
-// the parts that New needs, and returns the schema of the outgoing records (in, for a sink). Its
+// ([Component.Options]).
+//
+// Shape is called once per route when a config is read, after Validate has succeeded. in is the
+// schema of the incoming records, or [UnparsedSchema] for a source. Shape stores the parts of it
+// that New needs, and returns the schema of the outgoing records. For a sink it returns in. Its
 // errors are shown like those of Validate. Without a config Shape is not called, and the schema is
 // unknown.
 type Shaper interface {
@@ -68,9 +71,9 @@ type Shaper interface {
 }
 
 // EnvironmentUser is an optional interface of the options that [Component.Options] returns.
-// FromEnvironment reports settings that the config leaves to the environment, one short line each
-// without secrets, such as "http://es:9200/ through proxy http://proxy:3128". The commands validate
-// and status show them.
+// FromEnvironment describes the settings that come from the environment instead of the config: one
+// short line for each, without secrets, such as "http://es:9200/ through proxy http://proxy:3128".
+// The commands validate and status show these lines.
 type EnvironmentUser interface {
 	FromEnvironment() []string
 }
@@ -83,8 +86,8 @@ type Noticer interface {
 }
 
 // ExclusiveUser is an optional interface of the options that [Component.Options] returns. Exclusive
-// names resources that only one component of a config can have, such as "standard input" or "tcp
-// port 514". The engine refuses a config in which two components need the same resource.
+// names resources that only one component of a config can use, such as "standard input" or "tcp
+// port 514". The engine refuses a config in which two components use the same resource.
 type ExclusiveUser interface {
 	Exclusive() []string
 }

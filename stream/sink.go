@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// Worker delivers batches to one endpoint, connection, child process or file; see [flow.Worker].
+// Worker delivers batches to one endpoint, connection, child process or file. See [flow.Worker].
 type Worker = flow.Worker[*Batch]
 
 // Lane is a worker with its name and limits.
@@ -16,7 +16,7 @@ type Lane = flow.Lane[*Batch]
 // Attempt is one delivery of one batch.
 type Attempt = flow.Attempt[*Batch]
 
-// Split is a partial outcome of a batch; see [flow.Split]. Create its items with [Piece].
+// Split is a partial outcome of a batch. See [flow.Split]. Create its items with [Piece].
 type Split = flow.Split[*Batch]
 
 // Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a
@@ -25,37 +25,37 @@ func Piece(b *Batch) flow.Item[*Batch] {
 	return flow.Item[*Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes()}
 }
 
-// Processor changes records between source and sink. One instance is used by one goroutine. It
-// keeps no data between calls and moves none between batches, so that any instance may get any
-// batch.
+// Processor changes records between source and sink. Each instance is used by one goroutine. It
+// must keep no data between calls, because any instance may get any batch.
 type Processor interface {
 	// Process changes b in place: it sets fields, drops records ([Batch.Drop]), dead-letters them
-	// ([Batch.DeadLetter]) or adds some ([Batch.Expand]). A problem with one record becomes that
-	// record's state; an error ends the route, which restarts after a wait. After a panic the
-	// unchanged batch goes to a new instance; a record that alone has caused three panics is
-	// dead-lettered.
+	// ([Batch.DeadLetter]) or adds some ([Batch.Expand]). If it cannot process a record, it changes
+	// the state of that record. An error ends the route, which restarts after a wait. After a
+	// panic, a new instance gets the unchanged batch. A record that alone has caused three panics
+	// is dead-lettered.
 	Process(ctx context.Context, b *Batch) error
 }
 
 // Sink is a destination of data. The engine opens it once for each route.
 type Sink interface {
-	// Open connects, or checks by other means that the first batch can be delivered. It calls
+	// Open connects, or checks in another way that the first batch can be delivered. It calls
 	// o.Lanes at least once before it returns. An error ends the route before anything is read. The
 	// engine opens another sink after a wait.
 	Open(ctx context.Context, o SinkOptions) error
-	// Close frees all resources. No Deliver is running. It may be called twice.
+	// Close frees all resources. It is called when no Deliver is running. It may be called twice.
 	Close() error
 }
 
 // SinkOptions are the parameters of Sink.Open.
 type SinkOptions struct {
 	Pipeline, Route string
-	// ResumeToken is the last token that an ordered lane reported (Report.ResumeToken) in the
-	// checkpoint from which this run resumes, or "" the first time. A file sink truncates to it.
+	// ResumeToken is the last token that an ordered lane reported (Report.ResumeToken), as saved in
+	// the checkpoint from which this run resumes. It is "" the first time. A file sink truncates
+	// its file to it.
 	ResumeToken string
 	// Lanes sets the whole list of workers. The sink calls it again when the list changes because
 	// of DNS, restarts or remote nodes. Workers are identified by name: existing names are kept,
-	// new ones added, missing ones drained. It is safe for concurrent use.
+	// new names are added, and missing names get no further batches. It is safe for concurrent use.
 	Lanes func([]Lane)
 	// StateDir returns the path of the route's own directory for the sink, beneath the state
 	// directory, and creates it. The contents survive restarts. StateDir is nil if there is no
@@ -65,9 +65,9 @@ type SinkOptions struct {
 	// letters are durable. It is safe for concurrent use. DeadLetter is nil if they cannot be
 	// stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
-	// Synced returns a time: the positions of all records that were settled before it are in a
-	// synced checkpoint, so that they are not read again. The time is zero before the first sync.
-	// Synced is safe for concurrent use, and nil if there is no checkpoint, as in a test.
+	// Synced returns a time. The positions of all records that were settled before this time are in
+	// a synced checkpoint, so those records are not read again. The time is zero before the first
+	// sync. Synced is safe for concurrent use. It is nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
 	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0,
 	// processes that share a ledger do not end each other, and a process recognizes
@@ -78,7 +78,7 @@ type SinkOptions struct {
 	Once bool
 }
 
-// Preferred is an optional interface of a sink's options (the result of [Component].Options): the
-// batch limits at which the sink is fast, used if the config does not set `batch:`. Zero fields
-// mean no preference. PreferredBatch is called after decoding.
+// Preferred is an optional interface of a sink's options (the result of [Component].Options).
+// PreferredBatch returns the batch limits at which the sink is fast. They are used if the config
+// does not set `batch:`. A zero field means no preference. PreferredBatch is called after decoding.
 type Preferred interface{ PreferredBatch() BatchLimits }

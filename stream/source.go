@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Mark is the settled progress of one route in one partition: the watermark, and the ranges above
-// it.
+// Mark is the settled progress of one route in one partition: the watermark, up to which everything
+// is settled, and the settled ranges above it.
 type Mark struct {
 	Part      Partition
 	Watermark Position
@@ -19,7 +19,7 @@ type Mark struct {
 	Finished bool
 	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
 	Metadata string
-	// some of the data waits for a retry and is stored elsewhere: the partition is not finished
+	// some of the data waits for a retry and is stored elsewhere, so the partition is not finished
 	Waiting bool
 
 	// Assignment is the number of the assignment in which the progress was made. It is set in
@@ -27,8 +27,8 @@ type Mark struct {
 	Assignment uint32
 }
 
-// Source is data that can be read again. Every route opens its own [Reader] at its own position, so
-// that a stopped route delays no other.
+// Source is data that can be read again. Every route opens its own [Reader] at its own position. So
+// a stopped route does not delay other routes.
 type Source interface {
 	// Open returns a reader that starts each partition at the position given by o.Resume. It is
 	// called once per route before anything is read, and again when a failed route restarts. An
@@ -42,50 +42,52 @@ type OpenOptions struct {
 	Route string // "pipeline/route"
 	// Resume returns the settled progress of this route in a partition; ok is false if it has none.
 	Resume func(partitionID string) (Mark, bool)
-	// Known yields all marks of this route. A source that must recognize data after it was renamed
-	// or has grown searches these marks in Open. A file source, for example, compares device,
-	// inode, birth time and head length.
+	// Known yields all marks of this route. It is for sources that must recognize their data after
+	// it was renamed or has grown: they search the marks in Open. A file source, for example,
+	// compares device, inode, birth time and head length.
 	Known iter.Seq[Mark]
 	// Linger bounds the wait of an incomplete batch for more data. Zero means no wait.
 	Linger time.Duration
-	// State opens this route's own state directory, creating it if missing, for state that does not
-	// fit in marks. The source closes it. State shared by all routes belongs in [SourceHost].State.
-	// State is nil if the route has no state directory, as in a test.
+	// State opens the state directory that this route has for the source, and creates it if it is
+	// missing. It is for state that does not fit in marks. The source closes it. State that all
+	// routes share belongs in [SourceHost].State. State is nil if the route has no state directory,
+	// as in a test.
 	State func() (vfs.Dir, error)
 	// Assignments receives the partitions that a broker assigns to an AssignedSource and revokes.
-	// It is nil for other sources. Resume and Known of an AssignedSource contain no partitions:
-	// Assign returns the positions.
+	// It is nil for other sources. For an AssignedSource, Resume and Known contain no partitions,
+	// because Assign returns the positions.
 	Assignments Assignments
-	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. It
-	// makes the route withdraw those that it has not sent to a worker. It returns before the route
-	// has done so. It is safe for concurrent use, but methods of the reader must not call it. Nil
-	// means that the route withdraws nothing.
+	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
+	// route then withdraws those of them that it has not sent to a worker. Withdraw returns before
+	// the route has done so. It is safe for concurrent use, but methods of the reader must not call
+	// it. Nil means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
 	// Count adds n to a counter of events in this route's reader, such as a vanished file or a late
-	// row. n may be 0, which makes the counter visible from the start. The name must be a constant,
-	// never data. Events of the source as a whole are counted with its Host. It is safe for
-	// concurrent use. Nil means the Count of the Host.
+	// row. An n of 0 makes the counter visible from the start. The name must be a constant. It must
+	// not be made from data. For events of the source as a whole, use the Count of the Host. Count
+	// is safe for concurrent use. If it is nil, use the Count of the Host.
 	Count func(name string, n int64)
 }
 
-// Reader returns the records of a source in batches. It is called by one goroutine;
-// [Finisher.Finish] of its source may be called concurrently.
+// Reader returns the records of a source in batches. One goroutine calls it. [Finisher.Finish] of
+// its source may be called at the same time by another.
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
-	// available. It blocks while b is empty, then at most for Linger. It skips ranges that Resume
-	// reports as settled, and cuts batches at the same positions again after a crash. A span
-	// without bytes may be alone in a batch, to mark a partition as sealed (Last).
+	// available. While b is empty, it blocks. After that, it waits for more data for at most
+	// Linger. It skips ranges that Resume reports as settled. After a crash it must cut batches at
+	// the same positions again. A batch may consist of a span without bytes, which marks a
+	// partition as sealed (Last).
 	//
-	// io.EOF (with or without records in b) means that nothing will follow. Any other error ends
-	// the route after the records in b. If a reader can continue, for example after one unreadable
-	// file among many, it logs the error, retries with backoff and continues with the rest. When
-	// ctx is done, Read returns context.Cause(ctx) soon; the records in b are then discarded and
-	// will be read again.
+	// io.EOF (with or without records in b) means that no more data will follow. Any other error
+	// ends the route after the records in b. If a reader can continue, for example after one
+	// unreadable file among many, it logs the error, retries with backoff and continues with the
+	// rest. When ctx is done, Read soon returns context.Cause(ctx). The records in b are then
+	// discarded and will be read again.
 	Read(ctx context.Context, b *Batch) error
-	// Commit reports the progress that this route has made durable, for example to advance the
-	// position in a broker. It is called by the checkpoint's goroutine.
+	// Commit tells the reader the progress that this route has made durable. The reader may, for
+	// example, store the position in a broker. It is called by the checkpoint's goroutine.
 	Commit(ctx context.Context, marks []Mark) error
 	Close() error
 }

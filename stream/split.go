@@ -2,8 +2,9 @@ package stream
 
 import "bytes"
 
-// Split fills Records: one for each line of each span, its text without LF or CRLF. A reader whose
-// records are not lines fills Records itself. Split does nothing if Records exist.
+// Split fills Records with one record for each line of each span. The text of a record does not
+// include LF or CRLF. A reader whose records are not lines fills Records itself. Split does nothing
+// if Records exist.
 func (b *Batch) Split() {
 	if len(b.Records) > 0 {
 		return
@@ -47,8 +48,8 @@ func appendLines(b *Batch, s, off uint32) uint32 {
 }
 
 // Expand inserts extra[i] empty records after record i, for each i, and returns the new index of
-// each old record. The new records have the origin of record i and their own Sub; the caller fills
-// them in. Its cost depends on the number of resulting records only.
+// each old record. The new records have the origin of record i, and different Subs. The caller
+// fills them in. The cost depends only on the number of resulting records.
 func (b *Batch) Expand(extra []int) (index []int) {
 	total := len(b.Records)
 	for _, n := range extra {
@@ -81,9 +82,9 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	return index
 }
 
-// CanReadAgain reports whether reading the spans of b again gives the same records: no record is a
-// dead letter, and b is not a piece with several records of one origin. Such a piece may lack other
-// records of that origin.
+// CanReadAgain reports whether reading the spans of b again would give the same records. It would
+// not if a record is a dead letter. Nor would it if b is a piece with several records of one
+// origin, because other records of that origin may be missing from the piece.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
@@ -98,8 +99,8 @@ func SameOrigin(records []Record, i, j int) bool {
 	return records[i].Span == records[j].Span && records[i].Origin == records[j].Origin
 }
 
-// Middle returns an index that halves the kept records, for Cut: the start of an origin, with kept
-// records on both sides, or 0 if they cannot be cut.
+// Middle returns an index at which Cut can halve the kept records. It is the first record of an
+// origin, with kept records on both sides. Middle returns 0 if there is no such index.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0

@@ -141,7 +141,7 @@ func (g *Group) isOwnEnd(err error) bool {
 	return end != nil && (errors.Is(err, context.Cause(g.ctx)) || errors.Is(err, end))
 }
 
-// Stop ends the group's context with cause; nil means ErrStopped. It does not wait.
+// Stop ends the group's context with cause. A nil cause means ErrStopped. Stop does not wait.
 func (g *Group) Stop(cause error) {
 	if cause == nil {
 		cause = ErrStopped

@@ -32,7 +32,7 @@ func (s State) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// child is the machine's state of one child.
+// child is the state of one child in the state machine.
 type child struct {
 	Child
 	top        time.Duration // the longest delay of its policy
@@ -129,7 +129,7 @@ func newMachine(path string, spec Spec) *machine {
 		recent: recent{Intensity: spec.Intensity}}
 }
 
-// add adds a child, and starts it if the machine is running.
+// add adds a child, and starts it if the state machine is running.
 func (m *machine) add(now time.Duration, recipe Child) error {
 	recipe, err := recipe.withDefaults(m.spec)
 	switch {
@@ -165,10 +165,11 @@ func (m *machine) link(c *child) {
 	m.names[c.Name] = c
 }
 
-// reset prepares a machine for the next call of Serve. The machine is over, and none of its
-// children is alive. All children start as new ones, but the count of their incarnations continues.
-// The children from before the first Serve come back unless they were removed, even Temporary ones
-// that have ended. Children that were added later come back only if they are still in the list.
+// reset prepares the state machine for the next call of Serve. It must be over, and none of its
+// children may be alive. All children start as new ones, but the count of their incarnations
+// continues. The children from before the first Serve come back unless they were removed, even
+// Temporary ones that have ended. Children that were added later come back only if they are still
+// in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {

@@ -250,7 +250,7 @@ func (r *Resender[K, M, R]) deadLetter(ctx context.Context, h *held[K, M, R]) er
 }
 
 // Close refuses further messages, drops those held and makes each waiting Call return ErrStopped.
-// Serve must have returned. Close may be called twice; its error is nil.
+// Serve must have returned. Close may be called twice. It returns nil.
 func (r *Resender[K, M, R]) Close() error {
 	r.mu.Lock()
 	r.closed = true

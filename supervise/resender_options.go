@@ -50,7 +50,8 @@ func (o Overflow) MarshalText() ([]byte, error) { return []byte(o.String()), nil
 // defaults.
 type Limits struct {
 	Items int // messages held; 0 means 100,000
-	// Sum of Options.Size of the messages held; 0 means 64 MiB; one message is always allowed.
+	// Bytes bounds the sum of Options.Size of the messages held. One message is always allowed. 0
+	// means 64 MiB.
 	Bytes    int64
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024

@@ -192,7 +192,8 @@ func (s *resends[K, M, R]) hasRoom() bool {
 	return s.out.n < s.limits.Window
 }
 
-// take gives the oldest message to the child. It returns nil if there is none, or no room.
+// take gives the oldest message to the child. It returns nil if there is no message, or if the
+// child may not hold another one.
 func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 	h := s.ready.first
 	if h == nil || !s.hasRoom() {

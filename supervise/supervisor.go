@@ -61,7 +61,7 @@ type above struct {
 type aboveKey struct{}
 
 // New checks spec and the children and starts nothing. The name is the first part of the paths in
-// events and errors; it is not empty and has no slash.
+// events and errors. It must not be empty or contain a slash.
 func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("supervisor %q: want a name without a slash", name)
@@ -216,8 +216,8 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the machine. It returns the channels to close when the
-// events have been passed to OnEvent. The caller holds mu.
+// handleExitsLocked passes the inbox to the state machine. It returns the channels to close when
+// the events have been passed to OnEvent. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -231,7 +231,7 @@ func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{})
 	return told
 }
 
-// perform carries out the machine's commands, with no lock held.
+// perform carries out the state machine's commands, with no lock held.
 func (k *serveRun) perform(now time.Duration, commands []command) {
 	for _, c := range commands {
 		switch c.kind {
@@ -293,7 +293,7 @@ func (k *serveRun) exited(c *child, err error) {
 }
 
 // guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a
-// *PanicError; with passPanics the panic continues after ended has returned.
+// *PanicError. With passPanics, the panic continues after ended has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false
@@ -394,7 +394,7 @@ func (s *Supervisor) stuck() (paths []string) {
 	return paths
 }
 
-// nowLocked returns the machine's time. The caller holds mu.
+// nowLocked returns the state machine's time. The caller holds mu.
 func (s *Supervisor) nowLocked() time.Duration {
 	if s.begun.IsZero() {
 		return 0

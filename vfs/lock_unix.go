@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// takeLock locks f until it is closed. The lock of flock(2) belongs to the open file: it ends with
-// the process, and also excludes a second open in the same process. Children do not inherit it
-// because os opens files with O_CLOEXEC.
+// takeLock locks f until it is closed. It uses flock(2), which locks the open file. So the lock
+// ends with the process, and also excludes a second open in the same process. Children do not
+// inherit it, because os opens files with O_CLOEXEC.
 func takeLock(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // ValidName reports whether name is valid for a [Dir]: parts joined by single slashes, none of them
-// empty, "." or "..", and no NUL byte. "." alone is the directory itself, which only Entries, Stat
-// and OpenDir accept. Unlike io/fs.ValidPath, it accepts names that are not valid UTF-8.
+// empty, "." or "..", and no NUL byte. The name "." is the directory itself. Only Entries, Stat and
+// OpenDir accept it. Unlike io/fs.ValidPath, ValidName accepts names that are not valid UTF-8.
 // Implementations of [Dir] check names with it.
 func ValidName(name string) bool {
 	if name == "." {
@@ -30,7 +30,8 @@ func ValidName(name string) bool {
 	return filepath.IsLocal(name)
 }
 
-// CheckName returns the error of operation op for an invalid name, else nil. dirOK accepts ".".
+// CheckName returns nil for a valid name, and otherwise the error of operation op. If dirOK is
+// true, the name "." is valid, too.
 func CheckName(op, name string, dirOK bool) error {
 	if !ValidName(name) || name == "." && !dirOK {
 		const rule = "a name stays beneath the directory: " +
@@ -40,8 +41,8 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name if part, which is name or a part of it, has
-// the unexpected type mode. The error wraps ErrNotRegular.
+// NotRegular returns the error of operation op on name, if the file part has the type mode and op
+// cannot use it. part is name, or the beginning of it. The error wraps ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -23,17 +23,18 @@ type WriteBacker interface {
 	WriteBack(from, to int64) error
 }
 
-// RegularOpener is implemented by a Dir that can skip the check before opening a file that the
-// caller has just listed.
+// RegularOpener is implemented by a Dir that can open a file with fewer checks, if the caller has
+// just listed the file.
 type RegularOpener interface {
 	// OpenRegular is Open for a name that the caller has just seen to be a regular file. It checks
-	// only the opened file. If a device or FIFO has taken the name meanwhile, OpenRegular fails
-	// like Open, but the device or FIFO is open for a moment and may notice that.
+	// only the opened file, not the name before the open. If a device or FIFO has taken the name
+	// meanwhile, OpenRegular fails like Open. But the device or FIFO is open for a moment and may
+	// notice that.
 	OpenRegular(name string) (File, error)
 }
 
-// OpenStater is implemented by a File that may have the result of a Stat from its opening, so that
-// callers can skip the first Stat.
+// OpenStater is implemented by a File that may already have the result of a Stat, made when the
+// file was opened. Callers then need no Stat of their own.
 type OpenStater interface {
 	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was
 	// none.
@@ -80,10 +81,10 @@ func write(f File, p []byte) error {
 	return err
 }
 
-// Reserve asks for disk space for length bytes of f from offset from, which makes later writes
-// there cheaper, and reports whether it was reserved. The file's size does not change. A false
-// result is no error: f is no [Reserver], the file system does not support it, or the disk is full.
-// Writes work as before. Truncating f to its own size returns unused space. Reserve is safe for
+// Reserve allocates disk space for length bytes of f from offset from, which makes later writes
+// there cheaper. The file's size does not change. Reserve reports whether the space was allocated.
+// False is not an error: f is no [Reserver], the file system does not support it, or the disk is
+// full. Writes work as before. Truncating f to its own size frees unused space. Reserve is safe for
 // concurrent use.
 func Reserve(f File, from, length int64) bool {
 	r, ok := f.(Reserver)
@@ -91,10 +92,10 @@ func Reserve(f File, from, length int64) bool {
 }
 
 // WriteBack starts writing a range of f to disk in the background: the bytes from offset from up to
-// offset to. A later Sync then has less to do. WriteBack reports whether the writing was started.
-// It makes nothing durable, and Sync reports errors of the disk. A false result is no error: f is
-// no [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is full, and
-// is safe for concurrent use.
+// offset to. A later Sync then has less to do. WriteBack itself makes nothing durable, and errors
+// of the disk are returned by Sync. It reports whether the writing was started. False is not an
+// error: f is no [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is
+// full, and is safe for concurrent use.
 func WriteBack(f File, from, to int64) bool {
 	w, ok := f.(WriteBacker)
 	return ok && from < to && w.WriteBack(from, to) == nil

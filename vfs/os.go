@@ -9,24 +9,26 @@ import (
 	"syscall"
 )
 
-// OS returns a portable file system over [os.Root], which uses no system call that package os
-// lacks, file locks excepted. It holds no state and is safe for concurrent use.
+// OS returns a portable file system over [os.Root]. Except for file locks, it uses only system
+// calls that package os offers. It holds no state and is safe for concurrent use.
 //
-// Names are resolved part by part. Each opened file is compared with the one that was found before,
-// so that a symlink that has replaced it is not followed.
+// Names are resolved part by part. Each opened file is compared with the file that was found before
+// the open. So a symlink that has replaced the file meanwhile is not followed.
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
-//   - Between two directories, Rename and RenameNew check that the paths of both still lead to the
-//     open directories, and then rename by path. They do not notice if a directory is moved between
-//     these two steps. Within one directory they use its handle.
-//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash
-//     in between leaves both names. It renames a directory after checking that the new name is
-//     free, which is not atomic. On a file system without hard links, RenameNew of a file fails.
-//   - Info.Birth is set on macOS only. Windows has no device, inode and link count either.
-//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, Windows included, it returns
+//   - Between two directories, Rename and RenameNew check that the paths of both still lead to
+//     the open directories, and then rename by path. They do not notice if a directory is moved
+//     between these two steps. Within one directory they use its handle.
+//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a
+//     crash in between leaves both names. It renames a directory after checking that the new
+//     name is free, which is not atomic. On a file system without hard links, RenameNew of a
+//     file fails.
+//   - Info.Birth is set on macOS only. On Windows, device, inode and link count are not set
+//     either.
+//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, including Windows, it returns
 //     errors.ErrUnsupported.
-//   - On Windows, Sync of a directory does nothing: NTFS journals names.
+//   - On Windows, Sync of a directory does nothing, because NTFS journals names.
 //   - Files implement none of [GatherWriter], [Reserver] and [WriteBacker].
 func OS() FS { return osFS{} }
 
@@ -42,7 +44,7 @@ func (osFS) OpenDir(path string) (Dir, error) {
 
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
-// MakeDirs implements [FS].MakeDir for other packages, by means of system.OpenDir and
+// MakeDirs implements [FS].MakeDir for other packages. It uses the OpenDir of system and
 // [Dir].MakeDir. path has the form of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)

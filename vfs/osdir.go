@@ -29,8 +29,8 @@ func (d *osDir) Close() error {
 	return errors.Join(err, d.root.Close())
 }
 
-// swaps is the number of times that a name may change its kind between check and open before the
-// open fails.
+// swaps is the number of times that a name may change its kind between the check and the open.
+// After that, the open fails.
 const swaps = 8
 
 // errSwapped means that another process replaces files faster than they can be opened.
@@ -93,7 +93,7 @@ func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), e
 	}
 }
 
-// rename replaces operation and name in a path error of os.Root by the caller's.
+// rename replaces the operation and the name in a path error of os.Root by those of the caller.
 func rename(err error, op, name string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -127,8 +127,9 @@ func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, erro
 }
 
 // openLast opens the regular file last of this directory. It checks the type before the open,
-// because opening a device can have effects. It then compares the opened file with the checked one,
-// because another file may have taken the name. With openFlags, the open of a FIFO does not block.
+// because opening a device can have effects. After the open it compares the opened file with the
+// checked one, because another file may have taken the name. Because of openFlags, opening a FIFO
+// does not block.
 func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(last)
@@ -167,8 +168,8 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
 }
 
-// verify returns f if it is the file that was seen, truncated if flag demands that. Otherwise
-// another file has taken the name: verify closes f and returns nil.
+// verify returns f if it is the file that was seen, and truncates it if flag demands that. If
+// another file has taken the name, verify closes f and returns nil.
 func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
 	got, err := f.Stat()
 	if err != nil {

@@ -1,4 +1,6 @@
-// Package vfs has file systems for programs that need durability.
+// Package vfs has file systems for programs that need durability. Sync and rename are explicit, so
+// that a program can control the state after a crash. Names are relative to an open directory and
+// never lead through a symlink.
 //
 //	dir, err := vfs.OS().OpenDir("spool")
 //	...
@@ -10,13 +12,10 @@
 //	...
 //	err = dir.Sync() // from here on the name is durable
 //
-// Names are relative to an open directory and never lead through a symlink. Sync and rename are
-// explicit.
-//
-// [OS] is the portable implementation; its documentation states its limits. Package vfstest has a
-// conformance suite for implementations. Its file system in memory loses unsynced data in the worst
-// order, so that tests see the state after a power loss. This file system and [OS] run under
-// testing/synctest.
+// [OS] is the portable implementation. Its documentation states its limits. Package vfstest has an
+// in-memory file system that loses unsynced data in the worst order, so that tests see the state
+// after a power loss. It also has a conformance suite for implementations. The in-memory file
+// system and [OS] run under testing/synctest.
 package vfs
 
 import (
@@ -26,18 +25,18 @@ import (
 	"time"
 )
 
-// ErrLocked is returned if another process holds the lock; the error's text names the file and,
-// where known, the holder.
+// ErrLocked is returned if another process holds the lock. The error's text has the name of the
+// file and, if known, the text of the holder.
 var ErrLocked = errors.New("vfs: locked by another process")
 
-// ErrNotRegular is returned for a symlink, directory, FIFO, socket or device where a regular file
-// is wanted. The error's text names the kind.
+// ErrNotRegular is returned if a name is a symlink, directory, FIFO, socket or device, but a
+// regular file is wanted. The error's text names the kind.
 var ErrNotRegular = errors.New("vfs: not a regular file")
 
 // FS opens directories. Paths are in the form of the operating system.
 type FS interface {
 	// OpenDir opens an existing directory. The path itself may lead through symlinks, because the
-	// user chose it. No name beneath the directory may.
+	// user chose it. Names beneath the directory may not.
 	OpenDir(path string) (Dir, error)
 	// MakeDir opens a directory. It first makes the directory and its missing parents with perm,
 	// and makes them durable.
@@ -45,11 +44,11 @@ type FS interface {
 }
 
 // Dir is an open directory. Names are relative to it and use slashes. They are never absolute and
-// never lead out of it (".."). A Dir is safe for concurrent use.
+// never lead out of it by "..". A Dir is safe for concurrent use.
 type Dir interface {
 	Path() string // as it was opened; for messages only
-	// Open opens a regular file for reading. It does not follow a symlink in any part of name and
-	// does not block on a FIFO: both are ErrNotRegular.
+	// Open opens a regular file for reading. It follows no symlink in any part of name, and does
+	// not block on a FIFO. It returns ErrNotRegular for both.
 	Open(name string) (File, error)
 	// OpenFile opens a regular file with the os.O_ flags. A new file gets perm, and its name is
 	// durable only after Sync of the directory.
@@ -62,32 +61,32 @@ type Dir interface {
 	// existing newName. The rename is durable only after Sync of both directories. Rename fails
 	// across file systems.
 	Rename(oldName string, to Dir, newName string) error
-	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. Without an
-	// atomic system call, a crash may leave both names.
+	// RenameNew is like Rename, but returns fs.ErrExist if newName exists. If the system has no
+	// atomic call for this, a crash may leave both names.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
 	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
-	// Lock takes an exclusive lock on the file name, which it creates if missing and never removes.
-	// The lock is held until the result is closed or the process ends for any reason. If another
-	// holder has it, Lock returns ErrLocked at once. It returns errors.ErrUnsupported if the system
-	// has no such locks. text names this holder: Lock writes it into the file, and the error of a
-	// refused Lock contains it.
+	// Lock locks the file name exclusively. It creates the file if it is missing, and never removes
+	// it. The lock is held until the result is closed or the process ends for any reason. If
+	// another holder has the lock, Lock returns ErrLocked at once. It returns errors.ErrUnsupported
+	// if the system has no such locks. text identifies this holder: Lock writes it into the file.
+	// If a later Lock is refused, its error contains that text.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }
 
 // Linker is implemented by a Dir that can read symlinks.
 type Linker interface {
-	// ReadLink returns the text of the symlink name. Its parts before the last must not be
-	// symlinks.
+	// ReadLink returns the target of the symlink name. The parts of name before the last must not
+	// be symlinks.
 	ReadLink(name string) (string, error)
 }
 
-// File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called
-// concurrently.
+// File is an open regular file. Read, Write and Seek share one offset. ReadAt does not use it, and
+// may be called concurrently.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -97,7 +96,8 @@ type File interface {
 	Stat() (Info, error)
 	Truncate(size int64) error
 	// Sync makes the file's bytes and length durable. After an error, the writes since the last
-	// Sync may be lost: close the file and trust only its synced bytes.
+	// successful Sync may be lost. Then close the file and trust only the bytes that were synced
+	// before.
 	Sync() error
 }
 

@@ -14,8 +14,8 @@ package wire
 
 import "encoding/binary"
 
-// Reader takes values from the front of Rest. After an incomplete value, Bad is set, Rest is empty,
-// and every further value is zero. One check at the end is enough.
+// Reader takes values from the front of Rest. If a value is incomplete, Reader sets Bad and empties
+// Rest, and every further value is zero. So a single check at the end is enough.
 type Reader struct {
 	Rest []byte
 	Bad  bool

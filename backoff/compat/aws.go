@@ -50,7 +50,7 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(p.Delay(attempt, 0), p.Delay(attempt, .5), p.Delay(attempt, largest))
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p AWS) Validate() error { return nil }
 
 // AWS2026 is the policy of the same version under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n,
@@ -101,5 +101,5 @@ func (p AWS2026) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(low, middle, high)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p AWS2026) Validate() error { return nil }

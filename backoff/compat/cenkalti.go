@@ -59,7 +59,7 @@ func (p Cenkalti) interval(n uint32) time.Duration {
 	return current
 }
 
-// spread returns the range that interval is drawn from: its start and its width.
+// spread returns the range from which the wait of an interval is drawn: its start and its width.
 func (p Cenkalti) spread(interval time.Duration) (low, width float64) {
 	delta := float64(p.Randomization * float64(interval))
 	low = float64(interval) - delta
@@ -116,5 +116,5 @@ func ordered(a, b, c time.Duration) (lowest, mean, highest time.Duration) {
 	return lowest, min(max(b, lowest), highest), highest
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Cenkalti) Validate() error { return nil }

@@ -20,8 +20,8 @@
 // accepts any int, even a negative one, the policy has a method for that (Delay, Decide, Sleep).
 // [Counter] and [KubernetesItems] are no policies: they hold a state that changes with each call.
 //
-// Java libraries count milliseconds in a long. In their ports, the largest and the lowest Duration
-// mean the largest and the lowest long.
+// Java libraries count milliseconds in a long. In the policies of these libraries, the largest and
+// the lowest Duration mean the largest and the lowest long.
 //
 // [Parse] reads a policy from text, including the policies of package backoff. The package reads no
 // clock and starts no goroutine, so it runs under testing/synctest.
@@ -138,7 +138,7 @@ func duration(x float64, compat bool) time.Duration {
 	return time.Duration(max(javaLong(x), 0))
 }
 
-// scaled returns n * unit, saturating at both ends.
+// scaled returns n * unit. Results out of range become the nearest end of int64.
 func scaled(n int64, unit time.Duration) time.Duration {
 	negative := (n < 0) != (unit < 0)
 	hi, lo := bits.Mul64(magnitude(n), magnitude(int64(unit)))
@@ -159,10 +159,11 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-// millis returns n milliseconds, saturating: the Java libraries count in them.
+// millis returns n milliseconds, the unit of the Java libraries. Results out of range become the
+// nearest end of int64.
 func millis(n int64) time.Duration { return scaled(n, time.Millisecond) }
 
-// times returns a * b for values that are not negative, saturating.
+// times returns a * b for values that are not negative, at most the largest int64.
 func times(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi != 0 || lo > math.MaxInt64 {
@@ -171,7 +172,7 @@ func times(a, b int64) int64 {
 	return int64(lo)
 }
 
-// doubled returns a * 2^n for an a that is not negative, saturating.
+// doubled returns a * 2^n, at most the largest int64. a must not be negative.
 func doubled(a int64, n uint32) int64 {
 	if n > 62 && a > 0 {
 		return math.MaxInt64
@@ -179,7 +180,7 @@ func doubled(a int64, n uint32) int64 {
 	return times(a, 1<<min(n, 62))
 }
 
-// plus returns a + b, saturating at both ends.
+// plus returns a + b. Results out of range become the nearest end of int64.
 func plus(a, b time.Duration) time.Duration {
 	c := a + b
 	switch {
@@ -235,6 +236,7 @@ func name(names []string, value int) string {
 	return fmt.Sprintf("unknown value %d", value)
 }
 
-// maxIterations bounds the number of steps that a port computes one by one to repeat the original's
-// roundings. Beyond it the wait stays the same. Real settings need at most a few hundred steps.
+// maxIterations is the maximum number of steps that are computed one by one to repeat the
+// original's roundings. After that many steps the wait stays the same. Real settings need at most a
+// few hundred steps.
 const maxIterations = 1 << 16

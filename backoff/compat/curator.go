@@ -65,7 +65,7 @@ func (p Curator) wait(r uint64) time.Duration {
 	return clamp(curatorWait(p.Base, p.MaxSleep, r), p.Compat)
 }
 
-// curatorWait returns base * max(1, r), at most limit; r is below 2^31.
+// curatorWait returns base * max(1, r), at most limit. r must be below 2^31.
 func curatorWait(base, limit time.Duration, r uint64) time.Duration {
 	return min(scaled(int64(max(r, 1)), base), limit)
 }
@@ -85,7 +85,7 @@ func (p Curator) Next(s backoff.State, src rand.Source) (time.Duration, backoff.
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder; past the last retry it returns the bounds of Sleep.
+// Bounds implements backoff.Bounder. After the last retry it returns the bounds of Sleep.
 func (p Curator) Bounds(n int) (lowest, mean, highest time.Duration) {
 	choices, err := p.choices(count(step(n)))
 	if err != nil {
@@ -110,7 +110,7 @@ func curatorBounds(base, limit time.Duration,
 	return ordered(first, time.Duration(javaLong(sum/count)), last)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Curator) Validate() error { return nil }
 
 // CuratorFixed is RetryNTimes, RetryOneTime (MaxRetries 1) and RetryForever of Curator: the same
@@ -191,7 +191,7 @@ func (p CuratorUntilElapsed) Bounds(int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p CuratorUntilElapsed) Validate() error { return nil }
 
 // curatorRetryable are the KeeperException codes that Curator's policies retry.

@@ -51,7 +51,7 @@ func (p Flume) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Flume) Validate() error { return nil }
 
 // FlumePenalty is the time for which Flume's FailoverSinkProcessor skips a failed sink: 1 s * 2^f,
@@ -90,7 +90,7 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
@@ -136,7 +136,7 @@ func (p FlumeOrder) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p FlumeOrder) Validate() error { return nil }
 
 // FlumeOutcome is the outcome of one turn of a Flume runner.
@@ -214,5 +214,5 @@ func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p FlumeRunner) Validate() error { return nil }

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times 1 +-
-// Jitter.
+// GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times a random
+// factor from 1 - Jitter to 1 + Jitter.
 //
-// Quirks: the first wait is exactly Base, even if Base is above Max, and has no jitter; the jitter
-// comes after the cap, so that waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, the
-// wait wraps (Compat only).
+// Quirks: The first wait is exactly Base, even if Base is above Max, and has no jitter. The jitter
+// comes after the cap, so waits go up to (1+Jitter) * Max. Beyond an int64, or with a NaN, the wait
+// wraps (Compat only).
 //
 // [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {
@@ -76,5 +76,5 @@ func (p GRPC) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(p.Delay(k, 0), p.Delay(k, .5), p.Delay(k, largest))
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p GRPC) Validate() error { return nil }

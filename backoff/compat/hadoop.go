@@ -300,7 +300,7 @@ func (p HadoopLimited) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// Validate implements backoff.Validator: the errors of the original's constructors.
+// Validate implements backoff.Validator. It returns the errors of the original's constructors.
 func (p HadoopLimited) Validate() error {
 	switch {
 	case p.rule == hadoopFixedTime && p.sleep == 0:

@@ -123,7 +123,8 @@ func (p HadoopFailover) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// Validate implements backoff.Validator: the original takes everything but a broken fallback.
+// Validate implements backoff.Validator. It returns an error only if the fallback is invalid,
+// because the original accepts everything else.
 func (p HadoopFailover) Validate() error { return p.fallback().Validate() }
 
 // HadoopByClass chooses a policy by the class of the exception: see its constructors.
@@ -187,7 +188,7 @@ func (p HadoopByClass) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return p.policy(JavaError{Class: "IOException"}).Bounds(n)
 }
 
-// Validate implements backoff.Validator: the first fault of the policies.
+// Validate implements backoff.Validator. It returns the first error of the policies.
 func (p HadoopByClass) Validate() error {
 	if err := p.policy(JavaError{}).Validate(); err != nil {
 		return err

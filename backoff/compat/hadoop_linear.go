@@ -89,7 +89,8 @@ func (p HadoopLinear) Pairs() []HadoopPair {
 	return slices.Clone(*p.pairs)
 }
 
-// pair is the original's search: the first pair serves one retry more than its Retries.
+// pair returns the pair that decides about a retry. As in the original, the first pair serves one
+// retry more than its Retries.
 func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	if p.pairs == nil {
 		return HadoopPair{}, false
@@ -103,7 +104,8 @@ func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	return HadoopPair{}, false
 }
 
-// String is the original's: MultipleLinearRandomRetry[6x10000ms, 10x60000ms].
+// String returns the text of the original, such as MultipleLinearRandomRetry[6x10000ms,
+// 10x60000ms].
 func (p HadoopLinear) String() string { return "MultipleLinearRandomRetry" + p.list() }
 
 func (p HadoopLinear) list() string {
@@ -147,7 +149,7 @@ func (p HadoopLinear) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// Validate implements backoff.Validator: the errors of the original and of its parser.
+// Validate implements backoff.Validator. It returns the errors of the original and of its parser.
 func (p HadoopLinear) Validate() error {
 	if p.pairs == nil || len(*p.pairs) == 0 {
 		//lint:ignore ST1005 the original's text

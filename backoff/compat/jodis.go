@@ -30,8 +30,8 @@ func JodisDefaults() Jodis {
 	return Jodis{Base: 100 * time.Millisecond, MaxSleep: 30 * time.Second, MaxElapsed: -1}
 }
 
-// Decide returns the wait after retryCount retries and the time elapsed. It returns false if the
-// time is up; the original then does not sleep. With Compat it also returns false for a retryCount
+// Decide returns the wait after retryCount retries and the elapsed time. It returns false if the
+// time is up. The original then does not sleep. With Compat it also returns false for a retryCount
 // that makes the original throw (-2, -34, ...).
 func (p Jodis) Decide(retryCount int, elapsed time.Duration,
 	src rand.Source) (time.Duration, bool) {
@@ -84,5 +84,5 @@ func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Jodis) Validate() error { return nil }

@@ -86,7 +86,7 @@ func (p Jpillora) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return low, min(time.Duration(javaLong(middle)), top), top
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p Jpillora) Validate() error { return nil }
 
 // Backoff is [Counter] under the name that github.com/jpillora/backoff gives it, so that a program

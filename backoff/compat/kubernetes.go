@@ -99,7 +99,7 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), at(.5), at(largest))
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesWait) Validate() error { return nil }
 
 // Loop returns the waits of ExponentialBackoff between the calls of its condition. The waits end
@@ -149,7 +149,7 @@ func (p KubernetesLoop) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return max(lowest, 0), max(mean, 0), max(highest, 0)
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesLoop) Validate() error { return nil }
 
 // KubernetesJitter is wait.Jitter: Duration plus U[0, 1) * MaxFactor * Duration.
@@ -192,5 +192,5 @@ func (p KubernetesJitter) Bounds(int) (lowest, mean, highest time.Duration) {
 	return ordered(p.at(0), p.at(.5), p.at(largest))
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesJitter) Validate() error { return nil }

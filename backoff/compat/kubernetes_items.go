@@ -53,7 +53,7 @@ func (p KubernetesExponential) Bounds(n int) (lowest, mean, highest time.Duratio
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesExponential) Validate() error { return nil }
 
 // KubernetesFastSlow is the wait of client-go's ItemFastSlowRateLimiter: Fast for the first MaxFast
@@ -81,7 +81,7 @@ func (p KubernetesFastSlow) Bounds(n int) (lowest, mean, highest time.Duration) 
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesFastSlow) Validate() error { return nil }
 
 // KubernetesItems counts failures for each item, as the rate limiters of client-go's work queues
@@ -168,7 +168,7 @@ func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	return d, s.After(d)
 }
 
-// sum returns a + b; without Compat it saturates.
+// sum returns a + b. Without Compat, results out of range become the nearest end of int64.
 func (p KubernetesFlow) sum(a, b time.Duration) time.Duration {
 	if p.Compat {
 		return a + b
@@ -212,5 +212,5 @@ func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return lowest, mean, highest
 }
 
-// Validate implements backoff.Validator: the original accepts all settings.
+// Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesFlow) Validate() error { return nil }

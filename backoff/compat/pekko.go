@@ -62,8 +62,8 @@ func (p Pekko) interval(restartCount int) (d time.Duration, jittered bool) {
 	return p.Max, false
 }
 
-// Delay is calculateDelay(restartCount, Min, Max, RandomFactor), for any settings and counts;
-// random is in [0, 1).
+// Delay is calculateDelay(restartCount, Min, Max, RandomFactor). It accepts any settings and
+// counts. random is in [0, 1).
 func (p Pekko) Delay(restartCount int, random float64) time.Duration {
 	d, jittered := p.interval(restartCount)
 	if jittered {

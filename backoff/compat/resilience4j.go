@@ -115,7 +115,7 @@ func middle(at func(u float64) time.Duration) time.Duration {
 	return time.Duration(javaLong(sum / cells))
 }
 
-// Validate implements backoff.Validator: the original's errors, in its order.
+// Validate implements backoff.Validator. It returns the original's errors, in the original's order.
 func (p Resilience4j) Validate() error {
 	if p.Capped && p.Max < time.Millisecond {
 		return intervalError(p.Max)

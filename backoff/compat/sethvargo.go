@@ -15,8 +15,8 @@ import (
 // SethvargoShape is the growth of the wait before any wrapper.
 type SethvargoShape uint8
 
-// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2,
-// 3, 5; it really waits 1, 2, 3, 5, 8.
+// The shapes of github.com/sethvargo/go-retry. According to its documentation, Fibonacci waits 1,
+// 1, 2, 3, 5. In fact, it waits 1, 2, 3, 5, 8.
 const (
 	SethvargoConstant SethvargoShape = iota
 	SethvargoExponential
@@ -235,7 +235,7 @@ func (w SethvargoWrapper) high(d time.Duration) time.Duration {
 	return d
 }
 
-// Validate implements backoff.Validator: the texts of the original's panics.
+// Validate implements backoff.Validator. The errors have the texts of the original's panics.
 func (p Sethvargo) Validate() error {
 	switch {
 	case p.Base > 0:

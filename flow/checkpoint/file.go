@@ -48,9 +48,9 @@ type File struct {
 	closed bool
 }
 
-// Open opens the checkpoint at path. Its directory must exist; the file need not. Open locks the
-// checkpoint with a file with suffix .lock until Close or the end of the process. A second Open
-// returns vfs.ErrLocked. On systems without locks, concurrent use is not detected.
+// Open opens the checkpoint at path. Its directory must exist, but the file need not exist. Open
+// locks the checkpoint with a file with suffix .lock until Close or the end of the process. A
+// second Open returns vfs.ErrLocked. On systems without locks, concurrent use is not detected.
 func Open(path string) (*File, error) { return OpenIn(vfs.OS(), path) }
 
 // OpenIn is Open for another file system, such as that of a test.

@@ -18,7 +18,8 @@ const (
 	magic   = "penstock-mark " // followed by the version; the same in all future versions
 	version = 1                // the version written
 
-	// maxSize bounds a mark in bytes: about 65,000 ranges with keys of 500 bytes each.
+	// maxSize is the maximum size of a mark in bytes. It suffices for about 65,000 ranges with keys
+	// of 500 bytes each.
 	maxSize = 64 << 20
 )
 
@@ -94,7 +95,7 @@ func decode(text []byte, newest int) (watermark ledger.Position, above []ledger.
 	return watermark, above, nil
 }
 
-// cutLast removes the last line of text; It returns false if text does not end with a complete
+// cutLast removes the last line of text. It returns false if text does not end with a complete
 // line.
 func cutLast(text []byte) (before []byte, last string, ok bool) {
 	if len(text) == 0 || text[len(text)-1] != '\n' {

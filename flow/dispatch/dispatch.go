@@ -44,8 +44,8 @@ type Policy interface {
 // report every change of a candidate.
 type Follower interface {
 	Chooser
-	// Changed means that candidate i of c has changed since the last Choose; if i is negative, any
-	// candidate may have changed.
+	// Changed reports that candidate i of c has changed since the last Choose. A negative i means
+	// that any candidate may have changed.
 	Changed(i int, c []Candidate)
 }
 

@@ -7,14 +7,18 @@ import (
 	"time"
 )
 
-// Credit is the window for workers that report their capacity (Receiver of package flow, or any
-// program that sends the same header). The worker advertises an absolute, cumulative amount of
-// cost, so that a lost or repeated advertisement has no effect. It is valid for a lease of 2 s or
-// three round trips, whichever is longer. After that, one batch at a time is sent until the worker
-// responds again, so that a lost last response cannot stop the flow. The window of [Queue] runs in
-// parallel. The window never exceeds twice that window, or 4 batches if that is more, so a worker
-// that promises too much is not flooded. A worker without advertisements gets Queue's window. The
-// zero value is usable.
+// Credit is the window for workers that report their capacity, by [flow.Receiver] or by any program
+// that sends the same header. A worker without reports gets the window of [Queue]. The zero value
+// is usable.
+//
+// The worker advertises the total cost that it will have accepted since its start. Because this is
+// a total, a lost or repeated advertisement has no effect. Example: a worker that advertises 120
+// and has accepted 100 grants a window of 20.
+//
+// An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
+// sender sends one batch at a time until the worker responds again. So the flow does not stop if
+// the last response was lost. The window never exceeds twice the window that [Queue] would have, or
+// 4 batches if that is more. So a worker that promises too much is not flooded.
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -46,11 +50,12 @@ const (
 	priceWeight = 0.1 // weight of a batch in the mean of the worker's prices
 )
 
-// Leased is a Window whose limit is a promise of its worker with an expiry time.
+// Leased is a Window with a limit that was granted by the worker and expires.
 type Leased interface {
 	Window
-	// LeaseEnds returns the time at which the worker's promise expires, since the sender's start,
-	// or 0 if there is none. After that time, one batch at a time should be sent.
+	// LeaseEnds returns the time at which the worker's grant expires, counted from the sender's
+	// start. It returns 0 if there is no grant. After that time, one batch at a time should be
+	// sent.
 	LeaseEnds() time.Duration
 	Binding() string // "credit" or "window": the smaller of the two
 }
@@ -66,7 +71,8 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap is the recent minimum of the worker's count of taken cost, less this sender's own count.
+// countGap is the recent minimum of a difference: the cost that the worker has counted as taken
+// minus the cost that this sender has counted.
 type countGap struct {
 	minimum float64
 	samples int
@@ -139,8 +145,9 @@ func (c *credit) OnSample(s Sample) {
 	c.queueWindow.OnSample(s)
 }
 
-// reconcile corrects for lost answers, which only the worker has counted. Answers in transit are
-// also counted by the worker only, but just until they arrive.
+// reconcile adds the cost of lost answers to taken. Only the worker has counted these answers. The
+// worker is also ahead by the answers in transit, but only until they arrive. Therefore the
+// smallest recent difference is the cost of the lost answers.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// delay is the common part of windows that are based on the round trip: the round, the drained
-// round trip, the start-up, and the figures of the last verdict. w is in batches, times are in
-// seconds.
+// delay is the common part of the windows that are computed from round trips. It has the current
+// round of samples, the round trip of the drained worker, the start-up, and the figures of the last
+// verdict. w is in batches, times are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup
@@ -27,8 +27,8 @@ type delay struct {
 	state          State
 	verdict        verdict
 	presumedLost   int // attempts in flight that are probably lost
-	// the window was narrowed after a timeout or a nack since the last verdict, which happens at
-	// most once per round
+	// a timeout or nack has narrowed the window since the last verdict; a timeout does so at most
+	// once per round
 	narrowed     bool
 	floor        float64       // lower bound of this round's narrowing
 	windowBefore float64       // window that a late ack restores; 0 if none
@@ -160,8 +160,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.samplesNeeded
 }
 
-// mayBeDropping reports whether later answers have overtaken so many attempts that the worker may
-// drop attempts above some level.
+// mayBeDropping reports whether the worker may be dropping attempts above some level. It may, if
+// later answers have overtaken many attempts.
 func (d *delay) mayBeDropping() bool {
 	share := lostShareNoisy
 	if d.base.steady() {
@@ -185,8 +185,8 @@ func (d *delay) endRound() *verdict {
 	v.mean = d.round.smooth()
 	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
-	// The round trips of a round depend on the batches in flight when its batches were sent. In the
-	// start-up, and if the window is not used up, their number is less than the window.
+	// The round trips of a round depend on the batches in flight when its batches were sent. This
+	// number is less than the window in the start-up, and if the window is not used up.
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
@@ -207,9 +207,11 @@ func (d *delay) endRound() *verdict {
 }
 
 // grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
-// adds more each time, to catch up with a worker that has become much faster. If round trips hardly
-// vary, answers to batches sent before the last step do not count for the next one. If a step only
-// lengthened the queue, undoUselessStep undoes it, and the window does not grow for some rounds.
+// adds more each time, to catch up with a worker that has become much faster.
+//
+// If round trips hardly vary, the effect of each step is measured before the next one: answers to
+// batches sent before the last step do not count. If a step only lengthened the queue,
+// undoUselessStep undoes it, and the window does not grow for some rounds.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.mayBeDropping() {
 		return
@@ -240,7 +242,8 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	}
 }
 
-// undoUselessStep undoes the last step if all of it waits, and reports whether it did.
+// undoUselessStep undoes the last step if all batches that the step added wait in the queue. It
+// reports whether it did.
 func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	step := d.step
 	d.step = 0
@@ -253,12 +256,12 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// narrow narrows the window after a failure. A timeout multiplies it by share, at most once per
-// round. If the worker seems to drop batches, the timeout narrows the window to the part that does
-// not wait instead. A nack takes one batch off, and all nacks of a round together take off no more
-// than a timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight
-// nacks leave 5. So if a receiver refuses work beyond a limit, the window that remains after the
-// nacks is that limit.
+// narrow narrows the window after a failure. A timeout multiplies the window by share, at most once
+// per round. But if the worker seems to drop batches, the timeout removes the batches that wait
+// from the window instead. A nack removes one batch, and all nacks of a round together remove no
+// more than a timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and
+// eight nacks leave 5. So if a receiver refuses work beyond a limit, the window that remains after
+// the nacks is that limit.
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy

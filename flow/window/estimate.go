@@ -34,8 +34,8 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// usedToLimit reports whether the window was the limit for at least half of the samples. Otherwise
-// the window must not grow (RFC 7661).
+// usedToLimit reports whether at least half of the samples were sent when the window was the limit.
+// Otherwise the window must not grow (RFC 7661).
 func (r *round) usedToLimit() bool { return 2*r.limited >= r.n }
 
 // rate returns the deliveries per second in the round.
@@ -76,8 +76,8 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	// minimum samples, as a multiple of the window: in fewer than two rounds the rate is still that
-	// of the previous window
+	// minimum number of samples, as a multiple of the window; in fewer than two rounds, the rate is
+	// still that of the previous window
 	probeRound       = 2
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
@@ -104,15 +104,18 @@ const (
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
 	shortProbeEvery     = 5 * time.Second // minimum interval of probes
 	shortProbeDoublings = 2               // maximum number of times that the interval doubles
-	// standard errors of a probe's mean above the base that indicate a slower worker
+	// number of standard errors; a probe's mean that is further above the base indicates a slower
+	// worker
 	shortRise = 3
-	// standard errors of a round's mean below the base that indicate a faster worker
+	// number of standard errors; a round's mean that is further below the base indicates a faster
+	// worker
 	shortFall = 4
 )
 
-// queue estimates the number q of batches, of w in flight, that wait at their worker. low and high
-// bound the dead zone for q. At noise 0, the zone is that of a worker without variation. At noise
-// 1, it is that of square-root staffing.
+// queue estimates the number q of batches, of w in flight, that wait at their worker. If q is
+// between low and high (the dead zone), the window does not change. With a noise of 0, the dead
+// zone is that of a worker without variation. With a noise of 1, it is that of square-root
+// staffing.
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -126,12 +129,13 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	return w * (1 - share), low, max(high, low+w*jitter)
 }
 
-// base is the mean round trip at a drained worker, in seconds.
+// base is the mean round trip at a worker without other batches of this sender (a drained worker),
+// in seconds.
 //
 // It is a mean and not a minimum, because a single short sample as the base starves workers that
-// serve in parallel. It does not expire: an undrained replacement would include the queue that the
-// window built, and increase with each replacement. It falls towards means below it, and rises only
-// through drained samples and probes.
+// serve in parallel. It does not expire. A new value measured without draining would include the
+// queue that the window itself has built, and would increase with each replacement. The base falls
+// towards means below it. It rises only through samples and probes of the drained worker.
 type base struct {
 	value           float64
 	n               int     // drained samples in the mean, counted up to probeSamples
@@ -153,12 +157,12 @@ type base struct {
 	done            float64       // batches delivered since then
 }
 
-// sample uses s, whose normalized round trip is x seconds, if it shows the round trip of the
-// drained worker. It reports whether s must not be used for a verdict.
+// sample uses s to estimate the base, if s shows the round trip of the drained worker. The
+// normalized round trip of s is x seconds. It reports whether s must not be used for a verdict.
 //
-// In a start-up the base is uncertain and must become correct. If a sample was alone at the worker
-// when sent, but was overtaken and is late, it has waited for later ones. A sample that was not
-// overtaken shows the variation of the worker.
+// In a start-up the base is uncertain, and a wrong base must be corrected. A sample that was alone
+// at the worker when sent may have waited for batches sent later: it is late, and they have
+// overtaken it. A sample that was not overtaken shows the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -228,9 +232,9 @@ func (b *base) probe(s *Sample, x float64) {
 // countsWeights reports whether the probe's round trips count towards the drained weight.
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
-// usesSpan reports whether the probe measures all attempts sent within part of a round trip.
-// Otherwise it measures the attempts that come back first. In a wide window, these are the ones
-// with short round trips.
+// usesSpan reports whether the probe measures all attempts that were sent within a part of a round
+// trip. Otherwise it measures the attempts whose answers come back first. In a wide window, these
+// would be the ones with short round trips.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (
@@ -257,7 +261,7 @@ func (b *base) deviation() float64 {
 	return math.Sqrt(b.squareDeviation) / b.value
 }
 
-// noise returns the variation of the drained worker's round trips, from 0 to almost 1. At 0 no
+// noise returns how much the round trips of the drained worker vary, from 0 to almost 1. At 0 no
 // queue is needed to keep the worker busy. Deviations of a quarter of the round trip or more give
 // almost 1.
 func (b *base) noise() float64 {
@@ -267,8 +271,8 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise that widens the dead zone of the queue of a window of w batches. In a wide
-// window, an error of one percent in the base is many batches. So the zone of a wide window stays
+// zone returns the noise to be used for the dead zone of a window of w batches. In a wide window,
+// an error of one percent in the base is many batches, so the dead zone of a wide window stays
 // wide.
 func (b *base) zone(w float64) float64 {
 	if b.short {
@@ -277,7 +281,8 @@ func (b *base) zone(w float64) float64 {
 	return b.noise()
 }
 
-// narrowed returns the window of a probe, given the non-waiting part of the window.
+// narrowed returns the window during a probe. The parameter bdp is the part of the window that does
+// not wait.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steadyNoise {
 		return max(1, math.Floor(bdp*steadyShare))
@@ -312,9 +317,9 @@ func (b *base) addReported(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes
-// that mean by Little's law from the number of deliveries during the probe, because the first
-// answers to come back are the short ones.
+// finish adds the mean round trip of the probe to the base. If round trips vary, the mean of the
+// first answers would be too low, because the short round trips come back first. finish then
+// computes the mean by Little's law from the number of deliveries during the probe.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.isSteady && b.done > 0 && now > b.since {
@@ -338,9 +343,9 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// followMean lets the base follow a mean only if the mean is significantly below it. If the base
-// followed every low mean, it would become a minimum. The parameter jitter is the relative standard
-// error of a round's mean.
+// followMean lowers the base towards a mean, but only if the mean is significantly below the base.
+// If the base followed every low mean, it would become a minimum. The parameter jitter is the
+// relative standard error of a round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean

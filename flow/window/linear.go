@@ -13,27 +13,31 @@ type Step uint8
 // The steps.
 const (
 	PerRound Step = iota // once per round of Limit acks, on the round's mean
-	// on every ack, as in the original article; without congestion, the window then doubles per
+	// on every ack, as in the original article; without congestion, the window then doubles in each
 	// round trip
 	PerAck
 )
 
-// Linear is the window of the flow control that was built over Storm, system D in
-// docs/flow-control.md. An ack within the threshold is NORMAL and widens the window by one batch.
-// An ack above the threshold is SLOW and narrows the window by one. With PerRound, the mean of a
-// round counts instead of a single ack. A timeout or a nack is BUSY and narrows the window by one
-// at once. The zero value is usable.
+// Linear is the window of a flow control that was built on top of Storm (system D in
+// docs/flow-control.md). An ack with a round trip within the threshold is NORMAL, and widens the
+// window by one batch. An ack above the threshold is SLOW, and narrows the window by one. With
+// PerRound, the mean of a round counts instead of a single ack. A timeout or a nack is BUSY, and
+// narrows the window by one at once. The zero value is usable.
 //
 // Without a Threshold the verdict depends on the queue that the window causes at its worker. By
-// Little's law a window W with mean round trip m, at a worker with drained round trip base, keeps q
-// = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL, above hi = max(3,
-// 3 sqrt(BDP)) SLOW, and in between the window does not change; BDP = W base/m. The dead zone grows
-// with the measured jitter (Vegas's queue estimate, square-root staffing, and the starvation
-// theorem of SIGCOMM 2022).
+// Little's law, a window of W batches keeps q = W (1 - base/m) of them waiting. Here m is the mean
+// round trip, and base the round trip of the drained worker. With BDP = W base/m, the verdict is
+//
+//	NORMAL   if q < max(2, 1.5 sqrt(BDP))
+//	SLOW     if q > max(3, 3 sqrt(BDP))
+//
+// and in between the window does not change. The range in between grows with the measured jitter.
+// The sources are Vegas's queue estimate, square-root staffing, and the starvation theorem of
+// SIGCOMM 2022.
 type Linear struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
-	// maximum raw round trip that is NORMAL; 0 means derived from the drained round trip
+	// maximum raw round trip that is NORMAL; 0 means that the queue decides, as described above
 	Threshold time.Duration
 	Step      Step
 }

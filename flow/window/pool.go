@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Pool is the worker's side of [Credit]: the number of batches that a worker lets its senders have
-// in flight, in total and each. It keeps just enough batches waiting that the worker hardly idles
-// while answers and new batches cross the network.
+// Pool is the worker's side of [Credit]. It computes how many batches a worker lets its senders
+// have in flight, in total and for each sender. It keeps just enough batches waiting that the
+// worker hardly idles while answers and new batches cross the network. Each sender seen in the last
+// 5 s gets an equal share. Pool is pure and not safe for concurrent use. The zero value is usable.
 //
 // After every round of completions, Pool compares the mean number of waiting batches with a low and
-// a high mark. It then grows or shrinks by a batch, or shrinks by a fifth if the mean is far above.
-// Half-way between the marks, a server with exponential service times is busy for 99 % of the time,
-// by mean value analysis of the closed loop. About 0.9 batches then wait if the network holds
-// almost none, 2.6 if it holds one, and 5.6 if it holds seven.
+// a high mark. Below the low mark the pool grows by a batch. Above the high mark it shrinks by a
+// batch, or by a fifth if the mean is far above.
 //
-// Each sender seen in the last 5 s gets an equal share. Pool is pure and not safe for concurrent
-// use. The zero value is usable.
+// Half-way between the marks, a server with exponential service times is busy for 99 % of the time,
+// by mean value analysis of the closed loop. The number of batches that then wait depends on the
+// number of batches in the network: 0.9 wait if it is almost 0, 2.6 if it is one, and 5.6 if it is
+// seven.
 type Pool struct {
 	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 
@@ -46,25 +47,26 @@ const (
 	poolStart  = 4
 	poolWeight = 0.5
 	poolRate   = 0.3
-	// a gap between completions of this many times the mean is a pause; exponential service has one
-	// such gap in 22,000
+	// A gap between completions of this many times the mean is a pause. With exponential service,
+	// one gap in 22,000 is that long.
 	poolPause  = 10
 	poolMean   = 0.02
 	poolActive = 5 * time.Second
 	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
 	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
 	poolHigh   = 1.15             // high mark, without the network's part
-	// the network's part of the low mark, as a multiple of the square root of the batches in it
+	// the part of the low mark for the network, as a multiple of the square root of the batches in
+	// the network
 	rootLow  = 1.2
 	rootHigh = 2.35 // likewise of the high mark
-	// maximum number of senders; a further one replaces the one that was silent for longest
+	// maximum number of senders; a further sender replaces the one that was silent for longest
 	maxPoolSenders = 1024
 )
 
 // Done records that a batch of the given cost was served for a sender, and returns the
 // advertisement for that sender. The parameter waiting is the cost in the worker's queue. The
-// parameter network is the sender's measurement of its round trip without the worker's share, or 0
-// if unknown.
+// parameter network is the round trip that the sender measured, minus the time at the worker. It is
+// 0 if unknown.
 func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 	network time.Duration) Advert {
 	if p.senders == nil {
@@ -88,8 +90,8 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 		Taken: uint64(s.taken), QueueLen: int(waiting)}
 }
 
-// measured takes a sender's measurement of the network's round trip, in seconds. A shorter one
-// replaces the earlier ones at once, because the first one includes the time to connect.
+// measured records a sender's measurement of the network's round trip, in seconds. A shorter one
+// replaces the earlier ones at once, because the earlier ones may include the time to connect.
 func (s *poolSender) measured(network float64) {
 	switch {
 	case network <= 0:
@@ -100,10 +102,10 @@ func (s *poolSender) measured(network float64) {
 	}
 }
 
-// complete adds a completion to the round. Batches that waited during a pause, for example of the
-// worker's garbage collector, are not representative. They waited for the worker to continue, and
-// until their answers have crossed the network the queue is longer than usual. Of two pauses
-// without a round between them, the second is considered the worker's normal speed.
+// complete adds a completion to the round. It leaves out batches that waited during a pause, for
+// example of the worker's garbage collector: until their answers have crossed the network, the
+// queue is longer than usual. But if a second pause follows before a round has ended, it is taken
+// as the worker's normal speed.
 func (p *Pool) complete(now time.Duration, waiting float64) {
 	gap := now - p.last
 	p.last = now
@@ -156,8 +158,8 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 	p.size = min(max(p.size, 1), top)
 }
 
-// network returns the mean round trip of the network of the active senders that report one, in
-// seconds; 0 if none does.
+// network returns the mean round trip of the network in seconds, over the active senders that
+// report one. It returns 0 if none does.
 func (p *Pool) network(now time.Duration) float64 {
 	sum, n := 0.0, 0.0
 	for _, s := range p.senders {

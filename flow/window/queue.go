@@ -8,23 +8,27 @@ import (
 )
 
 // Queue is the window for receivers that do not report their capacity. It keeps a few batches
-// queued at its worker: with none, the worker would idle, and more than a few would only wait. The
+// queued at its worker. With none, the worker would idle, and more than a few would only wait. The
 // zero value is usable.
 //
-// The queue is estimated from the round trip as in TCP Vegas: q = W (1 - base/mean). The base is
-// the mean round trip of the drained worker, not the minimum. The target is between about 1.5 and 3
-// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below the target the
-// window grows by one batch per round. Above it, the window shrinks by one, and far above by up to
-// a quarter. It starts at one batch and at least doubles per round trip until the worker is full.
-// The window counts cost: a batch of the worker's mean cost counts as one.
+// The window starts at one batch and at least doubles per round trip until the worker is full. Then
+// it follows a target for the queue, of about 1.5 to 3 times sqrt(BDP), which is square-root
+// staffing for workers that serve in parallel. BDP is the number of batches in flight that do not
+// wait. Below the target, the window grows by one batch per round. Above the target, it shrinks by
+// one batch, and far above by up to a quarter.
+//
+// The queue is estimated from the round trips as in TCP Vegas: of a window of W batches, q = W (1 -
+// base/mean) wait. The base is the mean round trip of the drained worker, not the minimum. Example:
+// with a window of 10, a base of 80 ms and a mean of 100 ms, 2 batches wait. The window counts
+// cost: a batch of the worker's mean cost counts as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
 
 	// Short keeps the queue just long enough that a worker with varying round trips seldom idles:
 	// about the square root of the number of batches in the network. Every 5 to 20 s a probe of
-	// about a hundred batches drains the queue. This costs 1 to 3 percent of the goodput and needs
-	// thousands of batches per minute. Package limit sets it.
+	// about a hundred batches drains the queue. The probes cost 1 to 3 percent of the goodput, and
+	// need thousands of batches per minute. Package limit sets Short.
 	Short bool
 }
 
@@ -100,10 +104,10 @@ func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.narrow(now, ti
 func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, nacked, queueCut) }
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
-// round while the worker is not full. It removes a fifth if the worker is full or a batch times
-// out, at most once per round. A nack removes one batch, and all nacks of a round at most a fifth.
-// Only multiplicative decrease converges to a fair share (Chiu and Jain 1989). A worker is full
-// under the same condition as in [Queue]. The zero value is usable.
+// round while the worker is not full. If the worker is full or a batch times out, it removes a
+// fifth, at most once per round. A nack removes one batch, and all nacks of a round together at
+// most a fifth. Only multiplicative decrease converges to a fair share (Chiu and Jain 1989). A
+// worker is full under the same condition as in [Queue]. The zero value is usable.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// waits estimates the wait of calls at a worker with varying round trips, for [Queue.Short].
+// waits estimates how long calls wait at a worker with varying round trips, for [Queue.Short].
 //
-// A queue lengthens all round trips by the same time, so the short ones show it best: with
-// exponential service times the mean would need six times the samples. Each round trip x has the
-// weight e^(-x/width). A wait of w multiplies every weight by e^(-w/width), so the mean weights
-// with and without a queue give w:
+// A queue lengthens all round trips by the same time, so the short ones show it best. With
+// exponential service times, an estimate from the mean would need six times the samples. Each round
+// trip x has the weight e^(-x/width). A wait of w multiplies every weight by e^(-w/width). So the
+// wait is
 //
 //	w = width * ln(drained / now)
 //
-// Times are relative to the base. After a change of the worker's speed, the base follows, and the
-// drained weight is only corrected for the network's share. Probes refine it over minutes.
+// where drained is the mean weight without a queue, and now the mean weight of the current round.
+// Times are relative to the base. After a change of the worker's speed, the base follows. The
+// drained weight is then only corrected for the network's share, and probes refine it over minutes.
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
@@ -31,7 +32,8 @@ type waits struct {
 
 	share     float64 // of the base in the mean round trip before the worker's speed changed
 	following int     // rounds for which the base still follows such a change
-	// mean round trip before a round in which the speed may have changed; 0 if none
+	// mean round trip before the round in which the speed may have changed; 0 if there is no such
+	// round
 	meanBefore   float64
 	foundByProbe bool // a probe has found the change of speed, and its mean counts, too
 	confirmed    int  // consecutive probes that agreed with the base
@@ -72,8 +74,8 @@ const (
 	// served
 	shortSlack = 1.0
 
-	// A mean round trip that changes by more than this between two rounds, beyond the change of the
-	// window, is a change of the worker's speed.
+	// If the mean round trip changes by more than this between two rounds, and the window does not
+	// explain it, the worker's speed has changed.
 	speedJitter    = 5    // standard errors, and
 	minSpeedChange = 0.4  // of its logarithm
 	speedWait      = 0.15 // of the base: the least apparent wait at a worker that has become slower
@@ -94,15 +96,15 @@ func (w *waits) endProbe() {
 	w.probed = weights{}
 }
 
-// rescale adapts the drained weight to a change of the base. The network keeps its speed, so its
-// share of the base changes from f to g. A round trip of x becomes g + (x-f)(1-g)/(1-f), which
-// multiplies its weight by
+// rescale adapts the drained weight to a change of the base. The network keeps its speed, so the
+// network's share of the base changes from f to g. A round trip of x becomes g + (x-f)(1-g)/(1-f),
+// which multiplies its weight by
 //
 //	e^((f-g)(1-x) / (width (1-f)))
 //
-// The weighted mean of the round trips stands for x. Example: the network takes 2 ms, and
-// exponential service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent.
-// Without the correction, the window would hold 0.4 of 8 calls too many.
+// with the weighted mean of the round trips as x. Example: the network takes 2 ms, and exponential
+// service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent. Without the
+// correction, the window would hold 0.4 of 8 calls too many.
 func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -113,8 +115,8 @@ func (w *waits) rescale(from, to float64) {
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
 }
 
-// refine adapts the drained weight to a better estimate of the base: the round trips stay the same,
-// so a relative round trip x becomes x * from / to.
+// refine adapts the drained weight to a better estimate of the base. The round trips stay the same,
+// so a round trip of x, relative to the base, becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -160,7 +162,7 @@ func (d *delay) usesWeights() bool {
 }
 
 // followSpeed rescales the base if the worker's speed has changed, and reports whether it did so.
-// The queue stays the same, so the base keeps its share of the mean round trip.
+// It takes the queue as unchanged: the base keeps its share of the mean round trip.
 func (d *delay) followSpeed() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {
@@ -205,10 +207,10 @@ const (
 	speedChanged
 )
 
-// speedChange compares the mean round trip of a round with that of earlier rounds. A change of
-// speed must exceed the effects of random variation and of the change of the window. The estimated
-// waits must show the change, too, because a few very long calls change the mean but not these
-// estimates.
+// speedChange compares the mean round trip of a round with that of earlier rounds. The worker's
+// speed has changed if the means differ by more than random variation and the change of the window
+// explain, and the estimated waits show the change, too. The second condition excludes a few very
+// long calls, which change the mean but not the estimated waits.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
@@ -231,9 +233,9 @@ func (d *delay) probeEnded(before float64) {
 	}
 }
 
-// applyWeights sets the queue and its target in the verdict. The mean round trip, which is less
-// informative for a short queue, bounds the estimate for a worker that slows down all calls instead
-// of letting some wait.
+// applyWeights sets the queue and its target in the verdict. The mean round trip says less about a
+// short queue. It only bounds the estimate, for a worker that slows down all calls instead of
+// letting some wait.
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

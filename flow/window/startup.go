@@ -7,30 +7,33 @@ import (
 	"time"
 )
 
-// startup finds the level of its worker, the number of batches that it serves at once, when a
-// window begins or begins again.
+// startup is the first phase of a window, and the phase after a Reset. It finds the level of the
+// worker, which is the number of batches that the worker serves at once.
 //
-// The window grows from one batch to two, which show whether the worker's pace varies and whether
-// it serves two at once. If the pace varies, every ack of a full window widens the window by one
-// batch, until a round shows a queue. This doubles the window per round trip (RFC 5681).
+// The window grows from one batch to two. These two show whether the worker's pace varies, and
+// whether it serves two batches at once. If the pace varies, every ack of a full window widens the
+// window by one batch, until a round shows a queue. So the window doubles per round trip (RFC
+// 5681).
 //
 // If the pace does not vary, a round trip longer than the base is not random. While no round trip
 // is longer, the window grows to 12 (RFC 6928 begins with ten), to 32, and then by half of itself
 // per round trip. If some round trips are longer but little is queued, it grows by a quarter (the
 // conservative slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips
-// that show a queue, without waiting for later ones. The level is the maximum rate at which the
-// worker delivered while a batch was in flight, times the base round trip (as in BBR).
+// that show a queue, without waiting for later ones. The level is then computed as in BBR: the
+// maximum rate at which the worker delivered while a batch was in flight, times the base round
+// trip.
 //
-// A machine that stops for a moment makes all batches in flight late, and so does a worker that
-// divides its capacity among all of them. If more batches per second come back than before although
-// all are late, the worker is not full yet, and the window continues to grow by a quarter.
+// There are two cases in which all batches in flight are late although the worker is not full: a
+// machine that stops for a moment, and a worker that divides its capacity among all batches. If
+// more batches per second come back than before, the window therefore continues to grow by a
+// quarter.
 type startup struct {
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// batches that came back about one base round trip after the window was widened
+	// number of batches that came back about one base round trip after the window was widened
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -42,7 +45,8 @@ type startup struct {
 }
 
 const (
-	// factor by which the rate of a round must exceed the earlier rates; other rounds count as flat
+	// factor by which the rate of a round must exceed the earlier rates; otherwise the round counts
+	// as flat
 	startFaster    = 1.15
 	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
 	startIdle      = 4    // unused rounds that end the start-up
@@ -56,10 +60,12 @@ const (
 	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// With startEarly, a window of 25 would wait a round trip for its tenth answer.
+	// If startEarly applied to a window of up to 25, the window would wait for its tenth answer for
+	// a round trip.
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
-	// share of the base after the widening during which answers belong to the previous round
+	// Answers that come back within this share of the base after the widening belong to the
+	// previous round.
 	startSame       = 1.0 / 2
 	startChance     = 16      // at most one of this many samples is slow at random
 	startVerySlow   = 1.0 / 2 // share of the base: a sample that is later than this is not random
@@ -71,7 +77,7 @@ const (
 // Starting reports whether the window is in its start-up.
 func (d *delay) Starting() bool { return d.start }
 
-// starting adds a sample of the start-up, whose normalized round trip is x seconds, and reports
+// starting adds a sample of the start-up with a normalized round trip of x seconds. It reports
 // whether the round has ended.
 func (d *delay) starting(s *Sample, x float64) bool {
 	if s.Limited && d.w < 2 {
@@ -91,8 +97,8 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	return d.complete()
 }
 
-// delayed processes the delay of a sample from a worker with a constant pace, and reports whether
-// the worker is full.
+// delayed handles the delay of a sample from a worker with a constant pace, and reports whether the
+// worker is full.
 func (d *delay) delayed(s *Sample, x float64) bool {
 	u, base := &d.startup, d.base.value
 	u.pace = max(u.pace, s.pace())
@@ -121,22 +127,23 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// isFaster reports whether a worker that returns this many batches in x seconds is faster than
-// observed before, although its answers are slightly late.
+// isFaster reports whether a worker that returns this many batches in x seconds is faster than at
+// any time before. Its answers may be slightly late.
 func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether so few of n round trips were slow that they may be random. A single
-// slow round trip may also be random if a batch sent with more in flight was not slow.
+// mayBeRandom reports whether the slow round trips among n are so few that they may be random. A
+// single slow round trip may also be random if a batch that was sent with more in flight was not
+// slow.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)
 }
 
-// complete reports whether a round trip of the start-up is over: as many batches have come back as
-// the window holds. If the pace varies, only a certain share of them may have been sent before the
-// round began.
+// complete reports whether a round of the start-up is over: as many batches have come back as the
+// window holds. If the pace varies, no more than a certain share of them may have been sent before
+// the round began.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
 	if !d.base.steady() {
@@ -149,10 +156,10 @@ func (d *delay) complete() bool {
 	return d.round.n > 0 && float64(d.round.n)+early >= math.Floor(d.samplesNeeded)
 }
 
-// sentBefore processes an answer to a batch sent before the window was widened, and reports whether
-// the round has ended. Such a batch takes a place in the current round trip. If the pace does not
-// vary, an answer soon after the widening belongs to the same burst, and the batch sent next takes
-// its place.
+// sentBefore handles an answer to a batch that was sent before the window was widened, and reports
+// whether the round has ended. Such an answer counts towards the current round. If the pace does
+// not vary, an answer soon after the widening belongs to the same burst as the last one of the
+// previous round. It does not count, and the batch sent next counts instead.
 func (d *delay) sentBefore(s *Sample) bool {
 	if !d.start || !d.base.steady() {
 		d.startup.early++
@@ -176,8 +183,8 @@ func (d *delay) count(s *Sample) {
 	}
 }
 
-// started processes the verdict of a round of the start-up. The start-up ends when the worker is
-// full, and the window is then narrowed by the queue at once.
+// started handles the verdict of a round of the start-up. When the worker is full, the start-up
+// ends, and the window is narrowed by the queue at once.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()
@@ -219,7 +226,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		0, u.pace
 }
 
-// level returns the number of batches that the worker holds without a queue, and a few more.
+// level returns the number of batches that the worker holds without a queue, plus a few.
 func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
 	if u.pace > 0 && d.base.steady() {

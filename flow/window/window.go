@@ -2,10 +2,14 @@
 
 // Package window limits the batches in flight to one worker.
 //
-// A [Window] is notified of sent and answered batches and returns the number that may be in flight.
-// It is pure: time is an argument. It is not safe for concurrent use; its owner is the machine in
-// package control. One [Algorithm] creates one Window for each worker. The package runs under
-// testing/synctest.
+// Choose an [Algorithm] by the worker: [Queue] in general, [Credit] if the worker reports its
+// capacity, [AIMD] if the worker is shared with unknown senders, [Fixed] if its limit is known. A
+// caller reports to a [Window] which batches were sent and answered. The Window returns the number
+// that may be in flight.
+//
+// An Algorithm creates one Window for each worker. A Window is pure: time is an argument. It is not
+// safe for concurrent use. In package flow, the state machine in flow/control owns it. The package
+// runs under testing/synctest.
 package window
 
 import "time"
@@ -49,16 +53,17 @@ type Algorithm interface {
 type Sample struct {
 	Now       time.Duration // when it was answered
 	RoundTrip time.Duration
-	// RoundTrip scaled to an item of the worker's mean cost; 0 means equal to RoundTrip
+	// RoundTrip, converted to an item of the worker's mean cost; 0 means equal to RoundTrip
 	Normal time.Duration
 	Cost   float64 // of the item
 	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
-	// cost in flight at this worker just after it was sent, overdue attempts included
+	// cost in flight at this worker just after the item was sent, overdue attempts included
 	InFlightAtSend float64
-	// part of InFlightAtSend that later answers have long overtaken, so that it is probably lost
+	// part of InFlightAtSend that is probably lost, because later answers have overtaken it long
+	// ago
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
-	// cost that the worker delivered since it was sent, itself included; 0 if unknown
+	// cost that the worker delivered since the item was sent, the item included; 0 if unknown
 	Done    float64
 	Limited bool   // the window was the limit when the attempt was sent
 	Late    bool   // the attempt had been treated as timed out
@@ -69,7 +74,8 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// absolute and cumulative: the maximum cost that it will have accepted since its start
+	// maximum cost that the worker will have accepted since its start; a total, so that lost
+	// advertisements do no harm
 	Credit   uint64
 	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
@@ -136,29 +142,31 @@ func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit returns the maximum in flight now, at least 1, in batches. Each counts as one if
-	// Batches is true, otherwise as its cost divided by its worker's mean cost.
+	// Limit returns the maximum number of batches in flight now, at least 1. If Batches is true,
+	// each batch counts as one. Otherwise it counts as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
 	OnTimeout(now time.Duration, cost float64) // overdue
 	OnNack(now time.Duration, cost float64)    // retryable answer
 	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
-	// Reset starts over at the minimum, after the worker restarted or its breaker closed.
+	// Reset starts over at the minimum window. It is called after the worker has restarted or its
+	// breaker has closed.
 	Reset(now time.Duration)
 	State() State
 	Reason() string // the figures of the last verdict as text
 	Epoch() uint32  // changes when samples sent before must not affect the new state
 }
 
-// Discarder is a Window that can discard the current round, for use after a delay in this process.
+// Discarder is a Window that can discard the samples of the current round. Its owner does so after
+// a delay in its own process.
 type Discarder interface {
 	Window
 	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window with a start-up phase, in which it grows faster than round trips show the
-// effect.
+// Starter is a Window with a start-up phase. In this phase the window grows again before the round
+// trips show the effect of the last growth.
 type Starter interface {
 	Window
 	Starting() bool // reports whether it is in its start-up phase
@@ -166,12 +174,12 @@ type Starter interface {
 	Refused(now time.Duration, level float64)
 }
 
-// Prober is a Window that measures its worker's round trip without a queue from time to time, by a
-// drained probe. Its owner starts the probes, with jitter and for few workers at once.
+// Prober is a Window that from time to time needs a probe: a measurement of its worker's round trip
+// without a queue. Its owner starts the probes, with jitter and for few workers at once.
 type Prober interface {
 	Window
-	// ProbeWithin returns the wanted interval between probes. For the first probe, it counts from
-	// the first sample. Zero means no probe. The interval is shorter while the base round trip is
+	// ProbeWithin returns the wanted interval between probes. The first interval counts from the
+	// first sample. Zero means no probe. The interval is shorter while the base round trip is
 	// provisional.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back

@@ -1,17 +1,18 @@
-// Package penstockconnect has an interceptor for connect with the retries, circuit breakers and
-// concurrency limits of Penstock.
+// Package penstockconnect has an interceptor for Connect (connectrpc.com/connect) with the retries,
+// circuit breakers and concurrency limits of Penstock.
 //
 //	guard := &penstockconnect.Interceptor{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	client := pingv1connect.NewPingServiceClient(httpClient, url, connect.WithInterceptors(guard))
 //
-// The same type with a Limit sheds load in a handler:
+// In a handler, an Interceptor with a Limit limits the calls that are handled at once, and refuses
+// further ones:
 //
 //	mux.Handle(pingv1connect.NewPingServiceHandler(service,
 //		connect.WithInterceptors(&penstockconnect.Interceptor{Limit: limiter})))
 //
 // A call that is refused has the code resource_exhausted (limit) or unavailable (breaker), with a
 // google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
-// *breaker.OpenError behind it.
+// *breaker.OpenError that it wraps.
 package penstockconnect
 
 import (
@@ -31,24 +32,25 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Interceptor implements connect.Interceptor for clients and handlers. Nil fields are left out; the
-// zero value does nothing. The order of the layers is retry, breaker, limit. A client's breaker and
-// limiter serve one target each.
+// Interceptor implements connect.Interceptor for clients and handlers. A nil field adds no layer,
+// so the zero value does nothing. The layers are, from the outside: retry, breaker, limit. A
+// client's breaker and limiter serve one target each.
 //
 // The fields must not change once the Interceptor is in use. An Interceptor is safe for concurrent
 // use.
 type Interceptor struct {
 	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
-	// returns Undecided, the code decides. The code unavailable is retried, and resource_exhausted
-	// if the server sends a retry delay. The codes unknown, deadline_exceeded, aborted and internal
-	// are retried if the procedure's schema declares it idempotent. Handlers do not use Retry.
+	// returns Undecided, the code decides. The code unavailable is retried, and so is
+	// resource_exhausted if the server sends a retry delay. The codes unknown, deadline_exceeded,
+	// aborted and internal are retried if the procedure's schema declares it idempotent. Handlers
+	// do not use Retry.
 	Retry *retry.Options
 	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
 	// or data_loss.
 	Breaker *breaker.Breaker
 	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and
-	// its duration counts as round trip: give long streams a limiter of their own, such as
-	// limit.Fixed.
+	// its duration counts as a round trip. Therefore use another Interceptor with a limiter such as
+	// limit.Fixed for long streams.
 	Limit *limit.Limiter
 }
 

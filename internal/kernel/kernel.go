@@ -1,10 +1,11 @@
 //penstock:pure
 
-// Package kernel is the discrete-event kernel of every simulator: a virtual clock, a heap of
-// events, and seeded randomness.
+// Package kernel is the common part of all simulators of discrete events: a virtual clock, a heap
+// of future events, and seeded randomness.
 //
-// A simulator owns its kernel and defines the events. The kernel calls nothing: the simulator takes
-// one event after the other and acts on it. A kernel is not safe for concurrent use.
+// A simulator owns its kernel and defines the events. It takes one event after the other from the
+// kernel and acts on it. The kernel calls no code of the simulator. A kernel is not safe for
+// concurrent use.
 package kernel
 
 import (
@@ -112,6 +113,7 @@ func (k *Kernel[E]) pop() entry[E] {
 	return first
 }
 
-// Rand returns the random stream with the given number, of the run with the given seed. If each
-// part of a simulation has its own stream, its values do not depend on the other parts.
+// Rand returns the random stream with the given number, for the run with the given seed. Give each
+// part of a simulation its own stream. The values of one part then do not depend on the other
+// parts.
 func Rand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Table maps hosts to values and drops the least recently used beyond a maximum. It is safe for
-// concurrent use. The zero value is an empty table.
+// Table maps hosts to values. If there are more than a maximum number of hosts, it drops the least
+// recently used. It is safe for concurrent use. The zero value is an empty table.
 type Table[T any] struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element // of recent

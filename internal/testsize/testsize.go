@@ -1,5 +1,5 @@
-// Package testsize chooses between the short and the full form of a test that tries many seeds,
-// states or crashes. go test runs the short forms, and make test-full the full ones.
+// Package testsize selects the short or the full form of a test that tries many seeds, states or
+// crashes. go test runs the short form, and make test-full the full form.
 package testsize
 
 import "os"

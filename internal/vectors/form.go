@@ -1,7 +1,7 @@
-// Package vectors reads golden vectors, which are waits and decisions of real libraries, and
-// compares draws with them. Only tests import it. It defines the form and which package tests which
-// policy (table.go), and contains no policy. The vectors themselves are in the folder golden; its
-// README describes the form.
+// Package vectors compares the policies of this project with golden vectors: waits and decisions
+// recorded from the original libraries. Only tests import it. It defines the form of the vectors,
+// and which package tests which policy (table.go). It contains no policy. The vectors themselves
+// are in the folder golden, with a README that describes their form.
 package vectors
 
 import (
@@ -50,7 +50,7 @@ type Case struct {
 	Calls     []Call     `json:"calls"`
 }
 
-// Point is a delay at an n that may have a fraction, be huge or not finite.
+// Point is the delay at a given n, which may have a fraction, be huge or not finite.
 type Point struct {
 	N     Float  `json:"n"`
 	Delay Nanos  `json:"delay_ns"`

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Object is a JSON object. Its fields depend on the policy. It remembers which of them were read,
-// so a test fails if it does not know a setting.
+// Object is a JSON object with fields that depend on the policy. It remembers which fields were
+// read, so that a test fails if it ignores a setting.
 type Object struct {
 	fields map[string]json.RawMessage
 	read   map[string]bool
@@ -48,7 +48,7 @@ func (o Object) Skip(keys ...string) {
 	}
 }
 
-// Get decodes the field into a T; one that is absent or null gives the zero T.
+// Get decodes the field into a T. A field that is absent or null gives the zero T.
 func Get[T any](t testing.TB, o Object, key string) (v T) {
 	t.Helper()
 	if !o.Has(key) {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// deviations is the number of standard errors by which a figure may be off. The share of a normal
-// distribution beyond 6.5 is 8e-11. With 10,000 comparisons per run, a correct policy is refused
-// with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
+// deviations is the number of standard errors by which a measured value may differ. In a normal
+// distribution, a share of 8e-11 lies beyond 6.5. With 10,000 comparisons per run, a correct policy
+// is refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
 const deviations = 6.5
 
-// beyond returns the number of our draws that may lie outside the library's extremes. Take two
-// samples of sizes S (the library's) and N (ours) from one distribution. The probability that k of
-// our N draws are beyond all S draws of the library is (N/(N+S))^k, here at most 1e-9.
+// beyond returns the number of our draws that may lie outside the library's extremes. If all draws
+// come from one distribution, the probability that k of our N draws lie beyond all S draws of the
+// library is (N/(N+S))^k. beyond returns a k for which this is below 1e-9.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
@@ -61,9 +61,9 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// At an end where the library's draws lie close together, even one of our draws far outside is
-	// an error. At other ends the tail has few draws, for example below a cap that takes nearly all
-	// of them. There, the library's own extreme is accidental.
+	// If the library's draws lie close together at one end, even a single draw of ours far outside
+	// is an error. At other ends there are few draws, for example below a cap that most of the
+	// draws exceed. There, the library's own extreme is accidental.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -151,8 +151,8 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports whether two shares can come from one probability: a is a share of n draws, and
-// b a share of m draws. It allows for a few counts in addition to the deviations.
+// sameShare reports whether the share a of n draws and the share b of m draws can come from one
+// probability. They may differ by the allowed deviations and a few draws.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)

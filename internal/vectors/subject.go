@@ -18,7 +18,8 @@ type Subject struct {
 	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. Nil
 	// means that the waits do not depend on earlier ones: At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
-	// Bounds is checked to hold every draw and the library's extremes; nil: not known.
+	// Bounds is checked: every draw and the library's extremes must be within it. Nil means
+	// unknown.
 	Bounds func(n int) (lowest, mean, highest time.Duration)
 }
 

@@ -46,7 +46,8 @@ type Transport struct {
 	// Priority returns the priority of a request. Nil means limit.Normal for all.
 	Priority func(*http.Request) limit.Priority
 
-	// Outcome judges a response, or the error in its place. Nil means [OutcomeOf].
+	// Outcome returns the outcome of a request with this response or this error. Nil means
+	// [OutcomeOf].
 	Outcome func(*http.Response, error) limit.Outcome
 
 	hosts perhost.Table[*limit.Limiter]

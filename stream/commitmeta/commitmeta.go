@@ -1,10 +1,12 @@
-// Package commitmeta encodes the ranges that are settled above a committed offset into the metadata
-// text that a broker stores with the offset, such as Kafka's, and decodes them.
+// Package commitmeta encodes settled ranges as text. A broker such as Kafka stores one offset per
+// partition, which says that everything before the offset is settled. It also stores a metadata
+// text with the offset. The text of this package holds the ranges that are settled above the
+// offset, so that they are not delivered again.
 //
-// The text also identifies its writer: it contains a checksum over the partition's id and the
-// offset. Decode therefore rejects text that other software wrote or that belongs to another
-// offset. The format is described in docs/formats/commit-metadata.md. The package is pure, safe for
-// concurrent use, and runs under testing/synctest.
+// The text contains a checksum over the partition's id and the offset. Decode therefore rejects
+// text that other software wrote or that belongs to another offset. docs/formats/commit-metadata.md
+// describes the format. The package is pure, safe for concurrent use, and runs under
+// testing/synctest.
 package commitmeta
 
 import (
@@ -30,9 +32,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the text for m, of at most limit bytes, and the ranges that it holds: the lowest
-// of m.Above, as many as fit. The committed offset is m.Watermark.Num. A limit below [MinLimit]
-// counts as MinLimit.
+// Encode returns the text for m, of at most limit bytes, and the ranges that it holds. If not all
+// ranges of m.Above fit, it holds the lowest ones. The committed offset is m.Watermark.Num. A limit
+// below [MinLimit] counts as MinLimit.
 func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
 	room := base64.RawURLEncoding.DecodedLen(max(limit, MinLimit) - len(magic))
 	payload := make([]byte, checksumLen, room)
@@ -55,8 +57,8 @@ func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
 // MinLimit is the length of a text without ranges.
 const MinLimit = len(magic) + 6
 
-// Decode returns the ranges that text holds. own reports whether Encode made text for this
-// partition and offset; if not, above is nil.
+// Decode returns the ranges in text. own reports whether Encode made the text for this partition
+// and offset. If own is false, above is nil.
 func Decode(text, partitionID string, offset int64) (above []stream.Range, own bool) {
 	coded, found := strings.CutPrefix(text, magic)
 	if !found || len(text) > maxText {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Lines returns a batch with the given lines, as if read from the start of the file a.log. Its
-// Records are empty until [stream.Batch.Split] is called.
+// Lines returns a batch with the given lines, as if they had been read from the start of the file
+// a.log. Its Records are empty until [stream.Batch.Split] is called.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
 // Text is like Lines, for a text that ends with a line end.
@@ -25,9 +25,8 @@ func Text(text string) *stream.Batch {
 	return b
 }
 
-// Rows creates batches of parsed records, value by value, in any kind and form. They belong to one
-// partition, p, in which each record is one position after the previous one. The zero value is
-// ready to use.
+// Rows makes batches of parsed records, with field values of any kind and form. All records belong
+// to the partition p. Their positions follow each other, from 1 on. The zero value is ready to use.
 type Rows struct {
 	Next int64 // the position of the last record so far
 

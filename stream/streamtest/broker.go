@@ -14,10 +14,11 @@ import (
 // it. It has no clock: a member's session ends when the test ends it. It is safe for concurrent
 // use.
 //
-// Rebalancing is cooperative: a partition is revoked, its owner acknowledges that, and then it is
-// assigned again. Like a Kafka broker, it accepts commits of any living member for any partition. A
-// commit by a member that does not own the partition, or that lowers an offset, is a mistake of the
-// source, which Mistakes returns.
+// A rebalance is cooperative: the broker revokes a partition, waits until the owner has
+// acknowledged this, and only then assigns the partition to the new owner. Like a Kafka broker, it
+// accepts commits of any living member for any partition. Two kinds of commits are mistakes of the
+// source, which Mistakes returns: a commit by a member that does not own the partition, and one
+// that lowers an offset.
 type Broker struct {
 	mu       sync.Mutex // guards the fields below
 	parts    []*brokerPartition
@@ -103,7 +104,8 @@ func (b *Broker) Committed(partition int) (offset int64, metadata string) {
 	return b.parts[partition].offset, b.parts[partition].metadata
 }
 
-// SetCommitted sets the offset of a partition as a tool of the broker does, without metadata.
+// SetCommitted sets the committed offset of a partition, without metadata, as an administrator's
+// tool does.
 func (b *Broker) SetCommitted(partition int, offset int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

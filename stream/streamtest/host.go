@@ -1,10 +1,10 @@
-// Package streamtest holds fakes for tests of sources, processors and sinks: a [Host] that logs to
-// the test, [Quiet] for synctest bubbles, and batches made from text ([Lines], [Text]) or value by
-// value ([Rows]).
+// Package streamtest helps to test sources, processors and sinks. It has a [Host] that logs to the
+// test, a [Quiet] host for synctest bubbles, batches made from text ([Lines], [Text]) or value by
+// value ([Rows]), and an in-memory [Broker] and [Store].
 //
 // It does not import the engine, so that a connector's tests do not need it. The suite that every
-// connector passes is engine/connector/connectortest. The package is for tests only, and runs under
-// testing/synctest if a host is created and stopped in the bubble.
+// connector passes is engine/connector/connectortest. The package runs under testing/synctest if a
+// host is created and stopped in the bubble.
 package streamtest
 
 import (

@@ -56,7 +56,7 @@ type Fault struct {
 	Op   Op     // calls of this kind; "" for all kinds
 	Path string // calls whose path contains this text; "" for all
 	Nth  int    // the nth matching call from now on; 0 means 1
-	// Lasting makes all matching calls from the nth on fail, instead of the nth only.
+	// Lasting makes all matching calls from the nth on fail, instead of only the nth.
 	Lasting bool
 	Err     error // the error returned, wrapped with the path
 	Short   int   // for a write: bytes written before it fails, at most all but one
@@ -64,8 +64,9 @@ type Fault struct {
 	seen, struck int
 }
 
-// Fail arms a fault. A failed call has no effect, except for a write (Short) and a sync. As on
-// Linux, data of a failed sync stays visible, but no later sync writes it to disk.
+// Fail makes calls fail as f describes. A failed call has no effect, except for a write (see Short)
+// and a sync. After a failed sync the data stays visible, but no later sync writes it to disk, as
+// on Linux.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,10 +100,10 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is the minimum number of calls recorded; the maximum is twice that.
+// callsKept is the minimum number of calls recorded. The maximum is twice that.
 const callsKept = 1 << 16
 
-// Calls returns the recorded calls, oldest first; the oldest may be missing.
+// Calls returns the recorded calls, oldest first. If there were many calls, the oldest are missing.
 func (m *Mem) Calls() []Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +119,7 @@ func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
-// callWith performs one call under the lock; do handles a fault.
+// callWith performs one call under the lock. If a fault applies, do handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
 	return m.callLocked(op, path, changes, do)

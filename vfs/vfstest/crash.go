@@ -12,22 +12,22 @@ import (
 // Data is the treatment of unsynced bytes in a crash.
 type Data string
 
-// The values of Data. Synced bytes always survive.
+// The values of Data. Bytes that were synced survive with all of them.
 const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
 	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
-	// All survive except for part of the page written last in each file: half of its new bytes
-	// survive, followed by old bytes or zeros.
+	// All bytes survive, except for a part of the page that was written last in each file: half of
+	// its new bytes survive, and after them come old bytes or zeros.
 	DataTorn Data = "torn"
 )
 
-// Names is the treatment of names that were created, renamed or removed since the sync of their
-// directory.
+// Names selects which names survive a crash, of the names that were created, renamed or removed
+// since their directory was synced.
 type Names string
 
 // The values of Names. A rename within a directory survives completely or not at all. After a
-// rename between two directories, both names may survive, but never neither.
+// rename between two directories, both names may survive, but at least one of them does.
 const (
 	NamesAll  Names = "kept"
 	NamesNone Names = "lost"
@@ -50,15 +50,15 @@ func (c Crash) String() string {
 }
 
 // Crashes runs the workload once on an empty file system. After each call that may have changed
-// something, it yields file systems as a crash at this moment can leave them. The first is that
-// after a kill of the process (DataAll, NamesAll). The others are those after a power loss: one for
-// each combination of the other values of [Data] with all values of [Names]. If all bytes are
-// synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only value
-// of Names.
+// something, it yields the file systems that a crash at this moment can leave. The first is the
+// state after a kill of the process (DataAll, NamesAll). The others are states after a power loss,
+// one for each combination of the other values of [Data] with all values of [Names]. If all bytes
+// are synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only
+// value of Names.
 //
-// The loop body runs inside the call, so it sees the workload's variables as of the crash. The
-// workload must make its calls on its own goroutine, and the body must not use locks that the
-// workload may hold. After a break the workload runs to its end.
+// The loop body runs inside the call, so it sees the workload's variables as they were at the
+// crash. The workload must make its calls on its own goroutine, and the body must not use locks
+// that the workload may hold. After a break the workload runs to its end.
 func Crashes(t testing.TB, seed uint64, workload func(vfs.FS)) iter.Seq[Crash] {
 	t.Helper()
 	return CrashesFrom(t, seed, New(), func(m *Mem) { workload(m) })
@@ -84,10 +84,9 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
-// Watch sets a function that m calls for each call that may have changed something: on the
-// goroutine of that call, when the change is done and before the call returns. Watch is meant for
-// concurrent workloads, which simulate their crashes with [Mem.Crash]. Watch(nil) removes the
-// function.
+// Watch sets a function that m calls for each call that may have changed something. It runs on the
+// goroutine of that call, when the change is done and before the call returns. Use Watch for
+// concurrent workloads, together with [Mem.Crash]. Watch(nil) removes the function.
 func (m *Mem) Watch(after func(Call)) { m.watch(after) }
 
 func (m *Mem) watch(after func(Call)) {

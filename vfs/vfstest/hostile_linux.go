@@ -19,9 +19,9 @@ import (
 )
 
 // TestLinux checks that a file system on Linux handles devices, permissions, other processes, and
-// names that are replaced while they are opened. Its tests run in directories of their own beneath
-// the test's temporary directory. For the other process, TestLinux starts the test binary again,
-// with only the test that called TestLinux.
+// names that are replaced while they are opened. Its tests run in directories of their own in the
+// test's temporary directory. To get another process, TestLinux starts the test binary again, with
+// only the test that called TestLinux.
 func TestLinux(t *testing.T, system vfs.FS) {
 	for _, test := range []struct {
 		name string

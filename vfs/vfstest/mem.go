@@ -1,11 +1,11 @@
 // Package vfstest provides an in-memory file system that loses unsynced data in the worst order,
 // and a conformance suite for implementations of vfs.
 //
-// [Mem] has two states of every file and directory: the visible one, and the one on disk. [Crashes]
-// runs a workload and yields, after each call that changes anything, clones as a power loss at that
-// moment could leave them. [Mem.Fail] makes the n-th call of a kind fail. Mem never touches a real
-// file, and equal seeds give equal clones. A Mem and [Crashes] start no goroutine and run under
-// testing/synctest; the suites start subtests and child processes, so they do not.
+// [Mem] keeps two states of every file and directory: the visible one, and the one on disk.
+// [Crashes] runs a workload. After each call that changes anything, it yields the file systems that
+// a crash at that moment could leave. [Mem.Fail] makes the n-th call of a kind fail. Mem never
+// touches a real file, and equal seeds give equal results. Mem and [Crashes] start no goroutine and
+// run under testing/synctest. The suites do not, because they start subtests and child processes.
 package vfstest
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Mem is an in-memory file system. Its root is "/"; relative paths start there. It is safe for
+// Mem is an in-memory file system. Its root is "/", and relative paths start there. It is safe for
 // concurrent use.
 //
 // Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods of Mem
-// other than OpenDir and MakeDir represent actions of other programs: they are not recorded, do not
+// other than OpenDir and MakeDir are for actions of other programs: they are not recorded, do not
 // fail, and are durable at once.
 //
-// It checks the owner's permissions as Linux does for a user other than root. Its size is
-// unlimited: a full disk must be simulated by a [Fault].
+// Mem checks the owner's permissions as Linux does for a user other than root. Its size is
+// unlimited. Simulate a full disk by a [Fault].
 type Mem struct {
 	mu      sync.Mutex // guards all fields below, and every node
 	root    *node

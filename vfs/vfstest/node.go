@@ -45,13 +45,14 @@ func (n *node) info(name string) vfs.Info {
 	}
 }
 
-// content is bytes that clones may share: bytes below frozen are never overwritten in place.
+// content is the bytes of a file, which clones may share. The bytes below the offset frozen are
+// shared and never overwritten in place.
 type content struct {
 	b      []byte
 	frozen int
 }
 
-// share returns a content with the same bytes; both may be changed.
+// share returns a content with the same bytes. Both contents may be changed.
 func (c *content) share() content {
 	c.frozen = len(c.b)
 	return content{b: c.b[:len(c.b):len(c.b)], frozen: len(c.b)}
@@ -105,8 +106,8 @@ func (n *node) truncate(size int) {
 	n.writes = append(n.writes, write{size: size})
 }
 
-// sync makes unsynced writes durable. If it fails, the writes are forgotten, as on Linux: they stay
-// visible, and no later sync saves them.
+// sync makes unsynced writes durable. If it fails, the writes are no longer pending, as on Linux:
+// they stay visible, but no later sync saves them.
 func (n *node) sync(failed bool) {
 	if !failed {
 		for i := range n.writes {
@@ -155,7 +156,7 @@ func (m *Mem) note(changes ...change) {
 
 // syncNames makes the changes of the directory d durable. If a file was renamed from d to another
 // directory, the new name becomes durable, too, because no journaling file system loses both names.
-// If the sync fails, the changes are forgotten, like the writes of a file.
+// If the sync fails, the changes are no longer pending, like the writes of a file.
 func (m *Mem) syncNames(d *node, failed bool) {
 	kept := m.names[:0]
 	for _, op := range m.names {

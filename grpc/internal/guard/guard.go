@@ -1,7 +1,7 @@
-// Package guard holds the parts that the gRPC and connect interceptors share: the meaning of status
-// codes, and one call through a breaker and a limiter.
+// Package guard holds the parts that the gRPC and Connect interceptors share: how to treat each
+// status code, and a call that passes through a breaker and a limiter.
 //
-// Codes are numbers because grpc-go and connect have types of their own for the same values.
+// Codes are numbers here, because grpc-go and Connect have different types for the same values.
 package guard
 
 import (
@@ -51,9 +51,9 @@ func serverFailed(code uint32) bool {
 }
 
 // Action returns how to handle a failure with that code. Unavailable is retried. ResourceExhausted
-// is retried if the call was refused before it was sent, or if a server asks to send it again later
-// (hinted). Calls that failed with Unknown, DeadlineExceeded, Aborted or Internal may have had an
-// effect, so they are retried only if they are idempotent.
+// is retried if the call was refused before it was sent, or if hinted is true: the server asked to
+// send it again later. Calls that failed with Unknown, DeadlineExceeded, Aborted or Internal may
+// have had an effect, so they are retried only if they are idempotent.
 func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	_, refused := RefusalCode(err)
 	switch code {
@@ -154,8 +154,8 @@ func (c Call) End(err error, code uint32) {
 // errPanicked is the error of a call that panicked.
 var errPanicked = errors.New("the call panicked")
 
-// Run calls f if the breaker and the limiter of g permit it. A panic of f counts as a failure for
-// the breaker.
+// Run calls f if the breaker and the limiter of g permit it. If f panics, the breaker counts a
+// failure.
 func (g Guard) Run(ctx context.Context, f func(context.Context) error,
 	codeOf func(error) uint32) error {
 	c, err := g.Begin(ctx)
