@@ -214,7 +214,8 @@ func (p sharedPair) atOnce(t *testing.T) {
 
 // suspended suspends a process with an open transaction, and sends the request to the other one.
 func (p sharedPair) suspended(t *testing.T) {
-	a, b := p.start(t, "suspended", "")
+	// Else an attempt of a could time out before a is suspended, and end its transaction.
+	a, b := p.start(t, "suspended", "    flow: { timeout: 30s }\n")
 	tx, err := p.db.Begin()
 	if err != nil {
 		t.Fatal(err)
