@@ -67,7 +67,8 @@ const (
 )
 
 // Open implements stream.Sink. It checks that the server answers and that a stream accepts the
-// subject.
+// subject. The library closes the connection after some errors of the server and does not reconnect
+// then. The route then restarts, with a new connection.
 func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	c, err := s.o.Connection.connect(s.host.Log(), -1)
 	if err != nil {
@@ -79,10 +80,20 @@ func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 		return err
 	}
 	s.client, s.out = c, out
+	closed := make(chan struct{})
+	c.conn.SetClosedHandler(func(*natsgo.Conn) { close(closed) }) // not called for our own Close
 	if err := s.check(ctx); err != nil {
 		c.close()
 		return err
 	}
+	s.host.Go("nats connection", func(ctx context.Context) error {
+		select {
+		case <-closed:
+			return s.disconnected()
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	o.Lanes([]stream.Lane{{Name: s.o.URL + "/" + s.o.target(), Worker: s}})
 	return nil
 }
@@ -173,7 +184,8 @@ func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 
 func (s *StreamSink) disconnected() error {
 	if s.client.conn.IsClosed() {
-		return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrConnectionClosed)
+		return fmt.Errorf("NATS %s: %w (%v)", s.o.URL, natsgo.ErrConnectionClosed,
+			s.client.conn.LastError())
 	}
 	if err := s.client.refused(); err != nil {
 		return &stream.Misconfigured{Err: err}

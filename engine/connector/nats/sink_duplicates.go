@@ -96,12 +96,14 @@ func (d *doubts) add(id string, first time.Time) {
 	d.since[id] = first
 }
 
-// firstUnanswered returns the index in kept of the first record that was sent and got no response,
-// or -1 if there is none.
+// firstUnanswered returns the index in kept of the first record that was sent and got no response
+// from a stream, or -1 if there is none. An invalid response is from another subscriber of the
+// subject.
 func (d *delivery) firstUnanswered() int {
 	for k, err := range d.fates {
 		if errors.Is(err, natsgo.ErrDisconnected) || errors.Is(err, natsgo.ErrPermissionViolation) ||
-			errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
+			errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
+			errors.Is(err, jetstream.ErrInvalidJSAck) {
 			return k
 		}
 	}

@@ -180,9 +180,37 @@ func TestSinkOutcomes(t *testing.T) {
 }
 
 // TestSinkPossibleDuplicates checks the counter of possible duplicates. A batch counts if its first
-// attempt got no response, and it is repeated after the stream has forgotten its ids.
+// attempt got no response of the stream, and it is repeated after the stream has forgotten its ids.
 func TestSinkPossibleDuplicates(t *testing.T) {
 	t.Parallel()
+	type other = *natsgo.Subscription // of the same subject
+	for want, end := range map[string]func(*cluster, other, context.CancelFunc){
+		"context canceled": func(_ *cluster, _ other, cancel context.CancelFunc) { cancel() },
+		"disconnected":     func(c *cluster, _ other, _ context.CancelFunc) { c.restartServer() },
+		"invalid jetstream publish response": func(c *cluster, o other, _ context.CancelFunc) {
+			for range 3 {
+				m, err := o.NextMsg(patience)
+				if err == nil {
+					err = m.Respond([]byte("ok"))
+				}
+				if err != nil {
+					c.t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			possibleDuplicates(t, end, want)
+		})
+	}
+}
+
+// possibleDuplicates ends an attempt without a response of the stream by calling end, which must
+// result in an error that contains want.
+func possibleDuplicates(t *testing.T,
+	end func(*cluster, *natsgo.Subscription, context.CancelFunc), want string) {
+	t.Helper()
 	c := newCluster(t, nil)
 	short := func(o *jetstream.StreamConfig) { o.Duplicates = 100 * time.Millisecond }
 	st := c.create(short)
@@ -190,29 +218,88 @@ func TestSinkPossibleDuplicates(t *testing.T) {
 	acknowledge := func(on bool) {
 		cfg := st.CachedInfo().Config
 		cfg.NoAck = !on
-		if _, err := c.js.UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		until(t, "the stream's settings", func() bool {
+			_, err := c.js.UpdateStream(t.Context(), cfg)
+			return err == nil
+		})
+	}
+	acknowledge(false)
+	other, err := c.conn.SubscribeSync("orders.out")
+	if err == nil {
+		err = c.conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	b := streamtest.Lines("one", "two", "three")
-	acknowledge(false)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := s.Deliver(ctx, stream.Attempt{Value: b}); err == nil {
-		t.Fatal("a delivery without acknowledgements has succeeded")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Deliver(ctx, stream.Attempt{Value: b})
+		ended <- err
+	}()
+	until(t, "the messages", func() bool {
+		info, err := st.Info(t.Context())
+		return err == nil && info.State.Msgs == 3
+	})
+	end(c, other, cancel)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("the delivery ended with %v, want %s", err, want)
 	}
-	until(t, "the messages", func() bool { return len(c.stored(st)) == 3 })
 	acknowledge(true)
 	if n := h.Counted("possible_duplicates"); n != 0 {
 		t.Errorf("%d possible duplicates after the first attempt", n)
 	}
 	<-time.After(300 * time.Millisecond)
-	if err := deliver(t, s, b); err != nil {
-		t.Fatal(err)
-	}
+	until(t, "the repetition", func() bool { return deliver(t, s, b) == nil })
 	if n, stored := h.Counted("possible_duplicates"), len(c.stored(st)); n != 3 || stored != 6 {
 		t.Errorf("%d possible duplicates are counted and %d messages stored, want 3 and 6", n,
 			stored)
+	}
+}
+
+// TestSinkClosedConnection checks that the sink connects again after the library has closed the
+// connection. The library does so if a message is larger than a limit that the server has lowered
+// since the connection was made.
+func TestSinkClosedConnection(t *testing.T) {
+	t.Parallel()
+	var o *server.Options
+	c := newCluster(t, func(set *server.Options) { o = set })
+	c.create(nil)
+	out, err := c.js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "COPY", Subjects: []string{"copy"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.run(fmt.Sprintf(`
+state: /state
+pipelines:
+  p:
+    source: { nats: { url: %q, stream: ORDERS } }
+    sink: { nats: { url: %q, subject: copy, format: raw, headers: { Long: %q } } }
+`, c.url(), c.url(), fmt.Sprintf("%q", strings.Repeat("x", 300))), newArrivals(), route{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := func(want uint64) func() bool {
+		return func() bool {
+			info, err := out.Info(t.Context())
+			return err == nil && info.State.Msgs == want
+		}
+	}
+	c.publish("before", 1)
+	until(t, "the first message", copied(1))
+	lower := o.Clone()
+	lower.MaxPayload = 1000
+	if err := c.server.ReloadOptions(lower); err != nil {
+		t.Fatal(err)
+	}
+	c.publish(strings.Repeat("large", 180), 1)
+	c.publish("after", 1)
+	until(t, "the last message", copied(2))
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
 	}
 }
 
