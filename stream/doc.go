@@ -52,6 +52,7 @@
 //	        Composite          is a list of sinks
 //	        BufferingOptions   opens the buffer of a source for commands of operators
 //	        ParkingOptions     opens the store of a ParkingSink for commands of operators
+//	        RequestOptions     knows how long a RequestSource keeps requests
 //	        Rereadable         describes how its source can be read a second time
 //	errors  Grouped            has a reason by which dead letters are counted
 //

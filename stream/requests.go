@@ -21,3 +21,10 @@ type RequestSource interface {
 	// the progress of a request is kept. Zero means that no partition is a request.
 	KeepsRequests() (own string, keep time.Duration)
 }
+
+// RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters uses
+// the ledger of the requests without the source.
+type RequestOptions interface {
+	// KeepRequests returns for how long the progress of a request is kept, as KeepsRequests.
+	KeepRequests() time.Duration
+}

@@ -102,6 +102,14 @@ func (o *Options) Validate() error {
 	)
 }
 
+// KeepRequests implements stream.RequestOptions. A buffer has the requests in its own partition.
+func (o *Options) KeepRequests() time.Duration {
+	if o.Ack == buffer.Buffered {
+		return 0
+	}
+	return o.Idempotency
+}
+
 func (o *Options) checkPath() error {
 	if o.Path != "" && (!strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}?# ")) {
 		return stream.OptionErrorf("path", "is %q, want a path such as /in", o.Path)

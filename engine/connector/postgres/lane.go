@@ -159,8 +159,11 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 		more = append(more, s.readColumns(&there))
 	}
 	presence, err := s.Enter(ctx, c, spans, more...)
-	if data && err == nil && presence == sqlspan.None {
-		err = s.checkColumns(s.Shape.Known(), there)
+	_, overlaps := errors.AsType[*sqlspan.OverlapError](err) // rows may follow as well
+	if data && (overlaps || err == nil && presence == sqlspan.None) {
+		if changed := s.checkColumns(s.Shape.Known(), there); changed != nil {
+			err = changed
+		}
 	}
 	if waited(err) {
 		err = s.evictSuspended(ctx, c, err)

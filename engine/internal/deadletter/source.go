@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
@@ -23,7 +24,12 @@ type Source struct {
 
 	// Discard drops the letters instead of delivering them.
 	Discard bool
+	// Keep is that of the route's own source, whose ledger the letters use.
+	Keep time.Duration
 }
+
+// KeepsRequests implements stream.RequestSource.
+func (s *Source) KeepsRequests() (own string, keep time.Duration) { return "letters", s.Keep }
 
 // Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {

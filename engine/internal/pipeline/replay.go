@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -37,10 +38,15 @@ func replayOf(
 ) config.Pipeline {
 	path := LettersPath(p, r)
 	p.Routes = []config.Route{r}
+	var keep time.Duration
+	if o, ok := p.Source.Options.(stream.RequestOptions); ok {
+		keep = o.KeepRequests()
+	}
 	p.Source = config.Use{Component: stream.Component{
 		Role: stream.SourceRole, Name: replaySource,
 		New: func(_ any, h stream.Host) (any, error) {
-			return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard}, nil
+			return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard,
+				Keep: keep}, nil
 		},
 	}, Where: p.Where}
 	return p

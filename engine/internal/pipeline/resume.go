@@ -52,7 +52,7 @@ func (r *saver) load(ctx context.Context, others bool) error {
 			local[m.Part.ID] = true
 		}
 		maps.DeleteFunc(held, func(id string, _ stream.Mark) bool { // of another process
-			return !local[id] && !stream.IsRequest(id)
+			return !local[id] && !stream.IsRequest(id) && !deadletter.IsPartition(id)
 		})
 	}
 	r.resumed = &resumed{marks: held}
