@@ -16,19 +16,20 @@ import (
 // TestUnsavedEndIsReported checks deleted files with ends that were read, but not delivered when
 // the route restarted. A file that is no longer open is reported as lost, with the number of bytes.
 func TestUnsavedEndIsReported(t *testing.T) {
+	type reading func(time.Duration)
 	for _, tt := range []struct {
 		name  string
-		lose  func(t *testing.T, d *folder, read func(time.Duration))
+		lose  func(t *testing.T, d *folder, read reading)
 		bytes int64
 		want  []string // delivered after the restart
 	}{
-		{name: "a quarter of open_files is kept open", lose: func(t *testing.T, d *folder, read func(time.Duration)) {
+		{name: "a quarter of open_files is kept", lose: func(t *testing.T, d *folder, read reading) {
 			d.delete(t, "a.log")
 			read(5 * time.Second)
 			d.delete(t, "b.log")
 			read(40 * time.Second)
 		}, bytes: 8, want: []string{"3 three"}},
-		{name: "it cannot be read", lose: func(t *testing.T, d *folder, read func(time.Duration)) {
+		{name: "it cannot be read", lose: func(t *testing.T, d *folder, read reading) {
 			read(time.Second)
 			d.put(t, "b.log", "4 four\n")
 			d.delete(t, "b.log")
@@ -40,7 +41,7 @@ func TestUnsavedEndIsReported(t *testing.T) {
 			}
 			read(2 * time.Second)
 		}, bytes: 8 + 7, want: []string{"3 three"}},
-		{name: "its name is used again", lose: func(t *testing.T, d *folder, read func(time.Duration)) {
+		{name: "its name is used again", lose: func(t *testing.T, d *folder, read reading) {
 			d.delete(t, "a.log")
 			read(5 * time.Second)
 			d.delete(t, "b.log")
