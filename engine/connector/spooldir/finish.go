@@ -49,7 +49,7 @@ func (s *source) finish(p stream.Partition) error {
 	untouched, err := s.finisher.Sealed(e)
 	if err == nil && !untouched {
 		var info vfs.Info
-		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
+		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !s.finisher.Is(e, info) {
 			return s.recoverAside(p, name) // it was removed, or another file has the name now
 		} else if err == nil {
 			err = s.finisher.Check(e, info.Size)
@@ -142,7 +142,7 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 			return name, nil
 		}
 		back := dir.RenameNew(name, s.dir, from)
-		if errors.Is(back, fs.ErrExist) && e.Is(info) {
+		if errors.Is(back, fs.ErrExist) && s.finisher.Is(e, info) {
 			// its old name is taken: keep the new one; the readers will notice that the file has
 			// grown
 			return name, nil
@@ -155,7 +155,7 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 // unchanged returns an error unless info describes the file of e, with the size up to which it was
 // read.
 func (s *source) unchanged(e *follow.Entry, info vfs.Info) error {
-	if !e.Is(info) {
+	if !s.finisher.Is(e, info) {
 		s.finisher.Touched(e)
 		return errSwapped
 	}

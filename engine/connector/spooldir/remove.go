@@ -47,7 +47,7 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held 
 	back := s.putBack(aside, own)
 	if back == nil {
 		s.finisher.Moved(e, own)
-	} else if errors.Is(back, fs.ErrExist) && e.Is(info) {
+	} else if errors.Is(back, fs.ErrExist) && s.finisher.Is(e, info) {
 		s.finisher.Moved(e, aside) // readers read the rest under this name
 	}
 	if held != nil {

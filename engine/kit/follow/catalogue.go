@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,9 @@ func (c *Catalogue) join(r *Reader) {
 	if old != nil {
 		c.bringUpToDate()
 		r.first = old.first
+		c.ids.mu.Lock()
+		r.unsaved = maps.Clone(old.unsaved)
+		c.ids.mu.Unlock()
 	}
 	stored := c.store(r)
 	c.readers = append(c.readers, r)
@@ -153,6 +157,7 @@ func (c *Catalogue) join(r *Reader) {
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
 			cur.skipTo = f.by(old).skipTo
+			cur.unsettled = max(cur.unsettled, f.by(old).unsettled)
 		}
 	}
 	if old != nil {
@@ -166,6 +171,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	if r.o.Known == nil {
 		return nil
 	}
+	defer r.reportUnsaved()
 	for m := range r.o.Known {
 		r.marked = true
 		given, moved, ok := c.placeOf(m)

@@ -50,15 +50,20 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	v := verdict{undecided: k.c.rotation.hasUnreadRelated(f, head)}
 	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
-		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, false) {
+		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, f.since, false) {
 			return true, false
 		}
 		if done, read := k.compare(f, e, head, &v); done {
 			return true, read
 		}
 	}
-	mayBeCopy := v.hold || v.undecided || v.grows && v.continued == nil
-	if mayBeCopy && k.holdBack(f, v.undecided) {
+	mayBeCopy, since := v.hold || v.grows && v.continued == nil, f.since
+	if v.undecided && !mayBeCopy { // f may grow without end beside an unreadable file
+		a := f.ensureExtras()
+		a.doubted = cmp.Or(a.doubted, k.c.now())
+		since = min(since, a.doubted)
+	}
+	if (mayBeCopy || v.undecided) && k.holdBack(f, since, v.undecided) {
 		return true, false
 	}
 	// files with read data were compared first
@@ -149,12 +154,12 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, for CopyWait. If undecided is set, it holds f back for a
-// few more listings. It reports whether f is still held back.
-func (k *copies) holdBack(f *file, undecided bool) bool {
+// holdBack holds back f, a possible copy, until CopyWait after since. If undecided is set, it holds
+// f back for a few more listings. It reports whether f is still held back.
+func (k *copies) holdBack(f *file, since time.Duration, undecided bool) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
-	f.held = max(f.held, f.since+c.o.Growing.CopyWait)
+	f.held = max(f.held, since+c.o.Growing.CopyWait)
 	k.until = max(k.until, f.held)
 	if now < f.held {
 		c.pace.dueAt(f.held)

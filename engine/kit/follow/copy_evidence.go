@@ -34,8 +34,7 @@ func (k *copies) equals(f, g *file, head []byte) bool {
 func (f *file) fingerprints() []fileid.Fingerprint {
 	var out []fileid.Fingerprint
 	for _, cur := range f.cursors {
-		out = append(out, cur.note.fingerprint)
-		out = append(out, cur.note.earlier...)
+		out = append(out, cur.r.notes.all(cur.note)...)
 	}
 	out = slices.DeleteFunc(out, func(p fileid.Fingerprint) bool { return p.At == 0 })
 	slices.SortStableFunc(out, func(a, b fileid.Fingerprint) int { return cmp.Compare(b.At, a.At) })
@@ -49,8 +48,8 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false
 	}
-	n := w.furthest().note
-	return found != n.fingerprint && !slices.Contains(n.earlier, found)
+	cur := w.furthest()
+	return !slices.Contains(cur.r.notes.all(cur.note), found)
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f

@@ -34,6 +34,9 @@ type cursor struct {
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
 	// compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
 	leftPacked int64
+	// awaiting: bytes that an earlier reader of the route has read, but that were not settled when
+	// the route restarted
+	unsettled int64
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
 
@@ -160,6 +163,8 @@ func (cur *cursor) shorter() bool {
 func (cur *cursor) left() int64 {
 	size, read, v := cur.f.info.Size, cur.pos.Next, cur.view()
 	switch {
+	case cur.unsettled > 0:
+		return cur.unsettled
 	case cur.note.fingerprint.Packed > 0:
 		return max(0, size-cur.note.fingerprint.Packed)
 	case v == nil && cur.leftPacked > 0:
@@ -246,8 +251,12 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 		r.notes.move(cur.note, f.seen(nil, false), true)
 		cur.touch = stored
 	}
+	end := r.takeUnsaved(e.text)
 	if cur.stamp(); f.state == awaiting {
 		cur.verified = version{}
+		if cur.unsettled = end.missing(m); cur.unsettled > 0 {
+			f.dataElsewhere = false
+		}
 	}
 	r.c.strategy.resumed(cur, m)
 	return cur

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
-	"github.com/penstock-io/penstock/vfs"
 )
 
 // maxPrefix is the length of the prefix of a file's data that is kept in memory. A new file may be
@@ -251,6 +250,3 @@ func (s *identities) noteName(e *Entry, name string) {
 	defer s.mu.Unlock()
 	e.name = name
 }
-
-// Is reports whether info can belong to e's file.
-func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }

@@ -35,6 +35,13 @@ func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	return e, e.name, e.phase != known || e.done
 }
 
+// Is reports whether info can belong to the file of e.
+func (n Finisher) Is(e *Entry, info vfs.Info) bool {
+	n.c.ids.mu.Lock()
+	defer n.c.ids.mu.Unlock()
+	return IsOf(e.id, info)
+}
+
 // Sealed returns an error unless every route has read the file to its end. If the file has grown,
 // every route must also have saved that the new data is settled. untouched reports that no change
 // of the file is known since it was sealed.

@@ -325,8 +325,8 @@ const recogniseTries = 3
 // may be a copy of one of them.
 //
 // A file deleted since it was listed awaits its successor from now on. It does not wait for the
-// next listing, because its copy may be listed already. A file that cannot be matched now is the
-// first to be looked at in the next listing. Until then its possible copies are held back.
+// next listing, because its copy may be listed already. A file that cannot be matched now is
+// looked at again after the next listing. Until then its possible copies are held back.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true

@@ -285,7 +285,7 @@ func (c *Catalogue) lose(f *file, why string) {
 	}
 	if left := f.left(); !c.strategy.grows() || left > 0 && !f.dataElsewhere {
 		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are "+
-			"lost: %s", f.label, left, f.info.Size, why))
+			"lost: %s", f.label, left, max(f.info.Size, f.read()+left), why))
 		for _, cur := range f.cursors {
 			if c.strategy.grows() && cur.left() == 0 {
 				continue
@@ -329,6 +329,7 @@ func (c *Catalogue) release(f *file) {
 
 // drop ends a cursor of a file that is no longer followed.
 func (c *Catalogue) drop(cur *cursor) {
+	cur.r.noteUnsaved(cur)
 	c.ids.unref(cur.entry, cur.r, false)
 	if cur.entry.file == cur.f {
 		cur.entry.file = nil

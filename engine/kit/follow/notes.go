@@ -81,6 +81,13 @@ func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	}
 }
 
+// all returns the fingerprints of t, the one at the cursor first.
+func (n *notes) all(t *note) []fileid.Fingerprint {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]fileid.Fingerprint{t.fingerprint}, t.earlier...)
+}
+
 // at returns the fingerprint for a watermark: the fingerprint of the last position at or before it.
 // If there is none, at returns the fingerprint of the first position, because the bytes before it
 // were read, too.

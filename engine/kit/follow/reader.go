@@ -57,8 +57,9 @@ type Reader struct {
 	saved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done          map[string]bool
-	newlyFinished []string    // partitions that are stored as finished; guarded by identities.mu
-	fresh         atomic.Bool // progress was stored since the last look
+	unsaved       map[string]readEnd // of files no longer followed; guarded by identities.mu
+	newlyFinished []string           // partitions that are stored as finished; guarded by identities.mu
+	fresh         atomic.Bool        // progress was stored since the last look
 	// since when each listing has found bytes to read; 0 if the last one has not
 	busy time.Duration
 }
@@ -68,6 +69,7 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 		c: c, o: o, wake: make(chan struct{}, 1), listed: make(chan struct{}, 1), saved: make(map[string]int64),
 		notes: notes{byID: make(map[string]*note)}, forgets: forgets{stored: make(map[string]bool)},
 		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, done: make(map[string]bool),
+		unsaved: make(map[string]readEnd),
 	}
 }
 
@@ -265,6 +267,9 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 		}
 		if _, ok := r.done[m.Part.ID]; ok && m.Finished {
 			r.done[m.Part.ID] = true
+		}
+		if end, ok := r.unsaved[m.Part.ID]; ok && m.Watermark.Num >= end.to {
+			delete(r.unsaved, m.Part.ID)
 		}
 		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
 			r.saved[m.Part.ID] = m.Watermark.Num

@@ -240,7 +240,7 @@ func (t *rotation) expire(now time.Duration) {
 // missed returns how many bytes of replaced content a route has not read, as far as known.
 func (cur *cursor) missed() int64 {
 	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
-	return max(0, seen-cur.pos.Next)
+	return max(cur.unsettled, seen-cur.pos.Next)
 }
 
 // logRewritten reports a file with replaced bytes, and the number of unread bytes as far as known.

@@ -133,6 +133,31 @@ func TestUnreadForLong(t *testing.T) {
 	})
 }
 
+// TestGrowingFileBesideAnUnreadableOne checks that a possible copy of an unreadable file waits no
+// longer if it grows meanwhile.
+func TestGrowingFileBesideAnUnreadableOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		d.put(t, "a.log.1", three)
+		d.shut = func(name string) error {
+			if name == "a.log" {
+				return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+			}
+			return nil
+		}
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, 4*time.Second)
+		r.want(t, d)
+		for range 8 {
+			d.put(t, "a.log.1", "4 four\n")
+			r.run(t, time.Second)
+		}
+		if len(r.lines) < 3 {
+			t.Errorf("a growing file is not read after 12s; the log:\n%s", &d.log)
+		}
+	})
+}
+
 // TestHeldBackAndGone checks a held-back copy that loses its name. Its data is read in its original
 // or under its new name, and no loss is reported. The loss of an unread separate file is reported.
 func TestHeldBackAndGone(t *testing.T) {

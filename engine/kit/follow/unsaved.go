@@ -1,0 +1,74 @@
+package follow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// readEnd is the position up to which a route has read a file that is no longer followed. If the
+// route restarts before it has saved that, it cannot read the end again.
+type readEnd struct {
+	label    string
+	from, to int64 // everything before from was skipped
+}
+
+// missing returns the number of bytes read that are not settled according to m.
+func (e readEnd) missing(m stream.Mark) int64 {
+	from := max(e.from, m.Watermark.Num)
+	left := e.to - from
+	for _, a := range m.Above {
+		left -= max(0, min(a.To.Num, e.to)-max(a.From.Num, from))
+	}
+	return max(0, left)
+}
+
+// noteUnsaved records the end of the data of cur, whose file is no longer followed, until it is
+// saved.
+func (r *Reader) noteUnsaved(cur *cursor) {
+	if !r.c.strategy.grows() {
+		return
+	}
+	id, end := cur.entry.text, readEnd{label: cur.part.Name, from: cur.skipTo, to: cur.pos.Next}
+	m, _ := r.resume(id)
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	if end.missing(m) > 0 && !r.done[id] {
+		r.unsaved[id] = end
+	}
+}
+
+// takeUnsaved returns the record of noteUnsaved for a partition, and removes it.
+func (r *Reader) takeUnsaved(id string) readEnd {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	end := r.unsaved[id]
+	delete(r.unsaved, id)
+	return end
+}
+
+// reportUnsaved reports lost data: an earlier reader of the route has read it, it was not settled,
+// and its file is not searched for. The data of an awaited file is reported when that file is given
+// up.
+func (r *Reader) reportUnsaved() {
+	r.c.ids.mu.Lock()
+	ids := slices.Sorted(maps.Keys(r.unsaved))
+	r.c.ids.mu.Unlock()
+	for _, id := range ids {
+		m, stored := r.resume(id)
+		if stored && !r.c.ids.isOver(id) {
+			continue
+		}
+		end := r.takeUnsaved(id)
+		left := end.missing(m)
+		if left == 0 {
+			continue
+		}
+		r.c.h.Fault(fmt.Errorf("file %q is gone and was not delivered to its end when the route "+
+			"restarted, %d bytes are lost", end.label, left))
+		r.count("files_vanished", 1)
+		r.count("bytes_vanished", left)
+	}
+}
