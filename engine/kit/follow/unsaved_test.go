@@ -78,9 +78,9 @@ func TestUnsavedEndIsReported(t *testing.T) {
 					a, tt.want = a2, nil
 					stop(t, a)
 				}
-				bytes, isLogged := lost["bytes_vanished"], strings.Contains(d.log.String(), "are lost")
-				if bytes != tt.bytes || !isLogged {
-					t.Errorf("%d bytes count as lost, want %d; the log:\n%s", bytes, tt.bytes, &d.log)
+				n, isLogged := lost["bytes_vanished"], strings.Contains(d.log.String(), "are lost")
+				if n != tt.bytes || !isLogged {
+					t.Errorf("%d bytes are lost, want %d; the log:\n%s", n, tt.bytes, &d.log)
 				}
 			})
 		})
