@@ -23,7 +23,7 @@ func TestUnsavedEndIsReported(t *testing.T) {
 		bytes int64
 		want  []string // delivered after the restart
 	}{
-		{name: "a quarter of open_files is kept", lose: func(t *testing.T, d *folder, read reading) {
+		{name: "too many are kept open", lose: func(t *testing.T, d *folder, read reading) {
 			d.delete(t, "a.log")
 			read(5 * time.Second)
 			d.delete(t, "b.log")
@@ -78,9 +78,9 @@ func TestUnsavedEndIsReported(t *testing.T) {
 					a, tt.want = a2, nil
 					stop(t, a)
 				}
-				if lost["bytes_vanished"] != tt.bytes || !strings.Contains(d.log.String(), "bytes are lost") {
-					t.Errorf("%d bytes count as lost, want %d; the log:\n%s", lost["bytes_vanished"],
-						tt.bytes, &d.log)
+				n, isLogged := lost["bytes_vanished"], strings.Contains(d.log.String(), "are lost")
+				if n != tt.bytes || !isLogged {
+					t.Errorf("%d bytes are lost, want %d; the log:\n%s", n, tt.bytes, &d.log)
 				}
 			})
 		})
