@@ -28,7 +28,8 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 const claimWait = "5s"
 
 // evictSuspended ends connections of processes that lock rows of a ledger's marks, and have sent
-// nothing for 10 s during their transaction: they are suspended, or their network is cut.
+// nothing for 10 s during their transaction: they are suspended, or their network is cut. A COPY
+// has no time of its last rows. It is ended if it began 10 s ago and waits for more rows.
 const evictSuspended = `SELECT count(pg_terminate_backend(a.pid))
 	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 	WHERE l.locktype = 'relation' AND l.relation = to_regclass($1) AND l.granted
