@@ -21,7 +21,7 @@ type entry[T any] struct {
 	value T
 }
 
-// DefaultMax is the number of hosts in a table without another maximum.
+// DefaultMax is the maximum number of hosts in a Table if Get is called with 0 as the maximum.
 const DefaultMax = 1000
 
 // Host returns the host and port to which req is sent.

@@ -60,13 +60,13 @@ func Get[T any](t testing.TB, o Object, key string) (v T) {
 	return v
 }
 
-// Duration is an integer of nanoseconds, saturated.
+// Duration returns the field key, an integer of nanoseconds, limited to the range of a Duration.
 func (o Object) Duration(t testing.TB, key string) time.Duration {
 	t.Helper()
 	return Get[Nanos](t, o, key).Duration()
 }
 
-// Durations is a list of integers of nanoseconds, saturated.
+// Durations returns the field key, a list of such integers.
 func (o Object) Durations(t testing.TB, key string) []time.Duration {
 	t.Helper()
 	var list []time.Duration
@@ -76,7 +76,7 @@ func (o Object) Durations(t testing.TB, key string) []time.Duration {
 	return list
 }
 
-// Int is a whole number.
+// Int returns the field key, a whole number.
 func (o Object) Int(t testing.TB, key string) int {
 	t.Helper()
 	f := Get[json.Number](t, o, key)
@@ -90,31 +90,31 @@ func (o Object) Int(t testing.TB, key string) int {
 	return int(n)
 }
 
-// Float is a number, or one of the strings "NaN", "+Inf", "-Inf".
+// Float returns the field key, which is a number or one of the strings "NaN", "+Inf" and "-Inf".
 func (o Object) Float(t testing.TB, key string) float64 {
 	t.Helper()
 	return float64(Get[Float](t, o, key))
 }
 
-// Bool is true or false.
+// Bool returns the field key, true or false.
 func (o Object) Bool(t testing.TB, key string) bool { t.Helper(); return Get[bool](t, o, key) }
 
-// Text is a string; absent and null give "".
+// Text returns the field key, a string. It returns "" if the field is absent or null.
 func (o Object) Text(t testing.TB, key string) string { t.Helper(); return Get[string](t, o, key) }
 
-// Object is a field that is itself an object.
+// Object returns the field key, an object.
 func (o Object) Object(t testing.TB, key string) Object {
 	t.Helper()
 	return Get[Object](t, o, key)
 }
 
-// Objects is a list of objects.
+// Objects returns the field key, a list of objects.
 func (o Object) Objects(t testing.TB, key string) []Object {
 	t.Helper()
 	return Get[[]Object](t, o, key)
 }
 
-// String is the object as JSON, for messages.
+// String returns the object as JSON, for messages.
 func (o Object) String() string {
 	text, err := json.Marshal(o.fields)
 	if err != nil {
@@ -123,7 +123,7 @@ func (o Object) String() string {
 	return string(text)
 }
 
-// Number is a call's result as a number.
+// Number returns the call's result as a number.
 func (c Call) Number(t testing.TB) (f float64) {
 	t.Helper()
 	var x Float
@@ -133,7 +133,7 @@ func (c Call) Number(t testing.TB) (f float64) {
 	return float64(x)
 }
 
-// Text is a call's result as a string.
+// Text returns the call's result as a string.
 func (c Call) Text(t testing.TB) (s string) {
 	t.Helper()
 	if err := json.Unmarshal(c.Result, &s); err != nil {
@@ -142,7 +142,7 @@ func (c Call) Text(t testing.TB) (s string) {
 	return s
 }
 
-// Big is an integer of any size; 0 where it is absent.
+// Big returns the field key, an integer of any size. It returns 0 if the field is absent.
 func (o Object) Big(t testing.TB, key string) *big.Int {
 	t.Helper()
 	text := Get[json.Number](t, o, key)

@@ -67,8 +67,9 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// failCanceled fails all waiting deliveries if a canceled Deliver call still waits for its turn in
-// the order. No later batch can be written without the batch of that call.
+// failCanceled handles the cancellation of the Deliver call of a. If the batch of a still waits for
+// earlier batches, failCanceled fails all deliveries that the writer has not taken. Later batches
+// cannot be written without the batch of a. Earlier ones fail as well; all are delivered again.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

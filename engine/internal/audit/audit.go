@@ -228,7 +228,8 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters reads the dead letters and records those that no replay has settled.
+// readLetters reads the dead letters. It keeps the ids of those that no replay has settled in
+// r.letters.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {

@@ -24,7 +24,8 @@ const (
 // ErrBusy means that there are too many subscribers already.
 var ErrBusy = errors.New("too many clients are watching this process")
 
-// Hub makes frames and sends them to subscribers. It is safe for concurrent use.
+// Hub makes a [Frame], the state of the engine for a display, once per second, and sends it to all
+// subscribers. It is safe for concurrent use.
 type Hub struct {
 	status func() status.Status
 	wake   chan struct{}

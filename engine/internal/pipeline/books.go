@@ -198,8 +198,8 @@ func (k *books) noteSettledAbove(b *stream.Batch) {
 }
 
 // runError returns an error if a finite run delivered nothing and dead-lettered at least one
-// record. It returns nil if later data was already settled when the run began, because perhaps only
-// refused records were left.
+// record. It returns nil if an earlier run had already settled data that comes after this run's
+// first batch: the earlier run may have delivered all good records, and left only refused ones.
 func (k *books) runError() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
