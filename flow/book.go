@@ -68,7 +68,7 @@ type BookOptions[R any] struct {
 	Sender Options[[]R]
 }
 
-// Book delivers rows in batches to many workers, and records the settled rows in a [Checkpoint]. A
+// Book delivers rows in batches to many workers, and stores the settled rows in a [Checkpoint]. A
 // row is settled when a worker has delivered it or DeadLetter has stored it. A program that crashes
 // resumes from the same Checkpoint.
 //

@@ -6,7 +6,7 @@
 //
 //   - verifies the signature: [StandardWebhooks] or [HMAC], with several keys during a
 //     rotation.
-//   - changes the business data and records the notification's key in one transaction.
+//   - changes the business data and stores the notification's key in one transaction.
 //   - answers a repeated notification with success, without changing the data again.
 //
 // A [Store] runs the transaction. [Memory] is a Store for tests. Module engine has stores for

@@ -38,7 +38,7 @@ type Key struct {
 // different notifications have the same key.
 var ErrKeyReused = errors.New("inbox: the key was used before, with another body")
 
-// Store runs changes in transactions of type T, such as *sql.Tx, and records their keys. It is safe
+// Store runs changes in transactions of type T, such as *sql.Tx, and stores their keys. It is safe
 // for concurrent use.
 type Store[T any] interface {
 	// Once begins a transaction, records the key in it, calls change with it, commits, and returns

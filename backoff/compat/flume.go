@@ -150,7 +150,7 @@ const (
 	FlumeException                             // any other exception
 )
 
-// String is ready, backoff, delivery exception or exception.
+// String returns ready, backoff, delivery exception or exception.
 func (o FlumeOutcome) String() string {
 	return name([]string{"ready", "backoff", "delivery exception", "exception"}, int(o))
 }

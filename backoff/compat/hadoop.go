@@ -48,7 +48,7 @@ const (
 	HadoopFailOver              // another server, after Delay
 )
 
-// String is fail, retry or failover.
+// String returns fail, retry or failover.
 func (a HadoopAction) String() string { return name([]string{"fail", "retry", "failover"}, int(a)) }
 
 // HadoopDecision is the decision of a policy. Reason is the original's text. A decision to retry
@@ -108,7 +108,7 @@ var javaUnits = map[JavaUnit]string{
 	JavaSeconds:      "SECONDS", JavaMinutes: "MINUTES", JavaHours: "HOURS", JavaDays: "DAYS",
 }
 
-// String is the name as Java writes it.
+// String returns the name as Java writes it.
 func (u JavaUnit) String() string {
 	if text, ok := javaUnits[u]; ok {
 		return text

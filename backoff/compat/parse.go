@@ -174,7 +174,7 @@ func readAs[T any](defaults T,
 	}
 }
 
-// key is the key of a field: MaxSleep is max_sleep.
+// key returns the key of a field, for example max_sleep for MaxSleep.
 func key(field string) string {
 	var b strings.Builder
 	for i, r := range field {

@@ -21,7 +21,7 @@ const (
 	PollyExponential                  // 2^n * Delay; with jitter DecorrelatedJitterBackoffV2
 )
 
-// String is constant, linear or exponential.
+// String returns constant, linear or exponential.
 func (t PollyType) String() string {
 	return name([]string{"constant", "linear", "exponential"}, int(t))
 }

@@ -23,7 +23,7 @@ const (
 	SethvargoFibonacci
 )
 
-// String is constant, exponential or fibonacci.
+// String returns constant, exponential or fibonacci.
 func (s SethvargoShape) String() string {
 	return name([]string{"constant", "exponential", "fibonacci"}, int(s))
 }

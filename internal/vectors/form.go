@@ -99,7 +99,7 @@ type Call struct {
 // Nanos is an integer of nanoseconds of any size, saturated to int64.
 type Nanos int64
 
-// Duration is n as a time.Duration.
+// Duration returns n as a time.Duration.
 func (n Nanos) Duration() time.Duration { return time.Duration(n) }
 
 // UnmarshalJSON implements json.Unmarshaler.

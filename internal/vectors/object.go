@@ -66,7 +66,8 @@ func (o Object) Duration(t testing.TB, key string) time.Duration {
 	return Get[Nanos](t, o, key).Duration()
 }
 
-// Durations returns the field key, a list of such integers.
+// Durations returns the field key, a list of integers of nanoseconds, each
+// limited to the range of a Duration.
 func (o Object) Durations(t testing.TB, key string) []time.Duration {
 	t.Helper()
 	var list []time.Duration

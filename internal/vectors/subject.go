@@ -122,7 +122,7 @@ func draws() int {
 	return 20_000
 }
 
-// Source is the seeded source for step n of a case: the same in every run.
+// Source returns the random source for step n of a case. Its seed is the same in every run.
 func Source(c Case, n int) rand.Source {
 	h := fnv.New64a()
 	h.Write([]byte(c.Policy + "/" + c.Name))

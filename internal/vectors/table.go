@@ -79,7 +79,7 @@ var owners = map[string]string{
 	"sethvargo.fibonacci":                 Compat,
 }
 
-// Dir is the folder with the golden vectors: PENSTOCK_VECTORS, or the project's own.
+// Dir returns the folder with the golden vectors: PENSTOCK_VECTORS, or the project's own.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("PENSTOCK_VECTORS"); dir != "" {

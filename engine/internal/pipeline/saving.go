@@ -359,7 +359,7 @@ func (r *saver) report(ctx context.Context) error {
 	return nil
 }
 
-// finish asks the source to finish partitions and records those that it has finished.
+// finish asks the source to finish partitions. It notes those that the source has finished.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()

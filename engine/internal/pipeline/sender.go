@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sender delivers batches to the sink's workers and records their outcomes.
+// sender delivers batches to the sink's workers and keeps account of their outcomes.
 type sender struct {
 	*core
 	letters *letterWriter

@@ -8,7 +8,7 @@ import (
 )
 
 // equals reports whether f is a copy of the beginning of g. It compares only the first and the last
-// bytes of the length that both have, and records that length.
+// bytes of the length that both have, and stores that length.
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {

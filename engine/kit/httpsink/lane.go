@@ -156,7 +156,7 @@ func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	return out
 }
 
-// target is the URL of a request.
+// target returns the URL of a request.
 func (l *lane) target(key string) *url.URL {
 	parameter := l.sink.format.KeyParameter
 	if parameter == "" || key == "" {
