@@ -12,10 +12,10 @@ import (
 // the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window long before they are
-// overdue: when they take longer than nearly all others and were overtaken. If the lane delivers
-// nothing, bad data may have taken all places. Then attempts that were not overtaken also give up
-// their places, but only as many as bad items may occur in a row. Otherwise a worker that hangs
-// would get more and more attempts.
+// overdue: when they take longer than nearly all others, or twice as long as the queue before them
+// explains, whichever comes first. Those that were overtaken always do. Others do so too, because
+// bad data may have taken all places of a lane that delivers nothing, but only as many as bad items
+// may occur in a row. Otherwise a worker that hangs would get more and more attempts.
 type hanging struct {
 	// cost of the running attempts that do not count as load of the worker: the hanging ones
 	// described above, and those of suspect items
@@ -110,7 +110,7 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// giveUpPlace makes attempt a, which takes longer than nearly all attempts, give up its place in
+// giveUpPlace makes attempt a, which has reached the time of [hangingAfter], give up its place in
 // the window.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane

@@ -148,16 +148,18 @@ func (r *Ref) BeginWrite(b *stream.Batch) {
 	r.Begin(b)
 }
 
-// IsFlat reports whether f is the flat field.
+// IsFlat reports whether f is the field with the whole name as its own: "user.email".
 func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
 
-// IsRoot reports whether f is the field with the object that may have the member.
+// IsRoot reports whether f is the field named by the first part of r's path. Example: if r is
+// user.email, f is the field user. Its value may be an object with the member email.
 func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
 
 // Index returns the index of the flat field in the batch's Names. ok is false if there is none.
 func (r *Ref) Index() (name uint32, ok bool) { return r.flat, r.hasFlat }
 
-// HasRoot reports whether records of the batch may have the field with the object.
+// HasRoot reports whether records of the batch may have the field named by the first part of r's
+// path.
 func (r *Ref) HasRoot() bool { return r.hasRoot }
 
 // Possible reports whether records of the batch may have the flat field or the member.
