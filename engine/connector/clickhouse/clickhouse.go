@@ -54,7 +54,8 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, o.Codec(), h)
 }
 
-// Validate returns an error for an invalid option. It also reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
+// names.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
 		return err
@@ -62,7 +63,8 @@ func (o *Options) Validate() error {
 	return o.checkParameters()
 }
 
-// checkParameters returns an error if an endpoint has a parameter that the sink sets.
+// checkParameters returns an error if the URL of an endpoint has a query parameter that the sink
+// sets itself.
 func (o *Options) checkParameters() error {
 	for i, endpoint := range o.Endpoints {
 		u, err := url.Parse(endpoint.URL + endpoint.Path)
@@ -84,8 +86,8 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
-// ownSettings has the parameters that the sink sets itself. For each of them, it has the reason why
-// the option settings must not contain it.
+// ownSettings maps each query parameter that the sink sets itself to the remedy, which is shown if
+// an endpoint or the option settings contains this parameter.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled ends the contexts of Deliver calls, before and during the calls. Failed batches are
-// delivered again. With exactly once, no data of a failed Deliver may remain.
+// sinkCancelled checks calls of Deliver with a context that ends before or during the call. They
+// must return soon. Failed batches are delivered again. The receiver of a sink with exactly once
+// must then have each record once.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -46,9 +47,10 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again advances next past the delivered batches, and reports whether a batch has failed. On an
-// ordered lane, no batch after a failed one may have been delivered. On other lanes, all batches
-// are sent again after a failure, so that those already delivered are repeated.
+// again evaluates the calls of Deliver for consecutive batches, the first of which is number *next.
+// It reports whether a call has failed, so that the batches from *next on must be sent again. On an
+// ordered lane, it first adds the delivered batches to *next, and fails the test if a batch was
+// delivered after a failed one. On other lanes, *next stays, and delivered batches are sent twice.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1
@@ -71,8 +73,8 @@ func (l *life) again(all []attempt, next *int) bool {
 	return true
 }
 
-// sinkKilled ends the process after a few batches, several times. The next process continues from a
-// checkpoint. The checkpoint has either all delivered batches, or all but the last one.
+// sinkKilled ends the process after a few batches, several times. Each next process starts from a
+// checkpoint, which has either all batches that were delivered before, or all but the last one.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

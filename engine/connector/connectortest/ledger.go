@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger compares the progress in the ledger of a TransactionalSink with the batches that
-// were delivered. It does this after various steps, and the process ends after each step. In a
-// step, all records of a batch may be dropped, spans may be stored without their data, and the
-// ledger may be compacted. Then the same batch is delivered again. At the end, an earlier process
+// sinkKeepsLedger checks the ledger of a TransactionalSink. Each step runs a new process, which
+// compares the progress in the ledger with the earlier deliveries. Then it delivers one batch
+// twice. Before the first delivery, it may drop all records of the batch, or store the spans of the
+// batch without the records. Afterwards it may compact the ledger. At the end, an earlier process
 // tries to deliver.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)

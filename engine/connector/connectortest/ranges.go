@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that implements [stream.RangeReader]. If spans are read again
-// in any order, their ids and texts must be the same. The test does this in the process that has
-// read the spans first, and in another process that has only the marks of the first one.
+// sourceReadsRanges checks a reader that implements [stream.RangeReader]. It reads spans again in
+// any order, and compares the ids and texts of their records with those of the first reading. It
+// does so in the same process, and in another process that has only the marks of the first one.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

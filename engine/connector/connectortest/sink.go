@@ -207,8 +207,8 @@ func (l *life) atOnce() int {
 
 // deliver calls Deliver for each batch, with at most atOnce concurrent calls per lane. starts has
 // the indexes of the batches in the order in which their calls start. Nil means the order of
-// batches. On ordered lanes, the batches have consecutive places. Afterwards deliver releases the
-// batches.
+// batches. The attempts on each lane have consecutive indexes ([stream.Attempt].Index), which
+// determine the order on an ordered lane. Afterwards deliver releases the batches.
 func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))

@@ -139,7 +139,7 @@ func (p *process) end(r stream.Reader) {
 	}
 }
 
-// next reads one batch. The result is false if there were no more records before io.EOF.
+// next reads one batch. The result false means that there were no more records before io.EOF.
 func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience,

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink acknowledges each batch at once. It counts the discarded records and bytes as
+// Sink acknowledges each batch at once. It counts the discarded records and bytes in the counters
 // records_discarded and bytes_discarded.
 type Sink struct {
 	host    stream.Host

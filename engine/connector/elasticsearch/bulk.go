@@ -26,8 +26,8 @@ type bulkItem struct {
 
 // bulkErrors parses the response to a bulk request with n records. The first result has one element
 // per record: nil if the record was accepted, otherwise its error. The first result is nil if all
-// records were accepted. The second result is an error if the response makes no sense; then
-// everything must be sent again.
+// records were accepted. If text is no valid response for n records, bulkErrors returns an error,
+// and all records must be sent again.
 //
 // Set created if the documents have the ids of their records and are never overwritten. A conflict
 // then means that the store already has the record, and counts as accepted.

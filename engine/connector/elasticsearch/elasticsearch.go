@@ -66,7 +66,8 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, codec, h)
 }
 
-// Validate returns an error for an invalid option. It also reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
+// names.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Documents); err != nil {
 		return err

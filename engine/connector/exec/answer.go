@@ -106,9 +106,10 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the report of a child about its load. epoch is the number of this child among the
-// sink's children, and taken the number of records that it has answered. They are used if the child
-// states a credit without an epoch or without a taken count.
+// report returns the load that a child has stated in an answer. If the answer has a credit without
+// an epoch or without the number of taken records, report adds them: epoch is the number of this
+// child among the sink's children, and taken is the number of records that it has answered. See
+// docs/formats/exec-ndjson.md for the credit.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -122,8 +123,8 @@ func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	return r
 }
 
-// longest is the maximum of retry_after and of the times in a report. A longer time is probably a
-// mistake, and is reduced to longest.
+// longest is the maximum of retry_after and of the other times in an answer. A longer time is
+// probably a mistake, and is reduced to longest.
 const longest = 24 * time.Hour
 
 func seconds(s float64) time.Duration {
@@ -133,8 +134,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, longest.Seconds()) * float64(time.Second))
 }
 
-// outcome returns the outcome of the attempt to deliver b. misuse is an error of the child against
-// the protocol. After it, the child must be killed.
+// outcome returns the outcome of the attempt to deliver b. If the answer breaks the protocol,
+// outcome returns the error misuse, and the caller must kill the child.
 func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	said := errors.New(or(a.Err, "the child gave no reason"))
 	if !a.Delivered {

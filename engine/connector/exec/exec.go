@@ -38,8 +38,8 @@ type Sink struct {
 	// with storm: the directory in which bolts store their process ids; created by Open
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started so far
-	// grants is set as soon as any child has stated a credit. From then on, each new child gets
-	// only one batch until it has stated a credit itself.
+	// grants is set as soon as any child has stated a credit, the number of records that it allows.
+	// From then on, each new child gets only one batch until it has stated a credit itself.
 	grants atomic.Bool
 }
 
@@ -162,8 +162,8 @@ func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	return body, err
 }
 
-// down returns the outcome of an attempt at a worker without a running child. It is Throttled until
-// the next start of the child, or Misconfigured if the program cannot be started.
+// down returns the outcome of an attempt if the child is not running because of err. The outcome is
+// Throttled until the next start of the child, or Misconfigured if the program cannot be started.
 func down(err error) error {
 	e, ok := errors.AsType[*child.DownError](err)
 	if !ok {

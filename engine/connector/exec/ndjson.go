@@ -103,9 +103,10 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// awaitCredit waits until the child's credit is enough for q. It does not wait if the child has no
-// unanswered batch: the child could not state a higher credit then. The caller must hold the token
-// of t.writing. After an error, nothing was written.
+// awaitCredit waits until q fits into the child's credit, the bound on the records that the child
+// has allowed so far. It does not wait if all batches are answered, since the child states a new
+// credit only in an answer. It then adds q to the unanswered batches. The caller must hold the
+// token of t.writing. After an error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
@@ -185,8 +186,8 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 const startPatience = time.Second
 
 // awaited returns the session of a slot. If the child has never been started, or its restart is
-// due, awaited waits for its start. It does not wait for a later restart, because package flow can
-// use other workers meanwhile.
+// due, awaited waits for the start. It does not wait for a restart that is due later, because
+// package flow can use other workers meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -240,7 +241,8 @@ func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) 
 	return err
 }
 
-// killAbandoned kills a child that hangs, and returns the outcome of the batch.
+// killAbandoned kills the child because the attempt to deliver a batch has ended before the batch
+// was written, and returns the outcome of this batch.
 func (t *session) killAbandoned(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	t.mu.Lock()
@@ -269,8 +271,8 @@ func (t *session) deathOutcome(ctx context.Context, q *pendingBatch) error {
 	return t.err
 }
 
-// answered returns the outcome of a batch, given its answer. If the answer breaks the protocol,
-// answered kills the child, and the batch is to blame.
+// answered returns the outcome of a batch, given the child's answer. If the answer breaks the
+// protocol, answered kills the child, and the outcome counts against the batch.
 func (l *ndjsonLane) answered(t *session, q *pendingBatch, b *stream.Batch,
 	said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)

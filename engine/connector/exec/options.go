@@ -32,8 +32,8 @@ const (
 	usualPending  = 100 // Storm's topology.shellbolt.max.pending
 )
 
-// Options are the options of the sink. The time limit for an answer is `flow.abandon`. After it,
-// the child is killed.
+// Options are the options of the sink. The option `flow.abandon` bounds the time in which a child
+// must answer. After this time, the child is killed.
 type Options struct {
 	child.Options
 

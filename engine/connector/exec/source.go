@@ -97,8 +97,7 @@ func (s *Source) serve(ctx context.Context) error {
 	return nil
 }
 
-// commandError ends the source for the rest of the process's life: the supervisor does not restart
-// it.
+// commandError ends the source until the process ends: the supervisor does not restart the source.
 type commandError struct{ err error }
 
 // Error implements error. It describes the end of the command.
@@ -109,8 +108,8 @@ func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrSto
 
 var errDraining = errors.New("the routes drain")
 
-// untilDrain runs the command until the routes drain or ctx is done. ended reports that the command
-// will not run again. Then err is the failure of its last run, or nil.
+// untilDrain runs the command until the routes drain or ctx is done. The result ended means that
+// the command will not run again. Then err is the failure of its last run, or nil.
 func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	defer s.Producer()()
 	run, cancel := context.WithCancelCause(ctx)
@@ -192,15 +191,15 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("it ran longer than timeout: %v", e.after)
 }
 
-// following returns the first planned start after now, and the number of planned starts before it
-// that were missed.
+// following returns the first planned start after now. missed is the number of planned starts
+// before it that were skipped.
 func following(planned, now time.Time, every time.Duration) (next time.Time, missed int64) {
 	missed = max(0, int64(now.Sub(planned)/every))
 	return planned.Add(time.Duration(missed+1) * every), missed
 }
 
 // run runs the command once and submits its output until it ends. When runCtx is done, run makes
-// the command end and submits the rest of the output. When ctx is done, it does not submit the
+// the command end and submits the rest of the output. When ctx is done, it returns without the
 // rest.
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()

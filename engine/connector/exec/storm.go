@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is the number of in-flight batches of a bolt. With two, the bolt can begin the next
-// batch before it has answered the last tuples of the previous one.
+// boltInFlight is the number of in-flight batches of a bolt. It is two, so that the bolt can begin
+// the next batch while its last answers for the previous batch are under way.
 const boltInFlight = 2
 
 // boltLane delivers each record as a tuple to the bolt in one slot.

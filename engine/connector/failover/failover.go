@@ -100,8 +100,8 @@ func (m *member) create() error {
 
 var reopenBackoff = backoff.Exponential(time.Second, 2, 30*time.Second).Full()
 
-// Open opens the members. If a member cannot be opened, it is down, and Open tries it again later
-// with backoff. If no member can be opened, Open returns the errors.
+// Open opens the members. If only some members cannot be opened, they are down, and a goroutine per
+// member tries again with backoff. If no member can be opened, Open returns the errors.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	s.mu.Lock()
 	s.set = o.Lanes
@@ -160,8 +160,8 @@ func (m *member) replace(lanes []stream.Lane) {
 	m.of.publish()
 }
 
-// publish passes the lanes of all members to the engine. If two lanes have the same name, publish
-// adds the number of its member to the name of the second one.
+// publish passes the lanes of all members to the engine. If a lane has the same name as the lane of
+// an earlier member, publish adds the number of its member to the name.
 func (s *Sink) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // held until the end, so that lists are published in order

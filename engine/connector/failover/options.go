@@ -11,8 +11,8 @@ import (
 // maxMembers bounds the members of one sink.
 const maxMembers = 16
 
-// Options has the members in the order of preference. The config reader decodes each member like a
-// sink, and then calls Add.
+// Options has the members in the order of preference. The config reader decodes each member as the
+// config of a sink, and then calls Add.
 type Options struct {
 	members []stream.Member
 }

@@ -15,8 +15,8 @@ const (
 )
 
 // ahead decides how much space to reserve after the end of the file: as much as was written in the
-// last second. While the file grows fast, most writes then need not allocate space. The zero value
-// is ready to use.
+// last second. Then most writes to a fast-growing file need not allocate space. The zero value is
+// ready to use.
 type ahead struct {
 	upTo  int64     // offset up to which space is reserved
 	since time.Time // start of count
@@ -25,8 +25,8 @@ type ahead struct {
 	never bool      // the file system does not support reservations
 }
 
-// want returns the space to reserve before a write from offset from to offset end. If length is 0,
-// no space needs to be reserved.
+// want returns the space to reserve before a write from offset from to offset end: length bytes at
+// offset at. Length 0 means none. The bytes of the write count in the rate at which the file grows.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

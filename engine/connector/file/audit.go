@@ -23,8 +23,8 @@ type audit struct {
 	text  []byte
 }
 
-// Audit implements stream.AuditedSink. The audit reads the files up to the place that the
-// checkpoint has saved.
+// Audit implements stream.AuditedSink. The audit reads the files up to the place in the resume
+// token of the checkpoint, which is the end of the delivered data.
 func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	folder, _ := filepath.Split(filepath.Clean(s.o.Path))
 	dir, err := s.host.FS().OpenDir(filepath.Clean(folder))
@@ -73,8 +73,8 @@ func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) 
 	return a.count.Compare(found)
 }
 
-// readFiles reads the rotated files and the current file in order, up to the place that the
-// checkpoint has saved.
+// readFiles reads the rotated files and the current file in order, up to the place in the resume
+// token of the checkpoint.
 func (a *audit) readFiles(ctx context.Context) error {
 	want, err := parsePlace(a.place)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// eagerBytes is the number of unsynced bytes at which writeback is started, with fsync:
-	// interval. The disk then works while the sink writes more, and the next fsync has less to do.
+	// eagerBytes is the number of unsynced bytes at which writeback is started, with the option
+	// fsync: interval. The disk then works while the sink writes more, and the next fsync has less
+	// to do.
 	eagerBytes = 32 << 20
 
 	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
@@ -43,7 +44,8 @@ func (l *lane) runWriter(ctx context.Context) error {
 }
 
 // writeReady writes the deliveries in group, into several files if rotation requires it. Its only
-// possible error is a ReopenError. Any other error becomes the outcome of the deliveries.
+// possible error is a ReopenError, which makes the engine open the sink again. Any other error
+// becomes the outcome of the deliveries.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -83,8 +85,9 @@ func (l *lane) writeReady(group []*delivery, broken error) error {
 	return nil
 }
 
-// writeGroup writes a group of deliveries. With ack, it passes the group to the syncer, which
-// answers after a sync. Without ack, writeGroup answers.
+// writeGroup writes a group of deliveries. With the option fsync: ack, it passes the group to the
+// syncer, the goroutine that answers deliveries after a sync. With fsync: interval, writeGroup
+// answers the deliveries itself.
 func (l *lane) writeGroup(group []*delivery) error {
 	end, err := l.write(group)
 	if err != nil {
@@ -216,10 +219,10 @@ func (l *lane) syncNow() error {
 	return l.sync()
 }
 
-// syncAhead is called between the regular syncs. With ack, it syncs and answers the written
-// deliveries. Otherwise, it starts writeback of the unsynced bytes if there are many, and does not
-// wait for its end: a sync would block concurrent writes while the file system commits. If the
-// system cannot start writeback, syncAhead syncs.
+// syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
+// deliveries. With fsync: interval, it starts writeback of the unsynced bytes if there are many,
+// and does not wait for its end: a sync would block concurrent writes while the file system
+// commits. If the system cannot start writeback, syncAhead syncs.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()

@@ -3,15 +3,15 @@
 //
 // The file has one ordered lane. One goroutine writes. Another one syncs, so that the next group of
 // batches is written during an fsync. The answer to each batch contains a resume token
-// ([flow.Report].ResumeToken): the identity of the file, and its length after the batch. The engine
-// saves the token in the same checkpoint entry as the progress of the batch. After a kill, Open
-// truncates the file to the length in the saved token. Batches after it are delivered again, and
-// are not duplicated.
+// ([flow.Report].ResumeToken), which consists of the identity of the file and its length after the
+// batch. The engine saves the token in the same checkpoint entry as the progress of the batch.
+// After a kill, Open truncates the file to the length in the saved token. Batches after it are
+// delivered again, and are not duplicated.
 //
 // While the file is open, a lock file beside it prevents a second sink from using it. Other
 // programs must not write to the file: bytes that they append are removed at the next start. The
 // sink never repeats a failed fsync. With rotate, it also owns the numbered files until they are
-// settled. Without rotate, it never renames or removes a file.
+// settled. Without rotate, the sink never renames or removes a file.
 package file
 
 import (
@@ -159,7 +159,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 }
 
 // Sync implements stream.AppendSink. When it returns nil, all delivered batches are durable. An
-// error is permanent: the bytes of the last second may not be on disk. The route must stop and
+// error is permanent, because bytes of acknowledged batches may be lost. The route must stop and
 // report it.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {

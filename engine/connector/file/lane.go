@@ -22,7 +22,7 @@ const syncEvery = time.Second
 
 var errStopped = errors.New("the sink was stopped")
 
-// delivery is a call of Deliver in progress. It is ready, then written, then answered.
+// delivery is a call of Deliver in progress. Its states are ready to write, written, and answered.
 type delivery struct {
 	data []byte
 	at   place      // end of this delivery in the file; set by the writer
@@ -113,7 +113,8 @@ func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	return data
 }
 
-// enter adds d at its place in the order of its run.
+// enter adds d to the deliveries to write when all earlier attempts of the same run have been added
+// (see [stream.Attempt].Index).
 func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,8 +140,8 @@ func wake(c chan struct{}) {
 }
 
 // failCanceled is called when the context of a Deliver call has ended. If the call still waits for
-// earlier batches, failCanceled fails all waiting deliveries: without its batch, no later batch can
-// be written.
+// earlier batches, failCanceled fails all waiting deliveries: later batches cannot be written
+// without the batch of this call.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

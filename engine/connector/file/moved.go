@@ -22,7 +22,8 @@ var (
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
 // checkName checks whether the file still has its name, and at least the acknowledged length. If
-// not, it detaches the lane. The syncer calls it. Its error is a ReopenError or an error of detach.
+// not, it detaches the lane. The goroutine that syncs calls it. Its error is a ReopenError or an
+// error of detach.
 func (l *lane) checkName() error {
 	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()
@@ -62,8 +63,9 @@ func (l *lane) checkLength() error {
 }
 
 // detach ends the use of the lane. It truncates the file, which may have another name now, to the
-// acknowledged length. The engine delivers the other batches again, into the next file. The caller
-// holds l.writes. The error is a ReopenError, unless the file could not be synced or truncated.
+// acknowledged length. The engine delivers batches that are not acknowledged again, into the next
+// file. The caller holds l.writes. The error is a ReopenError, unless the file could not be synced
+// or truncated.
 func (l *lane) detach(reason error) error {
 	l.end(reason)
 	l.syncing <- struct{}{}

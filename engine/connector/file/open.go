@@ -24,8 +24,8 @@ func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 // returns.
 //
 // If rotates is set, openAt first undoes rotations that are not in the checkpoint. If the file is
-// missing, openAt creates a new one in two cases: no batch was delivered into the file, or dir has
-// the file under another name.
+// missing, openAt creates a new one in two cases: no batch was delivered into the missing file, or
+// dir has that file under another name.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {

@@ -146,9 +146,10 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate undoes rotations that are not in the checkpoint. It gives the file with the identity of
-// want its name back. It removes newer files, because their records will be delivered again. If no
-// numbered file has this identity, it does nothing.
+// unrotate undoes rotations that are not in the checkpoint. want is the place in the checkpoint.
+// unrotate gives the rotated file with the identity of want its name back, and removes newer files,
+// because their records will be delivered again. If no rotated file has this identity, unrotate
+// does nothing.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)

@@ -34,8 +34,8 @@ func (o *Options) checkAccept() (err error) {
 }
 
 // Outcome implements httpsink.Codec. With the option accept, a response that meets this condition
-// is a delivery. Any other response causes a retry if its status is a 2xx or one that allows
-// retries.
+// means that the batch is delivered. Any other response with a 2xx status causes a retry. So does
+// any other response if its status allows retries.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

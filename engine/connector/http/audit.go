@@ -42,7 +42,8 @@ func (o *Options) checkAudit() error {
 	return nil
 }
 
-// auditedSink is a sink with a receiver that can be audited.
+// auditedSink is a sink with the options audit. It can compare the records of a receiver with the
+// source.
 type auditedSink struct {
 	*httpsink.Sink
 	o *Options

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the sink's entry for the list of components. A sink with options for an audit
+// Component returns the sink's entry in the list of components. A sink with the option audit
 // implements [stream.AuditedSink] as well.
 func Component() stream.Component {
 	c := stream.NewComponent(stream.SinkRole, "http", DefaultOptions, New)
@@ -131,8 +131,8 @@ func appendArray(dst []byte, b *stream.Batch) []byte {
 	return append(dst, ']', '\n')
 }
 
-// Notices implements stream.Noticer. It returns a notice if the option body has a value of a store,
-// for which there is a sink of its own.
+// Notices implements stream.Noticer. It returns a notice if the option body selects the format of
+// Elasticsearch, Loki or ClickHouse, which have sinks of their own.
 func (o *Options) Notices() []error {
 	name := o.Body
 	switch o.Body {

@@ -45,10 +45,11 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, so it cannot distinguish records")
 
-// keyOf returns the idempotency key of a request with batch b, from the values of the expression.
-// For a batch of one record, the key is the record's value. It is a hash of all values if there are
-// several records, or if the value is not valid in a header. A record without a value is refused:
-// otherwise two such records would have the same key, and the receiver would ignore the second one.
+// keyOf returns the idempotency key of a request with batch b. The option idempotency_key is an
+// expression, which gives a value for each record. For a batch of one record, the key is this
+// value. The key is a hash of all values if there are several records, or if the value is not valid
+// in a header. A record without a value is refused: otherwise two such records would have the same
+// key, and the receiver would ignore the second one.
 func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)

@@ -54,7 +54,8 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for an invalid option. It also reads the file of tls.ca.
+// Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
+// names.
 func (o *Options) Validate() error {
 	if err := o.check(); err != nil {
 		return err
@@ -79,8 +80,8 @@ func (o *Options) check() error {
 	return o.checkStore()
 }
 
-// checkStore checks the options for the store of the body. It returns an error if options for
-// another store are set, because they would have no effect.
+// checkStore checks the options for the store that the option body selects. It returns an error if
+// options for another store are set, because they would have no effect.
 func (o *Options) checkStore() error {
 	standard := DefaultOptions()
 	for _, s := range []struct {

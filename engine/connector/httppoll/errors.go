@@ -5,7 +5,7 @@ import (
 	nethttp "net/http"
 )
 
-// StatusError means that a response has no page, given its status.
+// StatusError means that a response has no page of records, because of its status.
 type StatusError struct {
 	Place  string // method, and URL without user and query
 	Status int

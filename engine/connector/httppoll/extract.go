@@ -34,8 +34,8 @@ var (
 		{Name: "body"}, {Name: "status", Type: stream.IntegerType}, {Name: "headers", Type: stream.JSONType},
 		{Name: "links", Type: stream.JSONType}, {Name: "cursor", Type: stream.TextType},
 	}
-	// responseSchema lists the fields that the expression records can use, pageSchema those for
-	// next.
+	// responseSchema lists the fields that the expression records can use. pageSchema lists those
+	// for the expression next.
 	responseSchema = stream.Schema{Fields: responseFields}
 	pageSchema     = stream.Schema{Fields: append(responseFields[:len(responseFields):len(responseFields)],
 		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}

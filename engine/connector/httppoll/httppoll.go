@@ -1,9 +1,9 @@
 // Package httppoll implements the source that polls an HTTP API.
 //
 // The API must return a sequence of pages with the oldest records first, and append new records at
-// the end. A position contains the request of a page, and the number of records read from this
-// page. The source can therefore continue from a position alone, without state of its own. Each
-// route requests the pages separately.
+// the end. A position identifies a page, and contains the number of records that were read before
+// it. The source can therefore continue from a position alone, without state of its own. Each route
+// requests the pages separately.
 package httppoll
 
 import (

@@ -27,8 +27,8 @@ func parseLinks(lines []string) map[string]string {
 	return links
 }
 
-// parameters parses the parameters of one link. They end at a comma or at the end of s. It returns
-// the value of rel, and the text after the comma.
+// parameters parses the parameters of one link, up to a comma or the end of s. It returns the value
+// of the parameter rel, and the text after the comma.
 func parameters(s string) (rel, rest string) {
 	quoted, from := false, 0
 	take := func(part string) {

@@ -258,8 +258,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: in.OnError}, nil
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns the proxy, if the environment sets
-// one.
+// FromEnvironment implements stream.EnvironmentUser. It returns the proxy that the environment
+// sets, if any.
 func (o *Options) FromEnvironment() []string {
 	proxy, err := httpaccess.Proxy(o.Proxy)
 	if err != nil || proxy == nil || o.target == nil {

@@ -36,9 +36,9 @@ func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 // demand records that the server allows no request within the time wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
-// page records a successful request. Set news if the page had new records, and turned if another
-// page follows. The next request is due at once if another page follows. It must wait for the
-// interval (end) if none follows, or after maxEmptyPages empty pages.
+// page records a successful request. news means that the page had new records. turned means that
+// another page follows; then the next request is due at once. If no page follows, or after
+// maxEmptyPages empty pages, the next request must wait for the interval, and page returns true.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {

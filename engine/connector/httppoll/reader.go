@@ -159,9 +159,9 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader has read all records that the page had when it was first
-// read, if this is known from a settled range. The page may have more records now. They must not be
-// read, because records on the next page are already settled.
+// endedHere reports whether the reader has read all records that the page had at the first reading.
+// It knows this only if a settled range begins on a later page. The page may have more records now.
+// They must not be read, because records on the later page are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -354,6 +354,6 @@ func (r *reader) took(news bool) error {
 var errIgnored = errors.New("the next page has the same records as the page before: the server " +
 	"ignores the paging parameter; check `cursor` or `offset`, and `next`")
 
-// patience is the number of consecutive responses without expected records (see unmet) after which
-// these records count as missing.
+// patience is the number of consecutive responses without expected records (see the field unmet)
+// after which these records count as missing at the server.
 const patience = 3

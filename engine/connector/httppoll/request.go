@@ -94,7 +94,7 @@ type redirectError struct{ text string }
 // Error describes the redirect.
 func (e *redirectError) Error() string { return e.text }
 
-// tooLargeError means that a response is larger than max_response.
+// tooLargeError means that a response is larger than the option max_response.
 type tooLargeError struct{ limit stream.Size }
 
 // Error names the limit.
@@ -110,8 +110,8 @@ type response struct {
 	body   []byte // decompressed
 }
 
-// validators has the headers of a response that make the next request for the same page
-// conditional: the server may then answer 304, not modified.
+// validators has the headers ETag and Last-Modified of a response. With them, the next request for
+// the same page is conditional: the server may answer 304, not modified.
 type validators struct{ etag, modified string }
 
 func (v validators) isSet() bool { return v != validators{} }

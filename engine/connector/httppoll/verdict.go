@@ -20,8 +20,8 @@ const (
 	misconfigured                // an operator must change something
 )
 
-// judge returns the verdict on a status. conditional means that the request allowed a 304.
-// retryAfter means that the response has the header Retry-After.
+// judge returns the verdict on a status. conditional means that the request allowed the server to
+// answer 304. retryAfter means that the response has the header Retry-After.
 //
 //	2xx                 answered
 //	304                 unchanged, if the request was conditional
@@ -45,8 +45,9 @@ func judge(status int, conditional, retryAfter bool) verdict {
 // maxHold bounds the wait that a server can demand.
 const maxHold = time.Hour
 
-// demanded returns the wait that the server demands. If Retry-After has a date, the wait is the
-// time between the header Date of the response and this date, because the clocks may differ.
+// demanded returns the wait that the server demands by the header Retry-After. If this header has a
+// date, the wait is the time from the header Date of the response to it. The local clock is not
+// used for this, because it may differ from the server's clock.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {

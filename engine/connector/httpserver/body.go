@@ -39,7 +39,8 @@ const (
 	firstRead = 64 << 10
 	// freeRatio is the number of decompressed bytes above which max_ratio is checked.
 	freeRatio = 1 << 20
-	// leastRate is the minimum rate of a body in bytes per second. It is checked after graceRead.
+	// leastRate is the minimum rate of a body in bytes per second. It is checked once graceRead has
+	// passed.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
 	// The bounds of the window of a zstd decoder. The window counts against the memory limit of the
@@ -126,8 +127,8 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// grow reserves more bytes. The time of its wait does not count as time in which the client must
-// send the body.
+// grow reserves more bytes. It may have to wait for memory. This wait does not count as time in
+// which the client must send the body.
 func (b *bodyReader) grow(ctx context.Context, bytes int64) error {
 	before := time.Now()
 	err := b.room.Grow(ctx, bytes)
@@ -168,7 +169,8 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	return plain, nil
 }
 
-// failed returns err, an error of reading the body, with the status for the response.
+// failed returns an error for err, with which the body could not be read. The result determines the
+// status of the response.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -220,9 +222,9 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 	}
 }
 
-// reserveWindow reserves memory for the window of a zstd decoder. The decoder allocates its window
-// at the first block. The size is in the header of the first frame. If the window of a later frame
-// is larger, the additional bytes are not reserved.
+// reserveWindow reserves memory for the window of a zstd decoder, which the decoder allocates at
+// the first block. The size of the window is in the header of the first frame. If the window of a
+// later frame is larger, the additional bytes are not reserved.
 func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {

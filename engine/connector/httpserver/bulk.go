@@ -18,7 +18,7 @@ type bulkItem struct {
 	problem           string // why the document was refused; "" if it was accepted
 }
 
-// itemBytes is the approximate memory of an action: that of its bulkItem and of its part in the
+// itemBytes is the approximate memory of an action in bytes: its bulkItem, and its part of the
 // response.
 const itemBytes = 384
 
@@ -26,8 +26,8 @@ const itemBytes = 384
 // the same limit.
 const maxIndex = 255
 
-// bulkInto returns a decoder of _bulk requests. It uses index for actions without _index. If index
-// is empty, such actions have none.
+// bulkInto returns a decoder of _bulk requests. An action without the member _index gets the given
+// index, or none if index is empty.
 func bulkInto(index string) decoder {
 	var text []byte // as in JSON, without quotes
 	if index != "" {

@@ -37,8 +37,8 @@ type decoder func(contentType string, body []byte, maxRecord int, room room) (de
 // before it uses much more memory than the body, for example for labels that each record repeats.
 type room func(bytes int64) error
 
-// add adds a record. other is the number of bytes in use in addition to those of the body and the
-// records.
+// add adds a record. other is the number of bytes that the decoder uses in addition to the body and
+// the records. If these bytes and the records need more memory than the body, add reserves it.
 func (d *decoded) add(record []byte, other int64, room room) error {
 	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
 	if err := room(other + size); err != nil {
@@ -53,7 +53,8 @@ var decoders = map[string]decoder{
 	Bulk: bulkInto(""), Loki: decodeLoki, OTLP: decodeOTLP,
 }
 
-// replyRecords returns the response for formats that do not define one.
+// replyRecords returns the response to a request with n records, for formats that do not define a
+// response.
 func replyRecords(n int) reply {
 	return reply{200, typeJSON, fmt.Appendf(nil, "{\"records\":%d}\n", n)}
 }
@@ -76,8 +77,8 @@ func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, nil
 }
 
-// checkLines returns an error if a line is too long. It jumps from line end to line end as far as a
-// line may be long, and so does not look at each short line.
+// checkLines returns an error if a line is too long. It looks for the last line end among the first
+// most+1 bytes, and continues after it in the same way. So it does not look at each short line.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')
@@ -115,7 +116,7 @@ func decodeNDJSON(_ string, body []byte, maxRecord int, _ room) (decoded, error)
 	return d, nil
 }
 
-// scanObject checks a JSON object. It returns the first mistake and its position, or "".
+// scanObject checks a JSON object. It returns the first mistake and its position in data, or "".
 func scanObject(s *json.Scanner, data []byte) (what string, at int) {
 	for s.Start(data, 0, len(data)); s.Next(); {
 		continue

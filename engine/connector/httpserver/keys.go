@@ -30,8 +30,8 @@ type keyed struct {
 }
 
 // request returns the id of the request's partition in the intake. The id depends on the key and
-// the body. After a restart, a request with the same key and another body is thus not mistaken for
-// a delivered one.
+// the body. A request with the same key and another body thus has another id, and is not mistaken
+// for a delivered request after a restart.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
@@ -52,7 +52,7 @@ func newKeys(keep time.Duration) *keys {
 	return &keys{keep: keep, by: make(map[string]*list.Element), order: list.New()}
 }
 
-// begin returns the request with a key. mine means that the key is new: the caller must then submit
+// begin returns the request with a key. mine means that the key is new. The caller must then submit
 // the request, and call submitted or failed.
 func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *keyed, mine bool) {
 	k.mu.Lock()
@@ -67,8 +67,8 @@ func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *
 	return entry, true
 }
 
-// submitted records that the request was submitted to the routes. r is the response to send when it
-// is settled.
+// submitted records that the request e was submitted to the routes. r is the response to send when
+// the request is settled.
 func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

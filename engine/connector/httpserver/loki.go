@@ -107,8 +107,8 @@ func wrongProtobuf(at, code int) error {
 		protowire.ParseError(code), at+1)
 }
 
-// stream decodes the message StreamAdapter, which has labels as text, and entries. It first looks
-// for the labels, because they may follow the entries.
+// stream decodes the message StreamAdapter, which consists of labels as text, and entries. It first
+// looks for the labels, because every record needs them, and they may follow the entries.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
 	err := fields(message, func(n protowire.Number, v value) (err error) {

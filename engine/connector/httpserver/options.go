@@ -102,7 +102,8 @@ func (o *Options) Validate() error {
 	)
 }
 
-// KeepRequests implements stream.RequestOptions. A buffer has the requests in its own partition.
+// KeepRequests implements stream.RequestOptions. It returns 0 if the route has a buffer, because
+// the buffer then recognizes repeated requests.
 func (o *Options) KeepRequests() time.Duration {
 	if o.Ack == buffer.Buffered {
 		return 0

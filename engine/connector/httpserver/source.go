@@ -88,7 +88,7 @@ func (s *Server) Addr(ctx context.Context) (net.Addr, error) {
 // closeGrace bounds the time for the last responses after the source has stopped.
 const closeGrace = time.Second
 
-// newServer returns the HTTP server that serve runs and stop ends.
+// newServer returns the HTTP server that the method serve runs and the method stop ends.
 func (s *Server) newServer() *nethttp.Server {
 	return &nethttp.Server{
 		Handler: s.handler(), ReadHeaderTimeout: s.o.HeaderTime, IdleTimeout: s.o.IdleTime,
@@ -151,8 +151,8 @@ func (s *Server) stop(ctx context.Context) error {
 	return nil
 }
 
-// setIdle records whether a connection is idle. c may be a TLS connection, which wraps the one of
-// the listener.
+// setIdle records whether a connection is idle. c may be a TLS connection, which wraps the
+// connection of the listener.
 func setIdle(c net.Conn, idle bool) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

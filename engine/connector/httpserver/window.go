@@ -18,8 +18,8 @@ const unitRecords = "records"
 const priceBytes = 1 << 10
 
 // service decides which requests count as being served. If slots is 0, these are all requests that
-// a route has read. Otherwise they are at most slots of these requests, in the order in which a
-// route has read them.
+// a route has read. Otherwise, they are the first of these requests, in the order of reading, and
+// at most slots at the same time.
 type service struct {
 	slots int // 0: no limit
 
@@ -58,10 +58,10 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request as the advertised window counts it. The request waits from the arrival of its
-// header until service counts it as being served. It is then served until the source has responded.
-// Requests of all clients count, but the source sends its window only to clients with
-// [stream.SenderHeader].
+// visit is a request as it counts in the load that the source advertises to senders. The request
+// waits from the arrival of its header until service counts it as being served. It is then served
+// until the source has responded. Requests of all clients count, but the source sends its load only
+// to clients with [stream.SenderHeader].
 type visit struct {
 	s       *Server
 	asked   bool
@@ -69,9 +69,9 @@ type visit struct {
 	price   float64
 }
 
-// arrive begins a visit. Until the records are known, its cost is the one that the client has
-// stated. The name of a sender is combined with its token or certificate, so that no client can use
-// the window of another one.
+// arrive begins a visit. Until the records are decoded, its cost is the number of records that the
+// client has stated. The name of a sender is combined with the client's token or certificate, so
+// that no other client can use this sender's share of the window.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {
@@ -99,8 +99,8 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse is for a request that was not delivered. If the source drains, it states this in the
-// response's header.
+// refuse is for a request that was not delivered. It ends the visit. If the source drains, it
+// states this in the response's header.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

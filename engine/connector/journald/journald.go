@@ -84,7 +84,7 @@ type reader struct {
 var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
 
 // follow runs journalctl, and restarts it when it ends, until ctx is done. If once is set, it runs
-// journalctl only once, up to the end of the journal, and returns its error.
+// journalctl only once, up to the current end of the journal, and returns the error of this run.
 func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
 	var failed backoff.State
 	for {
@@ -110,7 +110,8 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
-// run runs journalctl from the position at, passes its entries to the reader, and advances at.
+// run runs journalctl from the position at, and passes its entries to the reader. After each entry,
+// it sets at to the position of this entry.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
 	o := &r.j.o
 	spec := child.Spec{

@@ -13,7 +13,7 @@ import (
 // some warnings hundreds of times a second. Within logInterval, clientLog logs only the first
 // occurrence of a message as a warning. It logs repetitions at debug level, and adds their number
 // to the next warning. All clients of a component share one clientLog, because a transactional sink
-// has a client for each partition.
+// has a client for each partition, and these clients would otherwise repeat each other's warnings.
 type clientLog struct {
 	log *slog.Logger
 

@@ -33,7 +33,8 @@ func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	}
 }
 
-// shorten halves the limit of a commit's metadata. It reports false if the limit is at its minimum.
+// shorten halves the limit of a commit's metadata. It returns false if the limit is already at its
+// minimum.
 func (r *reader) shorten() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +53,8 @@ type prepared struct {
 	metadata string
 }
 
-// prepare returns the commits for marks, without those of ended assignments. If not all ranges of a
-// mark fit into the metadata, it omits the ranges that do not fit, and counts them.
+// prepare returns the commits for marks, without those of ended assignments. The metadata of a
+// commit has the settled ranges of its mark. prepare omits and counts ranges that do not fit.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -69,10 +69,10 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 	return out
 }
 
-// store delivers messages, the dead letters of b, and the spans of b in one transaction. If the
-// brokers refuse the content of dead letters, store tries again without the values of the dead
-// letters. These values are still in the dead-letter files. If the brokers refuse some of messages,
-// the returned job is marked as failed.
+// store writes three things in one transaction: the given messages, the dead letters of b, and the
+// progress for the spans of b. If the brokers refuse the content of dead letters, store tries again
+// without the values of the dead letters. These values are still in the dead-letter files. If the
+// brokers refuse some of the other messages, the returned job is marked as failed.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {

@@ -11,7 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// brokerError adds the brokers and a remedy to the error of a failed connection.
+// brokerError returns err, the error of a failed connection, with the addresses of the brokers and
+// a remedy.
 func brokerError(err error, brokers []string) error {
 	where := strings.Join(brokers, ", ")
 	switch {
@@ -44,8 +45,8 @@ func topicError(topic string, err error) error {
 
 var errRecreated = errors.New("was deleted or created again while it was read")
 
-// recreatedError returns the error that ends a route whose client has an old id of a topic. The
-// client of the next start has the new one.
+// recreatedError returns an error that ends the route, because its client has the id of a deleted
+// topic of this name. The client of the next start has the new id.
 func recreatedError(topic string) error { return fmt.Errorf("topic %q %w", topic, errRecreated) }
 
 // groupError adds a remedy to an error that concerns the group.
@@ -104,7 +105,7 @@ func isUnknownTopic(err error) bool {
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether only an operator can remove the cause of err. The client library calls
+// isFatal reports whether err stays until an operator removes its cause. The client library calls
 // some of these errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{

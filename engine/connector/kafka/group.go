@@ -18,7 +18,7 @@ import (
 )
 
 // joined is called when the group has a new session. If the group gave this member no partitions,
-// there is nothing to read. Otherwise the library calls assign next.
+// there is nothing to read. Otherwise the client library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -27,7 +27,8 @@ func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int
 	r.wake()
 }
 
-// offsetsFetched keeps the metadata of the group's offsets, because assign does not receive it.
+// offsetsFetched keeps the metadata of the group's committed offsets, because the client library
+// does not pass it to assign.
 func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.OffsetFetchResponse) error {
 	r.stored = make(map[topicPartition]committed)
 	for _, g := range res.Groups {
@@ -108,11 +109,11 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff paces the retries of offersSoon. If it returned an error instead, the session would
-// end, and the deliveries of all partitions would be canceled.
+// offersBackoff has the waits between the attempts of offersSoon. An error from offersSoon would
+// end the session and cancel the deliveries of all partitions, so it tries again instead.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
-// offersSoon calls offers until the brokers answer.
+// offersSoon calls offers until the brokers answer, with offersBackoff between the attempts.
 func (r *reader) offersSoon(ctx context.Context,
 	keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
@@ -168,7 +169,8 @@ func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	return got, err
 }
 
-// offers asks the brokers for topic ids and the bounds of the logs.
+// offers asks the brokers for topic ids and the bounds of the logs, and returns the partitions with
+// the positions at which they can resume.
 func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partition, []stream.PartitionOffer, error) {
 	topics := topicsOf(keys)
 	m, err := r.admin.Metadata(ctx, topics...)
@@ -204,8 +206,8 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 	return parts, offers, nil
 }
 
-// choose returns the partitions of keys and their offers. It omits and reports a partition if its
-// position does not fit the log.
+// choose returns the partitions of keys and their offers, the positions at which they resume. It
+// omits and reports a partition if its committed position does not fit the log.
 func (r *reader) choose(cluster string, keys []topicPartition,
 	logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
 	for i, key := range keys {

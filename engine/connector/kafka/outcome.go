@@ -39,9 +39,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle derives the outcome of a batch from the errors of its kept records. One bad record makes a
-// broker refuse all records that it received in the same request for the partition. So settle
-// splits refused records in half to be sent again, until only the bad ones are refused.
+// settle derives the outcome of a batch from the errors of its kept records. A broker refuses all
+// records of a partition in a request if one of them is bad. So settle splits refused records in
+// half to be sent again, until only the bad ones are refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)
@@ -78,9 +78,9 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 	return settle(b, kept, errs, byRecord)
 }
 
-// bisectRefused moves refused records to split.Rest, in halves. Two kinds of records stay refused.
-// One kind is certainly bad, such as records that cannot be made into messages. The other kind is
-// records of a single origin, which cannot be split.
+// bisectRefused moves refused records to split.Rest, in two halves that are sent again. Two kinds
+// of records stay refused: those that are certainly bad, for example because no message can be made
+// of them, and records that all come from one source record, which cannot be split.
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch
 	var certain, doubtful []int

@@ -155,8 +155,8 @@ func (p *partition) noteEpoch(r *kgo.Record) {
 	}
 }
 
-// epochAt returns the leader epoch of the record before a position, which a commit of that position
-// must contain. It returns -1 if the epoch is not known, and drops older epochs.
+// epochAt returns the leader epoch of the last record before a position. A commit of the position
+// must contain this epoch. epochAt returns -1 if the epoch is not known, and drops older epochs.
 func (p *partition) epochAt(position int64) int32 {
 	i := 0
 	for i < len(p.epochs) && p.epochs[i].after < position {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the delivered part of a source partition: the offsets below watermark and those in
-// above. A progress is immutable.
+// progress is the delivered part of a source partition: the offsets below watermark, and those in
+// the ranges above. A progress is immutable.
 type progress struct {
 	watermark int64
 	above     []stream.Range // ascending, disjoint, not adjacent

@@ -137,12 +137,13 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 // it.
 type unknownTopic struct{ first, last time.Time }
 
-// unknownLimit is the time for which a broker may not know a topic that the other brokers know.
+// unknownLimit bounds the time for which one broker may not know a topic that the other brokers
+// know.
 const unknownLimit = 5 * time.Second
 
 // verify checks topics that a broker does not know. It returns an error if one of them was deleted
-// or recreated, or stays unknown: the client never accepts the new id of a topic, and its view may
-// be older than that of the brokers.
+// or recreated, or stays unknown: the client never accepts the new id of a topic, and may have the
+// metadata of a broker that does not know the topic yet.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {
@@ -279,8 +280,8 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duratio
 }
 
 // fill appends records of the next partition that is ready, in round-robin order after the
-// partition of the last batch. If no partition is ready, wait is the time until one will be, or 0
-// if that is unknown. The error io.EOF means that everything was read. The caller holds mu.
+// partition of the last batch. If no partition is ready, wait is the time until one is ready, or 0
+// if this time is unknown. The error io.EOF means that everything was read. The caller holds mu.
 func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, wait time.Duration,
 	err error) {
 	keys := slices.SortedFunc(maps.Keys(r.parts), compareKeys)

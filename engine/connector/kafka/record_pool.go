@@ -18,8 +18,8 @@ type recordPool struct {
 	bytes   sync.Pool // of *[]byte
 }
 
-// These constants bound the unused part of reused memory, because the source counts only the bytes
-// of the records. A small batch must not keep the memory of a large one.
+// These constants bound the unused part of reused memory, which the source does not count in its
+// memory limit. A small batch must not keep the memory of a large one.
 const (
 	leastRecords = 64
 	leastBytes   = 4 << 10

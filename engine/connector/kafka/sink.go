@@ -157,7 +157,8 @@ func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 	}
 }
 
-// delivery collects the outcomes of a batch's records. It outlives a canceled Deliver.
+// delivery collects the outcomes of a batch's records. The producer may still use it after a
+// canceled Deliver has returned.
 type delivery struct {
 	records []kgo.Record // of the kept records
 

@@ -79,8 +79,8 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 	return r, nil
 }
 
-// leaderEpoch returns the leader epoch of the record before a position of a route's partition, or
-// -1 if it is not known.
+// leaderEpoch returns the leader epoch of the last record before a position in a partition of a
+// route, or -1 if the epoch is not known.
 func (s *GroupSource) leaderEpoch(route string, key topicPartition, position int64) int32 {
 	s.mu.Lock()
 	r := s.readers[route]
@@ -116,10 +116,10 @@ const heartbeatsPerSession = 7
 // rebalanceSlack is the part of the rebalance timeout that a revocation does not use.
 const rebalanceSlack = 15 * time.Second
 
-// fetchesInMemory is the number of fetch responses of the largest size that fit into Memory. Their
-// size is measured as compressed by the producer. The client library sends the next fetch when the
-// records of the last response were taken. With smaller responses, it fetches more often while
-// earlier records are delivered, and uses less memory.
+// fetchesInMemory is the number of fetch responses of the largest size that fit into Memory. The
+// size is that of the compressed records. The client library sends the next fetch when the records
+// of the last response were taken. With smaller responses, it fetches more often while earlier
+// records are delivered, and uses less memory.
 const fetchesInMemory = 16
 
 // bindTransactions records that the sink of a route commits the group's offsets in transactions.
@@ -129,10 +129,10 @@ func (s *GroupSource) bindTransactions(route string) {
 	s.transactional[route] = true
 }
 
-// unstableOffsets limits offset fetches to the last version that does not wait for open
-// transactions. The wait would last until the timeout of an earlier owner's transaction. Only the
-// sink's Take can end that transaction at once, and the engine calls Take after this request. The
-// engine uses the offset that Take reads again.
+// unstableOffsets limits requests for the group's offsets to the last version in which the broker
+// does not wait for open transactions. This wait would last until the transaction of an earlier
+// owner times out. Only the sink's Take can end that transaction at once, and the engine calls Take
+// after this request. Take then reads the offset again, and the engine uses that one.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)

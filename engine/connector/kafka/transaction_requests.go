@@ -96,8 +96,8 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 }
 
 // storedOffsets returns the group's offsets of partitions. It waits until no open transaction of
-// these partitions can change them any more. It does not wait for transactions of other partitions,
-// because under load one of them is always open.
+// these partitions can change these offsets any more. It does not wait for transactions of other
+// partitions, because under load one of them is always open.
 func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
 	storedOffsets, error) {
 	out := make(storedOffsets)
@@ -133,7 +133,7 @@ func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPart
 	return out, nil
 }
 
-// sendOffsets adds next, the group's progress, to the open transaction.
+// sendOffsets adds a commit of next, the progress of the group, to the open transaction.
 func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	id, epoch, err := p.producer.ProducerID(ctx)
 	if err != nil {
@@ -180,8 +180,8 @@ func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	return nil
 }
 
-// commitOffsets stores next in a transaction without records. After an error, the outcome is
-// unknown.
+// commitOffsets commits next, the progress of the group, in a transaction without records. After an
+// error, it is unknown whether next was committed.
 func (p *transactions) commitOffsets(ctx context.Context, next progress) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()

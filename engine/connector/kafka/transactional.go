@@ -111,7 +111,8 @@ func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
 	return nil, errors.New("a transactional sink kafka needs a source that is assigned partitions")
 }
 
-// Compact implements stream.TransactionalSink. A commit has no entries to fold.
+// Compact implements stream.TransactionalSink. It does nothing: each commit replaces the previous
+// one, so there are no entries to join.
 func (s *transactionalSink) Compact(context.Context, []stream.Mark) error { return nil }
 
 // Prune implements stream.TransactionalSink. The brokers delete the offsets of deleted topics.
@@ -168,8 +169,8 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 }
 
 // begin reads the offsets of fenced partitions, and starts the goroutines that run their
-// transactions. For a partition without an offset, it first stores the start. If the offset must
-// exist, it closes the partition's producer instead.
+// transactions. If a partition has no committed offset, begin commits its start position. If the
+// offset must exist, begin instead closes the partition's producer.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))

@@ -66,8 +66,8 @@ const (
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
 // transactions runs the transactions of one source partition in one assignment, one after the
-// other. Each transaction takes all waiting jobs, up to maxTransaction. The goroutine of run sends
-// all requests.
+// other. Each transaction contains all waiting jobs, up to maxTransaction bytes. The goroutine of
+// run sends all requests.
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition

@@ -18,8 +18,8 @@ type SinkOptions struct {
 	// Deliver is called with each batch. It returns the outcome, as a [stream.Worker] does: nil
 	// means delivered, a *[stream.Rejected] causes dead letters, and after any other error the
 	// batch is retried with backoff. Deliver must not change the batch, and must not use it after
-	// it has returned. The batch's Records are filled. If Deliver is nil, [Sink.Records] returns
-	// the records.
+	// it has returned. The batch has been split: b.Records has all records. If Deliver is nil,
+	// [Sink.Records] returns the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
 	// Workers is the number of concurrent calls of Deliver for a route. Zero means 1. With 1,
 	// batches are delivered in the order in which they were read, unless a batch is delivered
@@ -128,7 +128,7 @@ func (r *route) Close() error { return nil }
 func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It encodes nothing. It only splits the batch into Records,
-// because no other goroutine uses the batch yet.
+// which is safe here, because no other goroutine uses the batch yet.
 func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil

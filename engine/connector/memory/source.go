@@ -173,8 +173,8 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 // pipeline.
 const routesEvery = time.Second
 
-// until calls done now and after each change, until done returns true or an error. It holds mu
-// during these calls.
+// until calls done at once and after each change of the source, until done returns true or an
+// error. It holds mu during these calls.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -21,7 +21,8 @@ const statementBytes = 512 << 10
 // encoder encodes batches as INSERT statements, each preceded by its length.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose Records are filled, and returns the refused records.
+// append appends the kept records of b as INSERT statements, and returns the refused records. Call
+// b.Split first, which fills b.Records.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)

@@ -28,8 +28,8 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
-	// With READ COMMITTED, each statement sees all marks committed before it, including those
-	// raised during the transaction.
+	// With READ COMMITTED, each statement sees all marks that were committed before the statement,
+	// including those that other transactions have raised during this one.
 	if _, err := c.exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

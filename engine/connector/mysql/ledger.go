@@ -7,9 +7,10 @@ import (
 )
 
 // dialectOf returns the SQL of the ledger's tables, which are in the same schema as the data; see
-// docs/formats/sql-tables.md. Each transaction holds a shared lock on the row of the epoch, and
-// raising the epoch waits for these locks. So a transaction of an earlier process commits before
-// the epoch is raised, or never.
+// docs/formats/sql-tables.md. The epoch is a number that a new process raises to fence earlier
+// ones. Each transaction holds a shared lock on the row of the epoch, and raising the epoch waits
+// for these locks. So a transaction of an earlier process commits before the epoch is raised, or
+// never.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),

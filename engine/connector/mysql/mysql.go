@@ -1,10 +1,12 @@
 // Package mysql implements the sink that writes records to a table of MySQL or MariaDB exactly
 // once, over several connections.
 //
-// Each connection is a lane. A batch is one transaction: it reads and share-locks the route's
-// epoch, inserts its span rows, which are unique, reads the partitions' marks, and inserts the data
-// (docs/formats/sql-tables.md). If a batch is delivered twice, the second transaction waits for the
-// first one and then finds the batch in the ledger. Transactions of a fenced process cannot commit.
+// Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
+// transaction reads and share-locks the epoch, a number that a new process raises to fence earlier
+// ones. It inserts a row for each span of the batch into the ledger, where these rows are unique.
+// It reads the marks of the partitions, and inserts the data. If a batch is delivered twice, the
+// second transaction waits for the first one and then finds the batch in the ledger. Transactions
+// of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table. Identifiers
 // come from the config; values are encoded as literals that cannot contain other SQL.
@@ -104,8 +106,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
-// single quotes without escapes, errors instead of truncation, and UTC. The timeouts release the
-// locks of a vanished client after a minute.
+// single quotes without escapes, errors instead of truncation, and UTC. The timeouts make the
+// server release the locks of a vanished client after a minute.
 var session = map[string]string{
 	"sql_mode":     "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'",
 	"time_zone":    "'+00:00'",

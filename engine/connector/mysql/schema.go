@@ -157,9 +157,9 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 	})
 }
 
-// vanished marks the data's table as missing if err reports that it was dropped, so that it is
-// created again. Every lane that meets this error retries its batch. Other missing tables, such as
-// those of the ledger or of a trigger, are not created.
+// vanished marks the data's table as missing if err means that this table was dropped, so that the
+// sink creates it again. Every lane that meets this error retries its batch. Other missing tables,
+// such as those of the ledger or of a trigger, are not created.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:

@@ -141,8 +141,9 @@ const (
 	reconnectJitter = time.Second
 )
 
-// connect connects to one of the servers. The library then reconnects as often as needed while the
-// client is open. buffered bounds the bytes that the client keeps while no server is connected.
+// connect connects to one of the servers. After a lost connection, the client library reconnects as
+// often as needed, until the client is closed. buffered bounds the bytes that the client keeps
+// while no server is connected.
 func (c *Connection) connect(log *slog.Logger, buffered int) (*client, error) {
 	out := &client{o: c, denials: newDenials()}
 	options := []natsgo.Option{
@@ -203,7 +204,7 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 func (c *client) close() { c.conn.Close() }
 
 // refused returns an error if the client is not connected because the servers refuse its login. The
-// library keeps trying to log in.
+// client library keeps trying to log in.
 func (c *client) refused() error {
 	if c.conn.IsConnected() {
 		return nil

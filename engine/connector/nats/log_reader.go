@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// logReader reads a stream by sequence. The engine keeps the position, as it does for files. The
-// server keeps no durable state: the consumer is ephemeral, and the library recreates it when a
-// connection is lost. logReader implements stream.Reader, stream.PartitionTracker and
-// stream.RangeReader.
+// logReader reads a stream by sequence, the number of a message in the stream. The engine keeps the
+// position, as it does for files. The server keeps no durable state: the consumer is ephemeral, and
+// the library recreates it when a connection is lost. logReader implements stream.Reader,
+// stream.PartitionTracker and stream.RangeReader.
 type logReader struct {
 	s      *StreamSource
 	o      stream.OpenOptions

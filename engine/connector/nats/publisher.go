@@ -67,8 +67,8 @@ type responses struct {
 	duplicates int64
 }
 
-// begin prepares for as many messages as there are outcomes, which it fills in until end is called.
-// There must be at least one.
+// begin prepares for one message for each element of outcomes, which must not be empty. The outcome
+// of message k is stored in outcomes[k], until end is called.
 func (p *publisher) begin(outcomes []error) *responses {
 	r := &responses{p: p, outcomes: outcomes, awaited: len(outcomes), done: make(chan struct{})}
 	for k := range outcomes {
@@ -83,7 +83,7 @@ func (p *publisher) begin(outcomes []error) *responses {
 	return r
 }
 
-// end stops filling in the outcomes. Those that are not known remain errAwaited.
+// end ends the stores into outcomes. Outcomes that are not known remain errAwaited.
 func (r *responses) end() {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()

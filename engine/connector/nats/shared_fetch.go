@@ -188,8 +188,9 @@ func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	}
 }
 
-// queue queues the messages of group until one needs a new run. It returns this message, and the
-// number of messages up to and including it. If no message needs a new run, it returns nil and 0.
+// queue queues the messages of group until one of them needs a new run, that is, a new partition of
+// the session. It returns this message, and the number of messages up to and including it. If no
+// message needs a new run, it returns nil and 0.
 func (r *sharedReader) queue(group []*message) (*message, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +222,8 @@ const maxRuns = 8
 // place.
 const nakDelay = time.Second
 
-// place begins a run with m. If maxRuns is reached, it replaces an idle run. If no run is idle, it
-// gives the message back to the server.
+// place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces an
+// idle run. If no run is idle, it gives the message back to the server.
 func (r *sharedReader) place(ctx context.Context, m *message) {
 	r.mu.Lock()
 	full, spare := len(r.d.runs) >= maxRuns, ""

@@ -57,8 +57,8 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 	return s, nil
 }
 
-// Limits for messages that were published and not acknowledged yet. A server refuses more than
-// 10,000 messages or 128 MiB for one stream.
+// Limits for messages that were published and not acknowledged yet. A server refuses messages for a
+// stream while more than 10,000 messages or 128 MiB wait to be stored there.
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000

@@ -419,10 +419,10 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget frees memory of an idle lane. If the lane has no deliveries, forget deletes it. If the
-// next delivery is due only after windowLasts, forget deletes the lane's window. It also deletes
-// only the window of a slow lane without deliveries, so that the next deliveries to its host still
-// count as slow.
+// forget frees memory of an idle lane. If the lane has no deliveries, forget deletes it, but keeps
+// a slow lane, so that the next deliveries to its host still count as slow. forget deletes the
+// window of such a slow lane, and of a lane with a next delivery that is due only after
+// windowLasts.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):

@@ -140,7 +140,7 @@ func (s *Sink) Close() error {
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It encodes nothing. It only splits the batch into Records,
-// because no other goroutine uses the batch yet.
+// which is safe here, because no other goroutine uses the batch yet.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
@@ -191,7 +191,8 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 }
 
 // split returns an outcome in which some records are refused, and the engine delivers the others
-// again. If one record of an origin is refused, all records of this origin are.
+// again. The records of an origin were made from one record of the source. If one of them is
+// refused, all of them are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}

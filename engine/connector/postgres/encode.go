@@ -14,8 +14,8 @@ import (
 // text format (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose Records are filled, and returns the refused records.
-// In mode upsert a row begins with its number in the batch.
+// append appends the kept records of b, and returns the refused records. Call b.Split first, which
+// fills b.Records. In mode upsert, a row begins with the number of the record in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)

@@ -28,8 +28,9 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 const claimWait = "5s"
 
 // evictSuspended ends connections of processes that lock rows of a ledger's marks, and have sent
-// nothing for 10 s during their transaction: they are suspended, or their network is cut. A COPY
-// has no time of its last rows. It is ended if it began 10 s ago and waits for more rows.
+// nothing for 10 s during their transaction: they are suspended, or their network is cut. For a
+// COPY, the server has no time of the last rows. A COPY is therefore ended if it began 10 s ago and
+// waits for more rows.
 const evictSuspended = `SELECT count(pg_terminate_backend(a.pid))
 	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 	WHERE l.locktype = 'relation' AND l.relation = to_regclass($1) AND l.granted
@@ -65,7 +66,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		Arrays: true,
 		Present: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`,
 			Args: []any{s.name.Beside(sqlspan.RoutesTable).String()}},
-		// one statement: Present must not find one table without the others
+		// one statement creates all tables, so that Present never finds only some of them
 		Create: []string{`DO $create$ BEGIN
 			CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY,
 				format integer NOT NULL, epoch bigint NOT NULL);

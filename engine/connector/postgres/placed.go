@@ -18,9 +18,10 @@ const (
 // roomFor returns the space that a row needs in addition to its texts.
 func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
 
-// putPlaced encodes a record at the start of dst, which has enough space, directly from the arena.
-// places gives the positions of its values. It returns the size, or 0 if only sqltable.Rows can
-// encode or refuse the record. A row begins with number unless number is negative.
+// putPlaced encodes a record at the start of dst, which has enough space. It reads the values
+// directly from data, the memory of the batch, in which places has their positions. It returns the
+// size, or 0 if only sqltable.Rows can encode or refuse the record. A row begins with number unless
+// number is negative.
 func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte,
 	number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))
@@ -80,7 +81,7 @@ const eight = 8
 
 // shortInteger parses data[off:off+n] with three multiplications
 // (https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html). ok is false
-// unless the text is 1 to 8 digits and not at the end of the arena.
+// unless the text is 1 to 8 digits, and data continues for at least 8 bytes from off.
 func shortInteger(data []byte, off, n int) (value uint64, ok bool) {
 	if n == 0 || n > eight || off+eight > len(data) {
 		return 0, false

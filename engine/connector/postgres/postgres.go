@@ -1,10 +1,12 @@
 // Package postgres implements the sink that writes records to a table of PostgreSQL exactly once,
 // over several connections.
 //
-// Each connection is a lane. A batch is one transaction: it inserts its span rows, which are
-// unique, reads the partitions' marks and the route's epoch, and copies the data with COPY
-// (docs/formats/sql-tables.md). If a batch is delivered twice, the second transaction waits for the
-// first one and then finds the batch in the ledger. Transactions of a fenced process cannot commit.
+// Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
+// transaction inserts a row for each span of the batch into the ledger, where these rows are
+// unique. It reads the marks of the partitions, and the epoch, a number that a new process raises
+// to fence earlier ones. It writes the data with COPY. If a batch is delivered twice, the second
+// transaction waits for the first one and then finds the batch in the ledger. Transactions of a
+// fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table and never builds
 // SQL from data.

@@ -169,8 +169,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing. failed concerns only this batch: the transaction of
-// the group can continue without it. err ends the transaction.
+// one writes a batch and its spans, or nothing. failed is an error that concerns only this batch:
+// the transaction of the group can continue without it. err is an error that ends the transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

@@ -10,7 +10,8 @@ import (
 )
 
 // dialectOf returns the SQL of the ledger's tables; see docs/formats/sql-tables.md. SQLite has one
-// writer at a time, so the epoch is the only fence needed.
+// writer at a time, so earlier processes are fenced by the epoch alone, a number that each new
+// process raises.
 func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),

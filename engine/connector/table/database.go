@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// database is one reader's access to a database. One goroutine at a time may use it. It connects
-// when it is first needed, and reconnects after a failure. transient reports whether an error may
-// be temporary.
+// database is one reader's access to a database. One goroutine at a time may use it. It connects at
+// the first call that needs a connection, and reconnects after a failure. transient reports whether
+// an error may be temporary.
 type database interface {
 	// describe returns the properties of a table, view or query.
 	describe(ctx context.Context, of subject) (*relation, error)

@@ -22,7 +22,8 @@ type fetcher struct {
 	lost  error      // why the journal was not written: the rows must not be handed out
 }
 
-// workerPool has the goroutines of a reader. It has as many as fetchers were in use so far.
+// workerPool has the goroutines of a reader. It starts another one when more fetchers are in use
+// than ever before.
 type workerPool struct {
 	work    chan *fetcher // has room for all fetchers
 	results chan *fetcher // has room for all fetchers

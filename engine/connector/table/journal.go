@@ -172,7 +172,8 @@ func keysOf(rows []seenRow) []string {
 	return keys
 }
 
-// prunable returns the number up to which late rows can be removed from m.
+// prunable returns the number up to which late rows can be removed from m, because lateness.save
+// does not need them any more.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {

@@ -36,8 +36,8 @@ const (
 	rescanLeast = time.Second
 )
 
-// open restores the state from the journal and from the settled progress: main is that of the
-// partition, own that of its late rows.
+// open restores the state from the journal and from the settled progress. main is the progress of
+// the partition, and own that of its late rows.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	most int) (known bool, err error) {
 	l.state.seen.max = most
@@ -132,9 +132,9 @@ func (l *lateness) save(settled int64, main string) error {
 // Its query has a limit: about twice the number of remembered rows. If this limit is reached, more
 // late rows may follow, and the next search continues.
 //
-// A remembered row that was deleted is forgotten. A row inserted later under the same key is then
-// late like any other. If a row was replaced by another one with the same key between two searches,
-// search returns an error.
+// A remembered row that was deleted is forgotten. A row that is inserted later under the same key
+// then counts as a late row. If a row was replaced by another one with the same key between two
+// searches, search returns an error.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.state.seen
@@ -228,12 +228,12 @@ func digestOf(ctx context.Context, db database, p *partition,
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor is called if the table has no rows between the floor and the position of p. The rows
-// there were deleted, and rows inserted there later are new. lowerFloor therefore lowers the floor
-// to the last row before it.
+// lowerFloor lowers the floor, the key up to which rows are not remembered. It is called if the
+// table has no rows between the floor and the position of p. The rows there were deleted, and rows
+// that are inserted there later are new. The new floor is the last row before the old one.
 //
-// With strict, lowerFloor returns an error if this row is the last one of the table: rows that are
-// inserted after it may have reused keys and could not be told from new rows. endsBefore checks
+// With strict, lowerFloor returns an error if the new floor is the last row of the table: rows that
+// are inserted after it may have reused keys and could not be told from new rows. endsBefore checks
 // this.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen

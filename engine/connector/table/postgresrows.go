@@ -30,7 +30,7 @@ func keyColumns(r *relation, each func(name string) string) string {
 
 func same(name string) string { return name }
 
-// bound adds a condition that compares the whole key.
+// bound adds a condition that compares the whole key of a row with key, by the operator op.
 func (s *statement) bound(r *relation, op, key string) error {
 	values, err := r.keys.decode(key)
 	if err != nil {

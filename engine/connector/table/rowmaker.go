@@ -40,8 +40,8 @@ func newRowMaker(r *relation) rowMaker {
 	return m
 }
 
-// begin makes the following rows go to b. b must be empty. All its rows must be of this relation,
-// because a batch has only one list of names.
+// begin prepares m to add the following rows to b. b must be empty. All its rows must be of one
+// relation, because a batch has only one list of names.
 func (m *rowMaker) begin(b *stream.Batch) {
 	m.batch = b
 	b.Names = append(b.Names[:0], m.names...)

@@ -112,7 +112,8 @@ func (s *source) notify(ctx context.Context) error {
 	return nil
 }
 
-// ours reports whether a change may be one of a file to read. Hidden files are ignored.
+// ours reports whether a change in a watched folder may concern a file to read. Hidden files are
+// ignored.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
 // Input implements stream.InputReader.

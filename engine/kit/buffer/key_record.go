@@ -10,8 +10,8 @@ import (
 // remembers fewer; see keyShare.
 const maxKeys = 128 << 10
 
-// recoverKeys reads the record of keys. It starts at the envelope with the number last.keysFrom.
-// The caller holds b.mu.
+// recoverKeys restores the remembered keys of requests. It reads the envelopes that contain them,
+// from the number last.keysFrom on. The caller holds b.mu.
 func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) error {
 	b.keys = keyRecord{from: last.keysFrom}
 	if last.keysFrom == 0 {
@@ -80,8 +80,8 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow returns number, or a lower number if the record of keys begins below it: envelopes
-// with a part of this record must not be deleted. The caller holds b.mu.
+// deletableBelow returns number, or a lower number if envelopes below number contain remembered
+// keys of requests: these envelopes must not be deleted. The caller holds b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

@@ -176,9 +176,9 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last envelope of a gap that begins with the given number. If
-// the gap is at the beginning of the store, it ends before the first envelope. The length of any
-// other gap is unknown, and lostFrom returns the given number.
+// lostFrom returns the number of the last envelope of a gap, a range of missing envelopes that
+// begins with the given number. If the gap is at the beginning of the store, it ends before the
+// first envelope. The length of any other gap is unknown, and lostFrom returns the given number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

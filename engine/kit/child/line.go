@@ -39,8 +39,8 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 
 // ReadLine returns the next line of a child's output without its line end ("\n" or "\r\n"). The
 // line is in newly allocated memory. At the end of the output, ReadLine returns io.EOF; it ignores
-// a last line without a line end. If a line has more than most bytes, ReadLine returns an error
-// that quotes its beginning. most must be greater than QuotedMost.
+// a last line without a line end. most is the maximum length of a line in bytes, and must be
+// greater than QuotedMost. For a longer line, ReadLine returns an error that quotes its beginning.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

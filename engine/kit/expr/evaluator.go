@@ -48,8 +48,8 @@ func NewEvaluator(p *Program) *Evaluator {
 	return e
 }
 
-// Begin prepares the evaluator for a batch. The batch's Records must be filled. Call Begin again
-// when b.Names has grown. If e is nil, Begin does nothing.
+// Begin prepares the evaluator for a batch. Call [stream.Batch.Split] before, which fills
+// b.Records. Call Begin again when b.Names has grown. If e is nil, Begin does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	if e == nil {
 		return

@@ -47,7 +47,7 @@ func ordering() []expr.Option {
 	return options
 }
 
-// nullable is a visitor that replaces order operators by these functions.
+// nullable is a visitor that replaces order operators by the functions in orders.
 type nullable struct{}
 
 // Visit implements ast.Visitor.

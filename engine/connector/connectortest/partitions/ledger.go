@@ -1,5 +1,5 @@
 // Package partitions tests sinks that implement [stream.PartitionLedger]: sinks with a ledger that
-// several processes share, each owning some partitions. [Ledger] checks the contract of the
+// several processes share. Each of them owns some partitions. [Ledger] checks the contract of the
 // interface. [Moves] runs engines and moves partitions between them.
 package partitions
 
@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Sink is a sink with such a ledger.
+// Sink is a sink that implements [stream.PartitionLedger].
 type Sink interface {
 	stream.Sink
 	stream.PartitionLedger

@@ -20,7 +20,8 @@ import (
 
 // Moves checks that each record arrives exactly once while partitions move between engines. Two or
 // three engines read from one broker and write to one table. Moves causes rebalances, ended
-// sessions, lost responses, and kills after which goroutines of the engine keep running.
+// sessions and lost responses. It also simulates kills, but goroutines of a killed engine keep
+// running.
 func Moves(t *testing.T, r Receiver, seed uint64) {
 	g := &group{t: t, r: r, broker: streamtest.NewBroker(4), rnd: dice(seed)}
 	defer g.close()

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pruned checks that a process deletes the requests that it has stored last, and those of other
-// processes only if they are older than keep.
+// pruned checks which requests Prune deletes from the ledger. A process deletes a request if it was
+// the last process to store progress of this request. It deletes requests of other processes only
+// if they are older than keep.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -68,7 +69,8 @@ func pruned(t *testing.T, r Receiver) {
 		span{"own", 0, 2}, span{"own", 3, 4}, span{"taken", 0, 5})
 }
 
-// converted checks that a ledger of one owner becomes one with requests, and that its owner ends.
+// converted checks that a ledger with a single owner can become one that recognizes requests. The
+// process that owned the ledger must then be fenced.
 func converted(t *testing.T, r Receiver) {
 	before := prepare(t, r, one, stream.SinkOptions{})
 	if _, err := before.sink.Load(t.Context()); err != nil {
@@ -150,8 +152,9 @@ func thousands(t *testing.T, r Receiver) {
 	}
 }
 
-// randomSets delivers batches of random requests in random order in two processes at the same time,
-// while each folds marks. Nothing is stored twice, and no transaction is the victim of a deadlock.
+// randomSets delivers batches of random requests in two processes at the same time. Each process
+// also compacts the ledger. No record may be stored twice. No transaction may end because of a
+// deadlock, unless [Receiver].Deadlocks is set.
 func randomSets(t *testing.T, r Receiver) {
 	const seed, requests, batches, records = 7, 60, 60, 3
 	var both sync.WaitGroup
@@ -175,7 +178,8 @@ func randomSets(t *testing.T, r Receiver) {
 	has(t, r, "one", all...)
 }
 
-// set delivers a random part of each of the requests, and folds what it can.
+// set delivers one batch with the end of each of the requests, from a random record on. Then it
+// compacts the requests that it has delivered from their first record.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
 	var marks []stream.Mark
@@ -191,7 +195,8 @@ func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int
 	p.retry(r, func() error { return p.sink.Compact(p.t.Context(), marks) })
 }
 
-// retry calls f until it succeeds if the database may end a transaction because of a deadlock.
+// retry calls f, and calls it again after an error due to a deadlock if r.Deadlocks is set. Any
+// other error fails the test.
 func (p *process) retry(r Receiver, f func() error) {
 	err := f()
 	for err != nil && r.Deadlocks && strings.Contains(strings.ToLower(err.Error()), "deadlock") {

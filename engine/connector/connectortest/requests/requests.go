@@ -27,7 +27,8 @@ type Receiver struct {
 	New func(h stream.Host, table, ledger string) (Sink, error)
 	// Column returns the first column of a query as text. The tables of the ledger need no schema.
 	Column func(t testing.TB, query string) []string
-	// Deadlocks is set if the database may end transactions that lock rows in the same order.
+	// Deadlocks is set if the database may end a transaction because of a deadlock although all
+	// transactions lock rows in the same order.
 	Deadlocks bool
 }
 
@@ -137,7 +138,7 @@ func (p *process) deliver(b *stream.Batch) error {
 	return err
 }
 
-// delivers delivers a batch and its parts, as the engine does.
+// delivers delivers a batch with the spans as [process.all] does. An error fails the test.
 func (p *process) delivers(spans ...span) {
 	p.t.Helper()
 	if err := p.all(batchOf(time.Now(), spans...)); err != nil {
@@ -145,7 +146,8 @@ func (p *process) delivers(spans ...span) {
 	}
 }
 
-// all delivers a batch. If the sink divides it, all delivers the rest.
+// all delivers a batch. If the sink delivers only a part of the batch and returns a [stream.Split],
+// all delivers the remaining pieces, as the engine does.
 func (p *process) all(b *stream.Batch) error {
 	err := p.deliver(b)
 	split, ok := errors.AsType[*stream.Split](err)
@@ -191,8 +193,8 @@ func recognized(t *testing.T, r Receiver) {
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 2})
 }
 
-// restarted checks that the next start of a process fences the earlier one, but not others, and
-// that it knows the requests of both.
+// restarted starts a process again under the same name. The new one must fence the earlier one, but
+// no other process. It must know the requests of all processes.
 func restarted(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -212,8 +214,9 @@ func restarted(t *testing.T, r Receiver) {
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 3}, span{"r5", 0, 1}, span{"r6", 0, 1})
 }
 
-// otherDestination checks that requests belong to the table and to the route, even if the
-// configured ledger is the same.
+// otherDestination checks that the ledger stores requests separately for each table and each
+// pipeline. If the table or the pipeline is another one, the same request is delivered again, even
+// if the option ledger is the same.
 func otherDestination(t *testing.T, r Receiver) {
 	first, _ := open(t, r, "intake-a", target{"p", "one", "same"})
 	first.delivers(span{"r1", 0, 3})
