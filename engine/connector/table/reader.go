@@ -241,8 +241,9 @@ func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// reconnectAfter returns err if the error must end the reader. After another error, no work is
-// started for a while. A finite run fails in the end.
+// reconnectAfter is called after each use of db, with the error of the use. It returns an error if
+// the reader must end. After a temporary error, no work is started for a while, so that the
+// database can recover. A finite run fails if the database has not responded for onceWithout.
 func (r *reader) reconnectAfter(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0

@@ -27,15 +27,16 @@ func newAdvert() *advert {
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift bounds the growth of the stored minimum: one response can raise it by at most this
-// fraction.
+// networkDrift bounds the growth of the stored network time: one response can raise it by at most
+// this fraction.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
 // setHeader sets the header with the sender's name and the cost of the batch. If the network time
-// is known, setHeader adds it. It is known after the receiver has advertised its window once.
+// is known, setHeader adds it. The network time is the minimum round trip without the receiver's
+// processing time. It is known after the receiver has advertised its window once.
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
@@ -70,8 +71,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether the unit of a grant is records, which is also the default unit. Grants
-// in batches are not passed to it.
+// isOwnUnit reports whether the unit of a grant, the text of an advertised window, is records.
+// Records are also the default unit. Grants in batches are not passed to isOwnUnit.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

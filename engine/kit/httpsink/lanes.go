@@ -62,8 +62,9 @@ func (ls *lanes) drain(l *lane) {
 	}
 }
 
-// publish calls set with the lanes if they have changed since its last call. again is the time at
-// which publish must be called next. It is zero if no time is known at which the lanes change.
+// publish passes the lanes that are not paused to the engine by calling set, if they have changed
+// since the last call of publish. again is the time at which the first pause ends, so that publish
+// must be called again. It is zero if no lane is paused.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane
@@ -89,9 +90,10 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 	return again
 }
 
-// look looks up a name, and adds and removes lanes to match its addresses. If the lookup fails, the
-// lanes stay. If it fails for only some targets of an SRV name, it also counts as failed. The last
-// addresses of these targets then stay, unless DNS reports that the target does not exist.
+// look looks up the addresses of a name, and adds and removes lanes to match them. If the lookup
+// fails, the lanes stay. If it fails for only some targets of an SRV name, it also counts as
+// failed. The last addresses of these targets then stay, unless DNS reports that the target does
+// not exist.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)

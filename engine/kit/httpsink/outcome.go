@@ -30,8 +30,8 @@ func statusOutcome(r *Response, keyed bool) error {
 	return r.StatusError()
 }
 
-// As returns the response as an error with the given outcome. It returns nil if the outcome is
-// Delivered. If r.Err has a wait and the outcome is throttled, the result has the same wait.
+// As returns the response as an error with the given outcome, or nil if the outcome is Delivered.
+// If the outcome is throttled and r.Err contains a wait, the returned error contains the same wait.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {

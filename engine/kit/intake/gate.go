@@ -142,7 +142,7 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 // the data was removed from the pipeline. One caller checks for all.
 const routesEvery = time.Second
 
-// await waits until ready is closed. Its error is the cause of ctx.
+// await waits until ready is closed. If ctx ends earlier, await returns its cause.
 func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:

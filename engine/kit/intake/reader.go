@@ -252,8 +252,9 @@ func (r *reader) isLast() bool {
 	return r.progress.draining && (i.o.Refuse || i.producers == 0 || !i.allDraining())
 }
 
-// next returns the first submission that ends after place at, or nil. If no route has read the
-// submission before, next moves it from the queue to the log and assigns its place.
+// next returns the first submission that ends after the place at, or nil. A place is an offset in
+// all submissions in the order in which they were read. If no route has read the submission before,
+// next moves it from the queue to the log and assigns its place.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
 		if s.to() <= at {

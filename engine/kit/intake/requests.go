@@ -95,8 +95,8 @@ func (i *Intake) Requests(route string) []stream.Mark {
 }
 
 // expire removes the oldest requests while they arrived before the given time, or while more than
-// most requests remain. It stops at the first request that is not settled yet, which is one in
-// working. It appends the ids of the removed requests to gone.
+// most requests remain. It stops at the first request in working, the requests that are not settled
+// yet. It appends the ids of the removed requests to gone.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

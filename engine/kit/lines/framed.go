@@ -26,8 +26,8 @@ type Frame struct {
 	None     bool // the bytes contain no record, only separators between records
 }
 
-// Writer is a Framing for records whose text is not a contiguous part of the file, because it is
-// decoded or joined from several parts.
+// Writer is a Framing for records with a text that is not a contiguous part of the file, because it
+// is decoded or joined from several parts.
 type Writer interface {
 	Framing
 	// Write appends the texts of the frame's records to dst, and for each text its end in dst to
@@ -39,7 +39,7 @@ type Writer interface {
 	// after a whole character. If the first character is longer than n bytes, it returns the length
 	// of this character. A record that is too long is cut there.
 	Whole(data []byte, n int) int
-	// LineStart returns the start of the last line in data whose first character is whole. It
+	// LineStart returns the start of the last line in data that begins with a whole character. It
 	// returns -1 if no line ends in data.
 	LineStart(data []byte) int
 }

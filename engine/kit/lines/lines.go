@@ -417,9 +417,9 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add adds the next size bytes of f to the last span, or appends a new span for them. In b.Data
-// they have the given number of bytes. own forces a new span, which is necessary if the end of a
-// record cannot be derived from the bytes of its span.
+// add adds the next size bytes of f to the last span, or appends a new span for them. In b.Data,
+// they are the given number of bytes and records. own forces a new span, which is necessary if the
+// ends of the records in b.Data do not determine the ends in the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -14,8 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append appends each kept record of b as one line to dst. The records of b must be parsed or
-// plain.
+// Append appends each kept record of b as one line to dst.
 //
 // Append does not change b if its records have been split. Otherwise it splits them
 // ([stream.Batch.Split]), and no other goroutine may use b during the call.
@@ -33,7 +32,7 @@ func Append(dst []byte, b *stream.Batch) []byte {
 	return dst
 }
 
-// AppendRecord appends record i of b without a line end. b.Records must be filled.
+// AppendRecord appends record i of b without a line end. Call b.Split before.
 func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }

@@ -71,7 +71,7 @@ func (s Schedule) Validate() error {
 // Attempts returns the number of planned attempts.
 func (s Schedule) Attempts() int { return len(s.Waits) + 1 }
 
-// isLast reports whether attempt n, counted from 0, is the last.
+// isLast reports whether attempt n, counted from 0, is the last one of the schedule.
 func (s Schedule) isLast(n int) bool { return n >= len(s.Waits) }
 
 // Planned returns the time between the start of the delivery and its attempt n, counted from 0. If

@@ -33,7 +33,7 @@ type Audited[C Session] struct {
 	Same func(column string) string
 	// Value returns a cell as an argument that the database converts to the column's type.
 	Value func(c *sqltable.Column, cell []byte) any
-	// Outcome maps an error to flow's outcomes.
+	// Outcome maps an error of the database to an outcome of package flow.
 	Outcome func(err error) error
 }
 
@@ -205,8 +205,9 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 		}})
 }
 
-// compareSQL returns the query for the differences: an expected row counts 1 and a stored one -1.
-// In mode upsert, a key differs if no row has it.
+// compareSQL returns the query for the differences. Each expected row counts 1, and each stored row
+// counts -1. Rows with the same values differ if their sum is not 0. In mode upsert, a key differs
+// if it is expected and no stored row has it.
 func (a *audit[C]) compareSQL() string {
 	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
 	if len(columns) == 0 {

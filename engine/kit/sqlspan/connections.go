@@ -20,15 +20,17 @@ type Database[C Session] interface {
 	Transient(err error) bool
 	// Writer returns a writer for use by one goroutine at a time.
 	Writer() Writer[C]
-	// Outcome maps an error of [Deliver] to the error that a worker returns: one of flow's outcomes
-	// if the database's error determines it.
+	// Outcome maps an error of [Deliver] to the error that a worker returns. This is one of the
+	// outcomes of package flow, such as [stream.Misconfigured], if the error of the database
+	// determines it.
 	Outcome(err error) error
 }
 
-// Connections are the common part of sinks with several connections: a lane for each worker, one
-// more connection for the ledger, and the shared state of the route and the table. They implement
-// [stream.PartitionLedger] except for Open, and are meant to be embedded. Open must be called
-// before all other methods except Encode. Afterwards they are safe for concurrent use.
+// Connections are the common part of sinks with several connections to a database. They have a lane
+// for each worker, one more connection for the ledger, and the shared state of the route and the
+// table. They implement [stream.PartitionLedger] except for Open, and are meant to be embedded.
+// Open must be called before all other methods except Encode. Afterwards they are safe for
+// concurrent use.
 type Connections[C Session] struct {
 	*Ledger
 	Shape *sqltable.Shape
@@ -67,7 +69,7 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, named after their destination; nothing connects yet. The Ledger must be
+// Open creates the lanes, named by to, the destination. Open does not connect. The Ledger must be
 // open. kind is the sink's name. It names the goroutine that ends the route when another process
 // has taken over the ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
@@ -83,8 +85,9 @@ func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int
 // Encodes implements stream.Encoder.
 func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: it encodes rows for the database. A batch with a refused record
-// has no encoding; Deliver encodes it again and returns the refusals.
+// Encode implements stream.Encoder. It encodes rows for the database. If the database cannot store
+// a record, Encode returns nothing; Deliver encodes the batch again and returns the refused
+// records.
 func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	dst, refusals := s.database.Writer().Encode(dst, b)
@@ -94,9 +97,10 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// Ahead connects each lane that has no connection and calls f, if not nil, with the connection. The
-// lane's first batch then does not wait for that setup. Ahead returns at once. Errors are ignored,
-// because the first batch meets them again. kind is the sink's name, for the goroutines.
+// Ahead connects all lanes before their first batches, so that the batches need not wait for it. If
+// f is not nil, it prepares each connection. Ahead returns at once, and the lanes connect in
+// goroutines. Their errors are ignored, because the first batch of a lane meets the same error.
+// kind is the sink's name, for the names of the goroutines.
 func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
 	for i, w := range s.workers {
 		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
@@ -149,8 +153,8 @@ func (s *Connections[C]) Take(ctx context.Context,
 	return taken, nil
 }
 
-// Change calls f with the ledger's connection, bounded by BookBound. It ends the route if the error
-// requires it.
+// Change calls f with the ledger's connection. BookBound bounds the time of the call. If the error
+// of f must end the route ([Ends]), the route ends.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }

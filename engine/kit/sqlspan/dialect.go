@@ -7,77 +7,87 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// Dialect is the SQL of a ledger's tables in one database. In its texts $routes, $marks, $spans
-// and $epochs stand for the tables.
+// Dialect is the SQL of a ledger's tables in one kind of database. In its texts, $routes, $marks,
+// $spans and $epochs stand for the names of the tables. docs/formats/sql-tables.md describes the
+// tables. Each statement has the listed arguments, in this order.
 type Dialect struct {
-	// Place names the tables for messages: `table "s"."penstock_marks"`.
+	// Place describes the location of the tables in messages. Example: `table
+	// "s"."penstock_marks"`.
 	Place string
-	// Names replaces the tables' names in a text; see [Beside].
+	// Names replaces $routes, $marks, $spans and $epochs in a text; see [Beside].
 	Names func(text string) string
 	// Present is a query that returns whether the tables exist. If it is set, Create must create
 	// all of them or none. If it is empty, Create always runs.
 	Present Statement
 	Create  []string
 
-	// Alone waits until the transactions of earlier processes have ended. Load runs it. For that
-	// purpose all other transactions run Share, and Lock is appended to the query for the epoch.
+	// Load runs Alone, which waits until the transactions of earlier processes have ended. To make
+	// this possible, every other transaction runs Share, and Lock is appended to its query for the
+	// epoch.
 	Alone, Share []Statement
 	Lock         string
 
-	// Bump raises a route's epoch; arguments: route, format. Empty if Alone does.
+	// Bump increments the epoch of a route. Arguments: route, format. It is empty if Alone also
+	// increments the epoch.
 	Bump string
-	// SetMark raises a mark, never lowers it; arguments: route, part, name, num, key.
+	// SetMark raises the watermark of a mark, and never lowers it. Arguments: route, part, name,
+	// num, key.
 	SetMark string
-	// InsertSpan inserts a row unless one is there; arguments: route, part, from_num, from_key,
-	// to_num, to_key.
+	// InsertSpan inserts the row of a span, unless there is a row with the same start. Arguments:
+	// route, part, from_num, from_key, to_num, to_key.
 	InsertSpan string
 
-	// Arrays means that statements over several rows take arrays as arguments after the route, and
-	// that parameters are $1, $2. InsertSpan then returns part, from_num and from_key of inserted
-	// rows, and the texts below are required. Otherwise they have defaults.
+	// Arrays means that a statement for several rows has an array for each argument after the
+	// route, and that parameters are written $1, $2 and so on. InsertSpan then returns part,
+	// from_num and from_key of the inserted rows. With Arrays, the texts below are required.
+	// Without it, they have defaults.
 	Arrays bool
-	// SpanEnd returns rows of spans; arguments: route, part, from_num, from_key.
+	// SpanEnd returns the row of the span with a given start. Arguments: route, part, from_num,
+	// from_key.
 	SpanEnd string
-	// MarkOf returns part, num and key of a mark; arguments: route, part.
+	// MarkOf returns part, num and key of a mark. Arguments: route, part.
 	MarkOf string
-	// FoldSpans deletes rows at or below a position; arguments: route, part, num, key.
+	// FoldSpans deletes the rows of spans that end at or before a position. Arguments: route, part,
+	// num, key.
 	FoldSpans string
-	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
+	// PruneMarks and PruneSpans delete the rows of a partition. Arguments: route, part.
 	PruneMarks, PruneSpans string
 
-	// Claim inserts the mark of a request unless one is there, and locks an existing one.
-	// Arguments: route, part, name, num, key. With Arrays it returns part of the inserted ones.
+	// Claim inserts the mark of a request, or locks the mark if it exists. Arguments: route, part,
+	// name, num, key. With Arrays, Claim returns the part of each inserted mark.
 	Claim string
-	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for
-	// transactions of other processes.
+	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for transactions
+	// of other processes that store the same requests.
 	BeforeClaim, AfterClaim []Statement
-	// PruneRequests deletes marks with a name like a pattern, or below a bound; arguments:
-	// route, part, pattern, bound. PruneOrphans deletes rows of spans of partitions without a mark;
-	// arguments: route, part.
+	// PruneRequests deletes a mark if its name matches a pattern or is less than a bound.
+	// Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a partition that
+	// has no mark. Arguments: route, part.
 	PruneRequests, PruneOrphans string
 
-	// PresentEpochs and CreateEpochs correspond to Present and Create, for the table of epochs by
-	// partition. Only a ledger with several owners has this table.
+	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs, which has the
+	// epoch of each partition. Only a ledger with several owners has this table.
 	PresentEpochs Statement
 	CreateEpochs  string
-	// TakeParts returns statements that wait for all transactions of partitions, before the epochs
-	// of these are raised. For that purpose other transactions run the statements of ShareParts,
-	// and Lock is appended to the query for the epochs. Both functions are nil if Lock suffices, or
-	// if the database has one writer at a time. Ids are sorted.
+	// TakeParts returns statements that wait for all transactions of the given partitions, before
+	// their epochs are raised. To make this possible, all other transactions run the statements of
+	// ShareParts, and Lock is appended to their query for the epochs. Both functions are nil if
+	// Lock suffices, or if the database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
-	// RaiseEpoch inserts 1 or raises the epoch of a partition; arguments: route, part.
+	// RaiseEpoch increments the epoch of a partition. If the partition has none, RaiseEpoch inserts
+	// 1. Arguments: route, part.
 	RaiseEpoch string
-	// EpochOf returns part and epoch; arguments: route, part.
+	// EpochOf returns part and epoch of a partition. Arguments: route, part.
 	EpochOf string
-	// SpansOf returns all rows of spans of a partition; arguments: route, part.
+	// SpansOf returns the rows of all spans of a partition. Arguments: route, part.
 	SpansOf string
 
-	// ID returns a route or partition id as an argument. Nil means the string.
+	// ID returns the id of a route or partition as an argument of a statement. If ID is nil, the
+	// argument is the id as a string.
 	ID func(id string) any
 }
 
-// Beside returns a replacer of the names of the ledger's tables, which are in the schema of the
-// data's table.
+// Beside returns a function that replaces $routes, $marks, $spans and $epochs by the names of the
+// ledger's tables. These tables are in the schema of the data's table.
 func Beside(name sqltable.Name) func(text string) string {
 	return strings.NewReplacer(
 		"$routes", name.Beside(RoutesTable).String(), "$marks", name.Beside(MarksTable).String(),
@@ -118,7 +128,8 @@ func (d *Dialect) complete() {
 	}
 }
 
-// shared replaces the names of tables and, with arrays, the parameters in a text of all dialects.
+// shared prepares one of the texts of all dialects. It replaces the names of tables and, with
+// Arrays, the parameters.
 func (d *Dialect) shared(text string) string {
 	if d.Arrays {
 		text = strings.Replace(text, "?", "$1", 1)

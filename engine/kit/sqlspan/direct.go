@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// Direct is a [Session] over a database/sql driver connection. Each statement is one round trip.
+// Direct is a [Session] over one connection of a database/sql driver. Each statement is one round
+// trip.
 type Direct struct {
 	Conn      sqldriver.Conn
 	BeginText string // statement that begins a transaction

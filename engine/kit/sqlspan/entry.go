@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Kinds of arguments, one letter each: id, text, number, key.
+// The kinds of the arguments of statements, with one letter for each argument: i for an id, t for a
+// text, n for a number, k for a key.
 const (
 	kindsOfMark     = "itnk" // part, name, num, key
 	kindsOfPosition = "ink"  // part, num, key
@@ -15,8 +16,9 @@ const (
 	kindsOfPrune    = "itt" // part, pattern and bound of the name
 )
 
-// over returns the statements that apply an SQL text to rows of arguments, each preceded by the
-// route. There is one statement for each row, or a single one that takes arrays.
+// over returns the statements that execute text for each of rows. A row has the arguments after the
+// route, and kinds has their kinds. There is one statement for each row, or with Arrays a single
+// statement.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
@@ -46,7 +48,7 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	return []*Statement{{SQL: text, Args: args}}
 }
 
-// partsOf returns the ids as rows of arguments.
+// partsOf returns ids, the ids of partitions, as rows of arguments for the method over.
 func partsOf(ids []string) [][]any {
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
@@ -63,7 +65,7 @@ func array[T any](rows [][]any, k int) []T {
 	return values
 }
 
-// place is the key of a span's row within a route.
+// place identifies the row of a span among the rows of a route.
 type place struct {
 	part string
 	from stream.Position
@@ -71,7 +73,7 @@ type place struct {
 
 func placeOf(s *stream.Span) place { return place{s.Part.ID, s.From} }
 
-// entry stores the spans of a batch.
+// entry stores the spans of a batch in the ledger, and finds out which of them were stored before.
 type entry struct {
 	ledger   *Ledger
 	spans    []stream.Span
@@ -116,7 +118,7 @@ func (e *entry) readMarks() []*Statement {
 	return e.ledger.marksOf(parts, e.marks)
 }
 
-// marksOf returns the statements that read the marks of partitions into marks.
+// marksOf returns the statements that read the watermarks of partitions, and store them in marks.
 func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
 	statements := l.over(l.d.MarkOf, kindsOfPart, parts)
 	for _, s := range statements {
@@ -133,7 +135,7 @@ func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Sta
 	return statements
 }
 
-// judge reports how much of the spans existed before. It is called after statements have run.
+// judge reports how much of the spans was stored before. Call it after the statements have run.
 func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	before, folded, err := e.before(ctx, s)
 	if err == nil && folded {
@@ -149,10 +151,10 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns the end of each span's row that existed before, and nil for the inserted ones.
-// folded means that an existing row has disappeared since the insert. In this case a late response
-// of another attempt has settled the batch. Its row was folded into a mark that is newer than the
-// marks that were read.
+// before returns, for each span, the end of the row that was stored before, or nil if the row was
+// inserted now. folded means that a row that prevented the insert has disappeared since then. In
+// this case, another attempt has delivered the batch, and its result arrived late: the row was
+// replaced by a mark that is newer than the marks in e.marks.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

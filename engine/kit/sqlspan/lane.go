@@ -10,21 +10,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Server creates connections of type C. Its methods are called concurrently, but for one connection
-// by one goroutine at a time.
+// Server creates connections of type C. Its methods may be called concurrently, but only by one
+// goroutine at a time for the same connection.
 type Server[C any] interface {
 	// Connect creates a connection for a lane that has none, or whose last connection was closed.
 	Connect(ctx context.Context) (C, error)
 	// Restore is called after each use of a connection, with the error of that use. It rolls back
-	// an open transaction. It returns false if the state of the connection was unknown, so that it
-	// was closed. It must work even if ctx is over, and bounds its own time.
+	// an open transaction. If the state of the connection is unknown, Restore closes the connection
+	// and returns false. Restore must work even if ctx has ended, and must limit its own time.
 	Restore(ctx context.Context, c C, err error) bool
-	// Close closes a connection in good order.
+	// Close closes a connection that is in a known state.
 	Close(c C)
 }
 
-// Lane is one connection, created when needed and replaced after each failure that leaves its state
-// unknown. It is safe for concurrent use: callers wait for the connection.
+// Lane is one connection. It is created at its first use, and replaced after each failure that
+// leaves its state unknown. A Lane is safe for concurrent use: callers wait until the connection is
+// free.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // buffer of 1; its holder may use the connection
@@ -45,8 +46,9 @@ func NewLane[C any](s Server[C]) *Lane[C] {
 // ErrStopped is the error of a closed lane.
 var ErrStopped = errors.New("the sink was stopped")
 
-// Do calls f with the connection, within bound; 0 means no bound. It returns the error of f or of
-// connecting, ErrStopped, or the cause of a ctx that has ended before the connection was free.
+// Do calls f with the connection. bound limits the time of connecting and of f; 0 means no limit.
+// Do returns the error of connecting or of f. If the lane is closed, it returns ErrStopped. If ctx
+// ends before the connection is free, it returns the cause of ctx.
 func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]
@@ -91,8 +93,9 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes returns a lane for each worker, named after the destination. Each takes one batch at a
-// time. A single lane is ordered, which keeps the order of each partition.
+// Lanes returns a lane for each worker, with a name made of the destination to and a number. Each
+// lane delivers one batch at a time. A single lane is ordered, so that it keeps the order of each
+// partition.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
@@ -104,23 +107,24 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	return lanes
 }
 
-// Writer is the database-specific part of delivering a batch over a connection that the caller
-// holds. If it fails, Server.Restore rolls back its changes.
+// Writer delivers batches over a connection that the caller holds. Each database has its own
+// Writer. If a method fails, Server.Restore rolls back the changes.
 type Writer[C Session] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
 	// encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare creates missing tables for a batch with data.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
-	// Enter implements [Ledger.Enter]; data means that rows will follow.
+	// Enter begins the transaction of a batch, as [Ledger.Enter] does. data means that rows follow.
 	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
 	// Write writes the rows to the table, in the transaction of Enter.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
 
-// Deliver writes a batch with its spans exactly once: if the ledger contains the batch, nothing is
-// written. Its errors are those of the database, those recognized by Ends, and outcomes of flow for
-// refused records. scratch is memory of the lane.
+// Deliver writes a batch with its spans exactly once: if the ledger contains the batch, Deliver
+// writes nothing. It returns errors of the database, errors that end the route ([Ends]), and
+// outcomes of package flow for refused records. scratch is memory of the lane, in which Deliver
+// encodes a batch without a payload.
 func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape,
 	b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload

@@ -15,38 +15,41 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Session is a connection on which a [Ledger] runs its statements. One goroutine uses it at a time.
-// After an error the session's owner rolls back the transaction.
+// Session is a connection on which a [Ledger] runs its statements. Only one goroutine at a time
+// uses it. After an error, the owner of the session rolls back the transaction.
 type Session interface {
-	// Begin begins a transaction and runs statements in it, in one round trip if the driver can.
+	// Begin begins a transaction and runs statements in it. It needs one round trip if the driver
+	// supports this.
 	Begin(ctx context.Context, statements ...*Statement) error
-	// Run runs statements in order, in one round trip if the driver can.
+	// Run runs statements in order. It needs one round trip if the driver supports this.
 	Run(ctx context.Context, statements ...*Statement) error
-	// Commit ends the transaction: everything since Begin is durable, or nothing of it.
+	// Commit makes all changes since Begin durable, or none of them, and ends the transaction.
 	Commit(ctx context.Context) error
 }
 
-// Statement is one statement with its arguments: string, int64, []byte, and slices of those.
+// Statement is an SQL statement with its arguments. An argument is a string, an int64, a []byte, or
+// a slice of these.
 type Statement struct {
 	SQL  string
 	Args []any
-	// Row is called for each row; dest are *string, *int64, *[]byte, *bool.
+	// Row is called for each row of the result. dest are of type *string, *int64, *[]byte or *bool.
 	Row      func(scan func(dest ...any) error) error
 	Affected int64 // rows changed, set by Run if Row is nil
 }
 
-// Ledger is a route's ledger in a database, shared by the lanes of its sink. It is safe for
-// concurrent use after Open.
+// Ledger is the ledger of one route in a database. It records which data the database contains
+// (docs/formats/sql-tables.md). All lanes of the route's sink share it. It is safe for concurrent
+// use after Open.
 type Ledger struct {
-	Name string // in the ledger's tables
+	Name string // of the ledger, as in its tables
 
 	d     Dialect
-	rows  string // value of the column route: Name, unless keep is set
-	route any    // rows as an argument
-	fence any    // the row with the epoch of this process: route, unless keep is set
+	rows  string // value of the column route; equal to Name unless keep is set
+	route any    // rows, in the form of an argument
+	fence any    // key of the row with the epoch; equal to route unless keep is set
 
-	// All are set in a ledger of RequestFormat. The dialect is the one of Name, and d that of the
-	// fence.
+	// These fields are set only in a ledger of RequestFormat. byRoute is the dialect for the lock
+	// on Name, whereas d is the dialect for the lock on this process's own row.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -60,11 +63,11 @@ type Ledger struct {
 	owners ownerships  // with shared
 }
 
-// NewLedger returns a ledger without a name. The host gets its log lines.
+// NewLedger returns a ledger without a name. The ledger logs to h.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name, configured or by default PIPELINE/ROUTE, and its dialect. table is
-// the data's table.
+// Open sets the name of the ledger, and its dialect. The name is configured, or PIPELINE/ROUTE if
+// configured is "". table is the name of the data's table.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
@@ -86,8 +89,8 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 // LedgerName implements [stream.TransactionalSink].
 func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
 
-// Watch returns the reason why the route has to end, such as another process that has taken its
-// ledger over, or nil when ctx ends.
+// Watch waits until the route must end, and returns the reason. For example, another process may
+// have taken over the ledger. If ctx ends first, Watch returns nil.
 func (l *Ledger) Watch(ctx context.Context) error {
 	select {
 	case err := <-l.lost:
@@ -97,7 +100,7 @@ func (l *Ledger) Watch(ctx context.Context) error {
 	}
 }
 
-// Note returns err, and lets Watch return it if it ends the route.
+// Note returns err unchanged. If err must end the route ([Ends]), Note also makes Watch return it.
 func (l *Ledger) Note(err error) error {
 	if last := Ends(err); last != nil {
 		select {
@@ -108,7 +111,7 @@ func (l *Ledger) Note(err error) error {
 	return err
 }
 
-// check returns a FencedError if the epoch in the database is not the process's own.
+// check returns a FencedError if seen, the epoch in the database, is not the epoch of this process.
 func (l *Ledger) check(seen int64) error {
 	if own := l.epoch.Load(); own != seen {
 		return &FencedError{Ledger: l.Name, Own: own, Seen: seen}
@@ -116,17 +119,17 @@ func (l *Ledger) check(seen int64) error {
 	return nil
 }
 
-// Time limits of statements of the ledger.
+// Time limits for uses of the ledger.
 const (
 	LoadAttempt = 30 * time.Second // one attempt of Load
-	BookBound   = 30 * time.Second // one fold, or one Store
+	BookBound   = 30 * time.Second // one change of the ledger, such as Compact or Store
 	loadOnce    = time.Minute      // all attempts of Load in a finite run
 )
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await retries attempt with backoff while its errors are transient, for example until the server
-// runs. A finite run waits for at most a minute.
+// Await calls attempt until it succeeds, with backoff, as long as its errors are transient. For
+// example, it waits until the server runs. In a finite run, it waits for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,
@@ -169,8 +172,8 @@ func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
 	})
 }
 
-// Load returns the progress of all partitions, folded. Before that it makes the tables if they are
-// missing, and takes the next epoch, which fences off earlier processes.
+// Load returns the progress of all partitions. First it creates missing tables. Then it raises the
+// epoch, which fences earlier processes: their transactions cannot commit any more.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -196,7 +199,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
 	marks, err := l.read(ctx, s)
-	if err == nil && l.keep == 0 { // otherwise other processes are writing
+	if err == nil && l.keep == 0 { // otherwise other processes write at the same time
 		err = l.fold(ctx, s, marks)
 	}
 	if err == nil {
@@ -209,7 +212,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	return marks, nil
 }
 
-// Create makes the tables if they are missing.
+// Create creates the ledger's tables if they are missing.
 func (l *Ledger) Create(ctx context.Context, s Session) error {
 	return l.create(ctx, s, l.d.Present, l.d.Create)
 }
@@ -234,7 +237,7 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 	return nil
 }
 
-// read returns the folded progress in the tables.
+// read returns the progress that results from the marks and the spans in the tables ([Fold]).
 func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 	var marks []stream.Mark
 	rows, spans := rowsOf()
@@ -256,7 +259,7 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 	return Fold(marks, *rows)
 }
 
-// rowsOf returns a Statement's Row that appends span rows to the result.
+// rowsOf returns a slice, and the function Row of a Statement that appends the rows of spans to it.
 func rowsOf() (*[]Row, func(scan func(dest ...any) error) error) {
 	var rows []Row
 	return &rows, func(scan func(dest ...any) error) error {
@@ -273,9 +276,10 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 	return r, err
 }
 
-// fold raises marks and deletes the rows at or below them in one transaction. A late duplicate of a
-// batch is therefore detected: its span row can be inserted again only when the mark is visible.
-// Marks are locked in the order of their ids, as by claims.
+// fold raises marks, and deletes the rows of spans at or below their watermarks. Both must be in
+// one transaction, so that a late second copy of a batch is detected: when its span can be inserted
+// again, the raised watermark is visible. fold locks the marks in the order of their ids, as claims
+// do, so that no deadlock occurs.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -291,7 +295,7 @@ func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error
 	return s.Run(ctx, append(statements, l.over(l.d.FoldSpans, kindsOfPosition, at)...)...)
 }
 
-// Compact implements the method of [stream.TransactionalSink] over s.
+// Compact implements [stream.TransactionalSink], over the session s.
 func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) error {
 	if l.shared.Load() {
 		return l.compactOwned(ctx, s, marks)
@@ -299,7 +303,7 @@ func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) er
 	return l.change(ctx, s, func() error { return l.fold(ctx, s, marks) })
 }
 
-// Prune implements the method of [stream.TransactionalSink] over s.
+// Prune implements [stream.TransactionalSink], over the session s.
 func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	if l.shared.Load() {
 		return errors.New("BUG: a ledger with several owners prunes no partitions")
@@ -317,7 +321,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 			l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
 	}
 	for _, id := range ids {
-		if l.keep > 0 { // an earlier process
+		if l.keep > 0 { // the id is that of an earlier process: delete its epoch
 			statements = append(statements,
 				l.statementOf(l.d.ID(fenceOf(l.rows, id)), forgetText, nil))
 		}
@@ -325,7 +329,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })
 }
 
-// Store stores spans without data.
+// Store stores spans without the data of their records.
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
 	presence, err := l.Enter(ctx, s, spans)
 	if e, ok := errors.AsType[*OverlapError](err); ok {
@@ -337,7 +341,7 @@ func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) erro
 	return s.Commit(ctx)
 }
 
-// change calls f in a transaction of the process's own epoch.
+// change calls f in a transaction, after Begin has checked the epoch, and commits the transaction.
 func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	err := l.Begin(ctx, s)
 	if err == nil {
@@ -349,10 +353,10 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction of this process's epoch, and runs further statements (more) in it. The
-// epoch cannot change until the transaction ends. Begin returns a FencedError if another process
-// has taken over the ledger. In a ledger with several owners, Begin checks no epoch. Add then
-// checks those of the partitions.
+// Begin begins a transaction, and checks that the epoch is still that of this process. The epoch
+// cannot change until the transaction ends. Begin returns a FencedError if another process has
+// taken over the ledger. It runs the statements in more in the same transaction. In a ledger with
+// several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }
@@ -369,11 +373,11 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 	return g.check()
 }
 
-// Enter begins a transaction of this process's epochs and stores the rows of spans. It reports how
-// much of these rows existed before. If only a part existed, the error is a PartError, or an
-// OverlapError if the spans contain requests. If all
-// existed (All), nothing is left to do, and the transaction must be rolled back. Further statements
-// (more) run in the same round trip.
+// Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
+// It returns the part of spans that was stored before: None, All or Part. After All, the batch was
+// already delivered, and the transaction must be rolled back. With Part, the error is a PartError,
+// or an OverlapError if the spans contain requests. Enter runs the statements in more in the same
+// round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	own, c, statements := l.entries(spans)
@@ -383,8 +387,9 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	return judge(ctx, l, s, own, c)
 }
 
-// entries returns the entry of the spans that belong to this process, and the claims of requests.
-// One of them may be nil. statements are those of both.
+// entries divides spans. own stores those of partitions that only this process reads. c stores
+// those of requests, which several processes may receive. Either may be nil. statements are the
+// statements of both.
 func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
 	others, requests := l.partition(spans)
 	if len(others) > 0 || len(requests) == 0 {
@@ -398,7 +403,7 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 	return own, c, statements
 }
 
-// Add does the same as Enter, within a transaction that Begin has begun.
+// Add stores the rows of spans as Enter does, but in a transaction that Begin has begun.
 func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Presence, error) {
 	if len(spans) == 0 {
 		return None, nil
@@ -421,7 +426,7 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	return judge(ctx, l, s, own, c)
 }
 
-// pointers returns copies of statements.
+// pointers returns pointers to copies of the statements.
 func pointers(statements []Statement) []*Statement {
 	out := make([]*Statement, len(statements), len(statements)+4)
 	for i, s := range statements { // copies, because other goroutines use those of the dialect

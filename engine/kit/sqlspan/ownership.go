@@ -23,7 +23,7 @@ type ownerships struct {
 	all map[uint32]ownership
 }
 
-// set records an epoch, unconfirmed.
+// set records the epoch of a partition. The assignment is not confirmed yet.
 func (o *ownerships) set(own ownership) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +52,8 @@ func (o *ownerships) release(assignments []uint32) {
 	}
 }
 
-// confirmed returns the ownership of an assignment that may be written.
+// confirmed returns the ownership of a partition in a confirmed assignment. If it returns false,
+// this process must not write spans of the partition.
 func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,10 +61,11 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 	return own, ok && own.confirmed && own.part.ID == part
 }
 
-// guard makes sure that a transaction has this process's own epochs until it ends.
+// guard ensures that the epochs in the ledger are those of this process during a transaction:
+// statements lock the epochs, and check compares them.
 type guard struct {
 	statements []*Statement
-	check      func() error // after statements have run
+	check      func() error // after the statements have run
 }
 
 // guard returns the guard for a transaction that writes spans. It checks the epoch of the route or,

@@ -12,39 +12,39 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// RequestFormat is the format of a ledger that several processes use for requests
-// ([stream.RequestSource]). The mark's row of a request is the lock of the request: a transaction
-// inserts or locks it before it stores any part of the request. So transactions of all processes
-// that store parts of the same request follow each other, and each one sees the parts that are
-// already stored. Marks of requests end with the process that wrote them last, for Prune.
+// RequestFormat is the format of a ledger for requests that several processes may receive
+// ([stream.RequestSource]). The mark of a request is also its lock: a transaction inserts or locks
+// the mark before it stores any part of the request. Transactions that store parts of the same
+// request therefore wait for each other, and each of them sees the parts that are already stored.
+// The name of a mark ends with the process that wrote it last. Prune uses this name.
 const RequestFormat = 3
 
-// rowsOfTarget returns the value of the column route for rows of a ledger of RequestFormat. It
-// depends on the destination of the records: routes, pipelines and tables with the same configured
-// ledger never take each other's requests for stored ones.
+// rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. It
+// depends on the route and the table. If two routes or two tables have the same configured ledger,
+// a request that one of them has stored does not count as stored for the other.
 func rowsOfTarget(name, route, table string) string {
 	sum := sha256.Sum256([]byte(route + "\x00" + table))
 	return name + " " + hex.EncodeToString(sum[:8])
 }
 
-// fenceOf returns the row in RoutesTable with the epoch of a process.
+// fenceOf returns the key of the row in RoutesTable with the epoch of the process own.
 func fenceOf(rows, own string) string { return rows + " " + own }
 
 // by separates the name of a request from the process that wrote its mark last.
 const by = " by "
 
-// claims are the requests of a batch in a ledger of RequestFormat.
+// claims inserts or locks the marks of the requests in a batch, in a ledger of RequestFormat.
 type claims struct {
 	l      *Ledger
 	spans  []stream.Span
-	parts  []string // distinct and sorted, so that transactions cannot deadlock
+	parts  []string // distinct and sorted, so that two transactions lock in the same order
 	insert []*Statement
 	isNew  map[string]bool // requests without a mark before; with arrays, set by insert
 
 	stored map[string][]stream.Range // by request
 }
 
-// claim returns nil if spans contain no request.
+// claim returns the claims for spans, which are all of requests. It returns nil if there are none.
 func claim(l *Ledger, spans []stream.Span) *claims {
 	if len(spans) == 0 {
 		return nil
@@ -82,7 +82,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 	return c
 }
 
-// markName returns the name of a partition's mark.
+// markName returns the name to store in the mark of a partition. For a request, it ends with the
+// name of this process.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.keep > 0 && stream.IsRequest(p.ID) {
@@ -92,7 +93,7 @@ func (l *Ledger) markName(p *stream.Partition) string {
 	return name
 }
 
-// partition splits spans into those of requests and the others.
+// partition divides spans into those of requests and the others.
 func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span) {
 	if l.keep == 0 {
 		return spans, nil
@@ -107,8 +108,9 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 	return others, requests
 }
 
-// resolve finds the stored parts of the requests. It returns the parts of the spans that are not
-// stored, and of these the spans without a row. It is called after insert has run.
+// resolve reads the stored parts of the requests. missing has the parts of the spans that are not
+// stored. rows has those of them that need a row of their own, since no inserted mark covers them.
+// Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {
@@ -169,7 +171,7 @@ func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
 	return nil
 }
 
-// without returns the parts of r that are in none of the sorted ranges.
+// without returns the parts of r that lie in none of the given ranges, which must be sorted.
 func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	for _, s := range ranges {
 		if s.To.Compare(r.From) <= 0 || s.From.Compare(r.To) >= 0 {
@@ -185,7 +187,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores spans of requests. Their marks are locked.
+// insertRows stores the spans of requests, without a check. The transaction must have locked the
+// marks of the requests.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -193,8 +196,8 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
-// OverlapError means that another process has stored a part of a batch with requests. The
-// transaction is still open, and may continue with Finish.
+// OverlapError means that a part of a batch with requests is already stored, for example by another
+// process. The transaction is still open, and may continue with Finish.
 type OverlapError struct {
 	missing map[string][]stream.Range // by partition
 	rows    []stream.Span
@@ -207,9 +210,10 @@ func (e *OverlapError) Error() string {
 		e.ledger.Name)
 }
 
-// Finish stores the missing spans if either all or none of the records of the batch must still be
-// written (write). Otherwise Finish returns a [stream.Split] of two batches; the transaction must
-// then be rolled back.
+// Finish continues the transaction. If all kept records of the batch are missing, it stores the
+// spans and returns true: the caller must write the records. If none are missing, it only stores
+// the spans. If some are missing, Finish returns a [stream.Split] into the stored and the missing
+// records, and the transaction must be rolled back.
 func (e *OverlapError) Finish(ctx context.Context, s Session,
 	b *stream.Batch) (write bool, err error) {
 	b.Split()
@@ -232,7 +236,7 @@ func (e *OverlapError) Finish(ctx context.Context, s Session,
 	return len(missing) > 0, insertRows(ctx, e.ledger, s, e.rows)
 }
 
-// isMissing reports whether record i of b is missing.
+// isMissing reports whether record i of b is in a part that is not stored.
 func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
 	r := &b.Records[i]
 	for _, s := range e.missing[b.Spans[r.Span].Part.ID] {
@@ -243,7 +247,8 @@ func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
 	return false
 }
 
-// judge combines the presence of the spans that belong to this process, and of the requests.
+// judge returns how much of a batch was stored before. It combines the results of own, for the
+// spans that only this process reads, and of c, for the requests.
 func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	c *claims) (Presence, error) {
 	presence := None
@@ -276,7 +281,7 @@ func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	return Part, &OverlapError{ranges, rows, l}
 }
 
-// duplicateRequests counts requests that were stored before.
+// duplicateRequests is the counter of requests that were already stored.
 const duplicateRequests = "requests_duplicate"
 
 func (c *claims) duplicates(missing []stream.Span) int64 {
@@ -293,7 +298,7 @@ func (c *claims) duplicates(missing []stream.Span) int64 {
 	return n
 }
 
-// overlap reports whether any part of the spans is stored.
+// overlap reports whether any part of the spans was stored before.
 func (c *claims) overlap() bool {
 	return slices.ContainsFunc(c.spans, func(s stream.Span) bool {
 		return slices.ContainsFunc(c.stored[s.Part.ID], func(r stream.Range) bool {
@@ -302,8 +307,9 @@ func (c *claims) overlap() bool {
 	})
 }
 
-// adopt makes sure that the ledger has RequestFormat. It ends a process that has loaded the ledger
-// in Format, and takes its rows over. Older versions of penstock refuse the ledger from now on.
+// adopt converts a ledger of Format to RequestFormat. A process that has loaded the ledger in
+// Format is fenced, and its rows become those of the new ledger. Older versions of penstock refuse
+// the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
 	name := l.d.ID(l.Name)
@@ -348,8 +354,9 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
-// pruneRequests deletes the rows of expired requests, and those that this process wrote last. Other
-// processes need the remaining ones.
+// pruneRequests returns the statements that delete requests with the given ids from the ledger.
+// They delete a request only if it has expired, or if this process wrote its mark last. Other
+// processes still need the remaining ones.
 func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil

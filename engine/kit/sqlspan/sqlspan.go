@@ -1,16 +1,22 @@
 //penstock:pure
 
-// Package sqlspan implements the ledger of SQL sinks: span rows, written in the transaction of the
-// data, that record which batches a table contains.
+// Package sqlspan implements the ledger of SQL sinks. The ledger records which data the database
+// contains. A sink writes the data of a batch and the spans of the batch in one transaction, so
+// that no batch is stored twice.
 //
-// A sink keeps three tables beside the data's, described in docs/formats/sql-tables.md: one row for
-// each route with the epoch that fences off earlier processes, one mark for each partition, and one
-// row for each span above its mark. If a broker assigns the partitions, a fourth table has an epoch
-// for each partition, so that several processes share the ledger. [Fold] combines marks and rows
-// into the progress from which a route resumes. [Judge] reports whether a batch was delivered. A
-// sink with several connections, one transaction at a time each, embeds [Connections]: [Lane]s,
-// which write with [Deliver], and their shared [Ledger]. The package contains no SQL of a
-// particular database, starts no goroutine of its own, and depends on no driver.
+// The ledger has three tables (docs/formats/sql-tables.md):
+//
+//	routes   one row for each route, with its epoch, which fences earlier processes
+//	marks    one row for each partition, with its watermark
+//	spans    one row for each delivered span above the watermark
+//
+// If a broker assigns the partitions, several processes share the ledger. A fourth table then has
+// an epoch for each partition. [Fold] combines marks and spans to the progress from which a route
+// resumes. [Judge] reports whether a batch was delivered.
+//
+// A sink with several connections embeds [Connections]. They have a [Lane] for each connection,
+// which calls [Deliver], and a common [Ledger]. The package contains no SQL of a particular
+// database, starts no goroutine of its own, and depends on no driver.
 package sqlspan
 
 import (
@@ -24,7 +30,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The names of the tables and the version of their format, which each route's row stores.
+// The names of the tables, and the versions of their format. The row of each route contains the
+// version.
 const (
 	RoutesTable = "penstock_routes"
 	MarksTable  = "penstock_marks"
@@ -41,9 +48,10 @@ type Row struct {
 	stream.Range
 }
 
-// Fold returns the progress of a route. For each partition it advances the mark over the rows that
-// follow without a gap, and joins the remaining rows above it. A partition without a mark begins at
-// the zero position. The result is sorted by partition id.
+// Fold returns the progress of a route from its marks and its rows of spans. For each partition, it
+// advances the watermark over the rows that follow without a gap, and joins adjacent rows above the
+// watermark. A partition without a mark begins at the zero position. The result is sorted by
+// partition id.
 func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
@@ -72,7 +80,8 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	return out, nil
 }
 
-// Covering appends the non-empty spans to dst. Empty ones only seal a partition and have no row.
+// Covering appends the non-empty spans to dst. Empty spans only mark the end of a partition and
+// have no row.
 func Covering(dst, spans []stream.Span) []stream.Span {
 	for _, s := range spans {
 		if s.From != s.To {
@@ -89,11 +98,11 @@ type Presence uint8
 const (
 	None Presence = iota // nothing: the batch may be written
 	All                  // everything: the batch was delivered
-	Part                 // a part, which no process of a route can cause
+	Part                 // a part: changed by hand, or requests stored by another process
 )
 
-// Judge returns how much of spans a ledger contains. stored holds the end of each span's existing
-// row, nil for none; marks holds the watermarks of partitions with a mark.
+// Judge returns how much of spans a ledger contains. stored has, for each span, the end of the
+// existing row with the same start, or nil. marks has the watermark of each partition with a mark.
 func Judge(spans []stream.Span, stored []*stream.Position,
 	marks map[string]stream.Position) Presence {
 	there := 0
@@ -119,7 +128,7 @@ func Judge(spans []stream.Span, stored []*stream.Position,
 	return Part
 }
 
-// FencedError means that another process has taken over the route's ledger. It ends the route.
+// FencedError means that another process has taken over the ledger of the route. It ends the route.
 type FencedError struct {
 	Ledger    string
 	Own, Seen int64 // epochs
@@ -132,8 +141,8 @@ func (e *FencedError) Error() string {
 		"name", e.Ledger, e.Seen, e.Own)
 }
 
-// Is reports that e is a supervise.ErrStop and a stream.ErrTakenOver. The route must not restart:
-// it would take the ledger back, and the two processes would alternate forever.
+// Is makes errors.Is report e as supervise.ErrStop and as stream.ErrTakenOver. The route must not
+// restart: it would take the ledger back, and the two processes would alternate forever.
 func (e *FencedError) Is(target error) bool {
 	return target == supervise.ErrStop || target == stream.ErrTakenOver
 }
@@ -160,11 +169,11 @@ func (e *FormatError) Error() string {
 		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, RequestFormat)
 }
 
-// Is reports that e is a supervise.ErrStop: a restart finds the same format.
+// Is makes errors.Is report e as supervise.ErrStop, because a restart would find the same format.
 func (e *FormatError) Is(target error) bool { return target == supervise.ErrStop }
 
-// PartError means that a ledger contains a part of a batch. No process can cause that; the tables
-// were changed by hand. It ends the route.
+// PartError means that a ledger contains only a part of a batch. No process can cause this, so the
+// tables were changed by hand. It ends the route.
 type PartError struct {
 	Ledger string
 	Span   stream.Span // the first span of the batch
@@ -178,7 +187,8 @@ func (e *PartError) Error() string {
 		e.Span.Range)
 }
 
-// Ends returns the error in err that ends a route, because no later attempt can succeed, or nil.
+// Ends returns the error in err that must end the route, because no later attempt can succeed. It
+// returns nil if there is none.
 func Ends(err error) error {
 	if e, ok := errors.AsType[*FencedError](err); ok {
 		return e

@@ -8,12 +8,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxParts limits the partitions of one transaction of Take or Compact, because each may need a
-// lock, and servers limit the locks of all transactions.
+// maxParts bounds the partitions in one transaction of Take or Compact. Each partition may need a
+// lock, and servers limit the number of locks.
 const maxParts = 100
 
-// Take implements the method of [stream.PartitionLedger] over s. The first call makes missing
-// tables, converts a ledger of Format to SharedFormat, and then calls find.
+// Take implements [stream.PartitionLedger], over the session s. The first call creates missing
+// tables, converts a ledger of Format to SharedFormat, and then calls find, which determines the
+// columns of the data's table.
 func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 	find func() error) ([]stream.Taken, error) {
 	if !l.shared.Load() {
@@ -42,7 +43,7 @@ func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
 // Release implements [stream.PartitionLedger].
 func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
 
-// share converts the route's ledger to SharedFormat. It fences off a process that has loaded the
+// share converts the ledger of the route to SharedFormat. It fences a process that has loaded the
 // ledger in Format: each transaction of that process has ended, or will find another epoch.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
@@ -79,9 +80,9 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	return s.Commit(ctx)
 }
 
-// take takes partitions in one transaction. It raises their epochs, which waits for the
-// transactions of their earlier owners. Then it reads the progress, which includes these
-// transactions.
+// take makes this process the owner of partitions, in one transaction. It raises their epochs,
+// which waits for the transactions of the earlier owners. Then it reads the progress, which
+// includes these transactions.
 func (l *Ledger) take(ctx context.Context, s Session,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	ids := make([]string, len(parts))
@@ -122,8 +123,8 @@ func (l *Ledger) take(ctx context.Context, s Session,
 	return taken, nil
 }
 
-// progress returns the progress of partitions that the tables contain. For a missing partition, it
-// returns Taking.Start unless MustExist is set.
+// progress returns the progress of partitions, by id. If the tables do not contain a partition,
+// progress returns its Taking.Start, unless MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
@@ -189,8 +190,8 @@ func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Takin
 	return s.Run(ctx, l.entry(above).insert...)
 }
 
-// compactOwned folds the marks of partitions that this process owns. The others are left to their
-// owners.
+// compactOwned folds the marks of the partitions that this process owns. It ignores the other
+// marks, which their owners fold.
 func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mark) error {
 	for some := range slices.Chunk(marks, maxParts) {
 		var owned []ownership

@@ -45,8 +45,8 @@ type memberColumn struct {
 	ref    fieldname.Ref
 }
 
-// Over prepares r for the conversion of b to rows of t. b.Records must be filled. r uses the memory
-// of earlier batches again.
+// Over prepares r for the conversion of b to rows of t. Call b.Split before. r reuses the memory of
+// earlier batches.
 func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
@@ -160,7 +160,7 @@ func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if !ok {
 		return ""
 	}
-	if v.Kind == stream.Text { // its escapes may represent bytes that the arena does not contain
+	if v.Kind == stream.Text { // its escapes may stand for bytes that are not in the data
 		if v.Raw, refusal = r.cleaned(m.ref.Flat, v.Raw); refusal != "" {
 			return refusal
 		}

@@ -27,8 +27,8 @@ func NewShape(d *Dialect, o *Options, name Name) *Shape {
 	return &Shape{dialect: d, options: o, name: name}
 }
 
-// For returns the table. If its columns are not known yet, For infers them from b. b.Records must
-// be filled.
+// For returns the table. If its columns are not known yet, For infers them from b. Call b.Split
+// before.
 func (s *Shape) For(b *stream.Batch) *Table {
 	if t := s.table.Load(); t != nil {
 		return t

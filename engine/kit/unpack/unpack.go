@@ -119,7 +119,7 @@ func New(kind Kind, o Options) *File {
 
 // Attach opens the File with an input of the given size. Call it again whenever the size or the
 // content of the input may have changed. If the input still has the bytes that were read before,
-// the File keeps its state. Otherwise it discards it.
+// the File keeps its state. Otherwise the File discards its state and begins again.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.stand(in, size)

@@ -23,8 +23,9 @@ const (
 	Misconfigured         // an operator must change something first
 )
 
-// Outcome returns the outcome of a batch if all its records have the verdict v: err in the form
-// that belongs to v. v must be Again or worse.
+// Outcome returns the outcome of a batch if all its records have the verdict v, which must be Again
+// or worse. This is err, as a [stream.Throttled] for Full, and as a [stream.Misconfigured] for
+// Misconfigured.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:
