@@ -123,8 +123,8 @@ func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
 	}, s.database.Transient)
 }
 
-// Attempt makes one attempt of Load over the ledger's connection, bounded by LoadAttempt. It calls
-// connected, unless nil, as soon as there is a connection.
+// Attempt makes one attempt to load the ledger, over the ledger's connection and within
+// LoadAttempt. If connected is not nil, Attempt calls it as soon as there is a connection.
 func (s *Connections[C]) Attempt(ctx context.Context,
 	connected func()) (marks []stream.Mark, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
@@ -139,8 +139,8 @@ func (s *Connections[C]) Attempt(ctx context.Context,
 	return marks, err
 }
 
-// Take implements stream.PartitionLedger, with one attempt bounded by LoadAttempt. The engine
-// retries it.
+// Take implements stream.PartitionLedger. It makes one attempt, which LoadAttempt bounds. The
+// engine repeats Take after an error.
 func (s *Connections[C]) Take(ctx context.Context,
 	parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {

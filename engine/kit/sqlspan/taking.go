@@ -123,8 +123,8 @@ func (l *Ledger) take(ctx context.Context, s Session,
 	return taken, nil
 }
 
-// progress returns the progress of partitions, by id. If the tables do not contain a partition,
-// progress returns its Taking.Start, unless MustExist is set.
+// progress returns the progress of partitions as the result of Take. If the tables do not contain a
+// partition, its progress is Taking.Start, unless MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
