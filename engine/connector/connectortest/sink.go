@@ -38,10 +38,12 @@ type Receiver struct {
 //   - Open gives lanes with distinct names.
 //   - The receiver gets each record once. The suite delivers over all lanes, with as many
 //     concurrent calls as the limits allow (at most 16). It starts the calls in any order. On
-//     ordered lanes, the receiver gets the records in the order of places. The memory of a batch
-//     is overwritten after the last Deliver.
-//   - Pieces deliver exactly their kept records, and empty batches do no harm.
-//   - A Deliver whose context ends returns soon, and the next run delivers everything.
+//     ordered lanes, the receiver gets the records in the order of the attempts' indexes. The
+//     memory of a batch is overwritten after the last Deliver.
+//   - If a batch is cut into pieces, exactly their kept records are delivered. Empty batches do
+//     no harm.
+//   - When the context of a Deliver ends, Deliver returns soon, and the next run delivers
+//     everything.
 //   - If a process ends after any batch, with the checkpoint up to date or one batch behind,
 //     the next process loses nothing and, with ExactlyOnce, repeats nothing.
 //   - A ledger reports the delivered batches and deletes partitions on request.

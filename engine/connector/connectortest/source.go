@@ -1,12 +1,12 @@
 // Package connectortest checks that a source or sink fulfils its contract with the engine. Tests of
 // connectors use it, also in other projects.
 //
-// [Sink] and [Source] run a connector under conditions as in the engine: several calls of Deliver
-// run concurrently, contexts end, and a process may end between two calls and be followed by a
-// process that continues from the last reported position. The memory of a batch is overwritten
-// after the last Release, to find connectors that keep references to it. A test passes a case,
-// which creates the connector and returns its results. The suite creates the batches, the
-// goroutines and the host ([streamtest.Host]).
+// [Sink] and [Source] run a connector under the conditions of the engine. Several calls of Deliver
+// run concurrently, and contexts end. A process may end between two calls, and the next one
+// continues from the last reported position. The memory of a batch is overwritten after the last
+// Release, to find connectors that keep references to it. A test passes a case, which creates the
+// connector and returns its results. The suite creates the batches, the goroutines and the host
+// ([streamtest.Host]).
 //
 // The package never looks inside a connector. It is for tests only.
 package connectortest

@@ -78,8 +78,8 @@ func (o *Options) Validate() error {
 // FromEnvironment implements stream.EnvironmentUser.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the option that names the index or data stream. key is its key in the config.
-// isExpression reports whether it is an expression instead of a fixed name.
+// name returns the option that is set: the name of the index or of the data stream. key is its key
+// in the config. isExpression reports whether text is an expression instead of a fixed name.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
 	if d.DataStream != "" {

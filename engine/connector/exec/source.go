@@ -20,9 +20,9 @@ import (
 // SourceComponent returns the source exec, which reads the output of a command.
 //
 // The output cannot be read a second time. If penstock is killed, records that were read but not
-// delivered are lost. If the source's memory is full, the source stops reading, and writes of the
-// command block. When the source stops or drains, it sends SIGTERM to the command's process group,
-// reads the rest of the output, and kills the group after `grace`.
+// delivered are lost. If the source's memory is full, the source stops reading, so that the command
+// must wait when it writes. When the source stops or drains, it sends SIGTERM to the command's
+// process group, reads the rest of the output, and kills the group after `grace`.
 func SourceComponent() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }

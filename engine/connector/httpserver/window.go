@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// unitRecords is the unit of the window that the source advertises. Penstock's sinks state the cost
-// of a request in the same unit.
+// unitRecords is the unit of the window that the source advertises: the number of records that it
+// accepts from a sender. Penstock's sinks state the cost of a request in the same unit.
 const unitRecords = "records"
 
 // priceBytes is the number of bytes for which a request costs at least one record. Example: a body

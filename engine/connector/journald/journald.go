@@ -2,8 +2,9 @@
 // journalctl.
 //
 // Each route has a journalctl process of its own. The process starts after the last entry that the
-// route has settled; the position of this entry contains its cursor. When journalctl ends, it is
-// started again after the last entry that was read.
+// route has settled (delivered, dead-lettered or dropped). The position of an entry contains its
+// cursor, the journal's identifier of the entry. When journalctl ends, it is started again after
+// the last entry that was read.
 package journald
 
 import (

@@ -1,9 +1,10 @@
 // Package kafka holds the source that reads Kafka topics in a consumer group, and the sink that
 // writes to topics.
 //
-// The group's committed offset is the watermark of a partition. The commit's metadata holds the
-// settled ranges above it (package commitmeta). A restart, or another member of the group, repeats
-// only records above the watermark that are in none of these ranges. A partition is identified by
-// cluster, topic id and number, so a recreated topic is never mistaken for the deleted topic of the
-// same name.
+// The offset that the group has committed is the watermark of a partition: all records below it are
+// settled (delivered, dead-lettered or dropped). The metadata of the commit has the settled ranges
+// above the watermark (package commitmeta). After a restart, or after a move of the partition to
+// another member of the group, all other records are read again. A partition is identified by
+// cluster, topic id and number. A recreated topic has another id, and is thus never mistaken for
+// the deleted topic of the same name.
 package kafka

@@ -70,16 +70,17 @@ type committed struct {
 // is the last stable offset.
 type bounds struct{ start, end int64 }
 
-// offerOf returns the position at which a partition resumes according to the group. The sink's
-// ledger may override it later.
+// offerOf returns the position at which a partition resumes according to the group. c is the offset
+// that the group has committed, with its metadata, and b has the ends of the log. The sink's ledger
+// may override the position later.
 //
-//	committed offset                 begins at
-//	none                             start, or end of the log, by option start
-//	with our metadata                the offset, with the ranges above it
-//	with metadata of another topic   nowhere; at the log's start: there
-//	without ours                     the offset: other software has set it
-//	below the log's start            nowhere, or by option truncated at the start
-//	beyond the log's end             nowhere, or by option truncated at the start
+//	committed offset                 position
+//	none                             start or end of the log, according to the option start
+//	with metadata of this topic      the offset, with the settled ranges in the metadata
+//	with metadata of another topic   none, unless the offset is the start of the log
+//	without metadata of penstock     the offset: another program has set it
+//	below the start of the log       none, or the start according to the option truncated
+//	beyond the end of the log        none, or the start according to the option truncated
 //
 // A member that has not noticed the deletion of a topic may store its first offset for the next
 // topic of that name. The start of a log skips no record, so it is accepted.

@@ -121,7 +121,9 @@ func (r *logReader) begin(info *jetstream.StreamInfo) error {
 	return r.checkDeleted(info)
 }
 
-// checkDeleted returns or reports an error if messages were deleted before they were read.
+// checkDeleted checks whether messages were deleted before they were read. If so, it returns an
+// error that ends the route, or only reports and counts the loss, according to the option
+// truncated.
 func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	begins := int64(info.State.FirstSeq)
 	known := max(r.cursor.last, r.deleted)
@@ -160,8 +162,8 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 // reader checks the stream.
 const resetAttempts = 3
 
-// Times of a read. The library notices a lost request only if a single wait is longer than two
-// heartbeat intervals, so checkEvery is longer than that.
+// Time limits of a read. The client library notices a lost request only if a single wait is longer
+// than two heartbeat intervals, so checkEvery is longer than that.
 const (
 	checkEvery = 5 * time.Second        // between checks of the stream without messages
 	onceWait   = 100 * time.Millisecond // until a finite run checks whether it has read all
@@ -334,9 +336,10 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 // subjects.
 const gapEvery = time.Second
 
-// passGap is called if sequences before c are missing. It returns or reports an error if they were
-// deleted by a purge or a limit, which raises the first sequence of the stream. It ignores messages
-// that were deleted one by one or have other subjects.
+// passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
+// which raises the first sequence of the stream, passGap calls checkDeleted, which ends the route
+// or only reports the loss. passGap ignores messages that were deleted one by one or have other
+// subjects.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery {
 		return nil

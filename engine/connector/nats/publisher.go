@@ -118,7 +118,8 @@ func (r *responses) failAllLocked(err error) {
 	}
 }
 
-// recordLocked reports whether message k had no outcome.
+// recordLocked records an outcome of message k, unless it has one, and reports whether it did. The
+// caller holds the lock.
 func (r *responses) recordLocked(k int, err error) bool {
 	if r.outcomes[k] != errAwaited {
 		return false

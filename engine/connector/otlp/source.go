@@ -2,12 +2,14 @@
 // collectors over gRPC. For the same records over HTTP, use the source http_server with format
 // otlp.
 //
-// A request is answered when every route has settled its records. Before the source reads a
-// message, it reserves memory for a message of maximum size; this bounds the memory of all
-// connections. The client gets a status with RetryInfo, and so repeats the request later, if there
-// is no memory or if the request is not settled at its deadline.
+// A request is answered when every route has settled its records, that is, delivered, dead-lettered
+// or dropped them. Before the source reads a message, it reserves memory for a message of maximum
+// size; this bounds the memory of all connections. If there is no memory, or if the request is not
+// settled at its deadline, the client gets a status with RetryInfo, after which it repeats the
+// request later.
 //
-// The source has its own listener and gRPC server. The records are kept in an intake.
+// The source has its own listener and gRPC server. The records are kept in memory, in an intake
+// (package intake).
 package otlp
 
 import (

@@ -1,9 +1,9 @@
 // Package socket implements the source that reads records from a TCP, UDP or Unix socket.
 //
 // These protocols have no acknowledgements: a sender does not learn whether its records were
-// delivered. If the source is full, it stops reading from TCP and Unix stream connections, so that
-// their senders must wait (backpressure). A datagram for which there is no room is dropped and
-// counted.
+// delivered. If the memory of the source is full, it stops reading from TCP and Unix stream
+// connections, so that their senders must wait (backpressure). A datagram for which there is no
+// room is dropped and counted.
 package socket
 
 import (

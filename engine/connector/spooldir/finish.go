@@ -121,9 +121,9 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 }
 
 // rename gives the file of e an unused name. Then it checks that the renamed file is that of e and
-// has not grown. If the check fails, rename restores the old name and returns an error. If the file
-// has grown and its old name is taken meanwhile, the file keeps the new name, and rename returns no
-// error.
+// has not grown. If the check fails, rename restores the old name and returns an error. There is
+// one exception: if the file has grown and its old name is taken meanwhile, the file keeps the new
+// name, and rename returns no error.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)

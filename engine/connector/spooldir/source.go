@@ -2,8 +2,9 @@
 // a directory.
 //
 // It lists the directory repeatedly. When a file has not changed for a while and all its data is
-// settled, the source renames, deletes or moves it. Package engine/kit/follow recognises files and
-// reads them into batches. The engine opens one reader per route.
+// settled (delivered, dead-lettered or dropped), the source renames, deletes or moves it. Package
+// engine/kit/follow recognises files and reads them into batches. The engine opens one reader per
+// route.
 //
 // The source never follows a symlink, never changes the content of a file, and never overwrites a
 // file by a rename. A file that grows, shrinks, disappears or is replaced is read as far as

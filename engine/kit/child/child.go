@@ -62,8 +62,8 @@ type Spec struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time in which the pipes of a dead child are read while a process outside
-	// its group still holds them.
+	// lingering bounds the time in which the output of a dead child is still read, while a process
+	// that has left the child's group holds the pipes open.
 	lingering = time.Second
 )
 

@@ -178,8 +178,8 @@ type Text struct {
 	DecodeError string // keep, replace, drop, dead_letter, fail
 }
 
-// Validate returns an error with the key that is invalid, by itself or in combination with the
-// framing or with the source's handling of long records.
+// Validate returns an error if a key of t is invalid, by itself or in combination with the framing
+// o or with longRecord, the value of the option `long_record`. The error names the key.
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {

@@ -42,8 +42,8 @@ func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * t
 // maxDelimiter bounds a delimiter; a longer one is a mistake.
 const maxDelimiter = 64
 
-// Validate returns an error with the key below `framing` that is invalid, by itself or in
-// combination with the source's handling of long records (`long_record`).
+// Validate returns an error if a key below `framing` is invalid, by itself or in combination with
+// longRecord, the value of the option `long_record`. The error names the key.
 func (o Options) Validate(longRecord string) error {
 	if _, err := o.New(1); err != nil {
 		return err

@@ -1,7 +1,8 @@
 //penstock:pure
 
-// Package inorder puts the attempts of an ordered lane into order. Attempts may arrive in any
-// order, because the engine calls Deliver concurrently.
+// Package inorder puts delivery attempts into order. It is for sinks with an ordered lane, a worker
+// that must deliver batches in the order in which they were read. Attempts may arrive in any order,
+// because the engine calls Deliver concurrently.
 //
 // Its only type is [Order], the state of one lane. The lane must synchronize calls. The package
 // starts no goroutine.

@@ -138,8 +138,8 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// routesEvery is the interval at which waiting callers check whether a route that has not settled
-// the data was removed from the pipeline. One caller checks for all.
+// routesEvery is the interval at which waiting callers check whether a route was removed from the
+// pipeline. Data that only this route has not settled is then settled. One caller checks for all.
 const routesEvery = time.Second
 
 // await waits until ready is closed. If ctx ends earlier, await returns its cause.

@@ -4,8 +4,8 @@
 // nested values and the order of keys stay unchanged.
 //
 // It is strict (RFC 8259): numbers have no leading zeros, strings have no raw control characters,
-// the text is UTF-8, nothing follows the value, and there are at most [MaxDepth] levels. It
-// allocates only to decode values. Package ndjson writes JSON.
+// the text is UTF-8, and nothing follows the value. Arrays and objects are nested at most
+// [MaxDepth] levels deep. It allocates only to decode values. Package ndjson writes JSON.
 package json
 
 import (

@@ -60,8 +60,8 @@ func (o Options) Validate(key string) error {
 	return nil
 }
 
-// within reports whether the name a means a member of the field, or of the object, that b means. A
-// record cannot have fields with both names.
+// within reports whether a is the name of a member of the object that b names. Example: a is
+// user.email, and b is user. A record cannot have both fields.
 func within(a, b fieldname.Name) bool {
 	path := b.Path
 	if path == nil {

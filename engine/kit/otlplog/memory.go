@@ -15,8 +15,8 @@ type shape struct {
 	fields map[protowire.Number]*shape
 }
 
-// The sizes of the decoded structs, with the pointers to them. The pointers are in slices with a
-// capacity of up to twice their length.
+// The bytes that each decoded message takes: its struct, and the pointers to it. The pointers are
+// in a slice with a capacity of up to twice its length, so that there may be two for each struct.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144

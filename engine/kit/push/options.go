@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are the options that all sources share to which clients push records.
+// Options are the common options of all sources to which clients push records.
 type Options struct {
 	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records count as taken; buffered: on disk"`
 	Buffer      buffer.Options `yaml:"buffer" doc:"options of ack: buffered"`

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// source is the part of such a source from which routes read: an intake with an optional buffer on
+// source is the part of a push source from which routes read: an intake with an optional buffer on
 // disk. It implements stream.Source.
 type source struct {
 	*intake.Intake
@@ -35,7 +35,8 @@ func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, 
 	return s.routes.Open(ctx, o)
 }
 
-// KeepsRequests implements stream.RequestSource. A buffer has the requests in its own partition.
+// KeepsRequests implements stream.RequestSource. With a buffer, no partition of the source is a
+// request, because the buffer stores all requests in its own partition.
 func (s source) KeepsRequests() (own string, keep time.Duration) {
 	if s.routes != stream.Source(s.Intake) {
 		return "", 0

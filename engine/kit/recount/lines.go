@@ -12,8 +12,8 @@ import (
 // MaxLine is the maximum length of a line for [Count.FoundLines], in bytes.
 const MaxLine = 64 << 20
 
-// FoundLines adds each line of r as a found text, without its LF. A carriage return belongs to its
-// line.
+// FoundLines adds each line of r, without its LF, as a text that was found. A carriage return is a
+// part of its line.
 func (c *Count) FoundLines(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, MaxLine)

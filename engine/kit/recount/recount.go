@@ -75,7 +75,7 @@ func (c *Count) add(id, text []byte) error {
 	return err
 }
 
-// tally is how often one text was expected and found.
+// tally counts how many times a text was expected, and how many times it was found.
 type tally struct {
 	id      string // id of a record with this text; "" if the text was not expected
 	missing int64

@@ -30,7 +30,8 @@ type valueKinds struct {
 // If the source declares a type for the field and the dialect supports it, the column has this type
 // instead.
 //
-// A field gets no column, and the policy applies to it, in these cases:
+// In these cases, a field gets no column, and the policy for fields without a column applies
+// ([Policy]):
 //
 //   - There are MaxColumns columns already.
 //   - Its name cannot be a column.

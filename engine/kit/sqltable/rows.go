@@ -288,8 +288,9 @@ func ascii(data []byte) int {
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
-		// The top bit of a byte of x-ones is set if the byte was 0, is not ASCII, or follows a byte
-		// that was 0.
+		// x is one of a, b, c and e. The top bit of a byte of x is set if the byte is not ASCII.
+		// The top bit in x-ones is set if the byte is 0, and may also be set if it follows a byte
+		// that is 0.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)
 		}
