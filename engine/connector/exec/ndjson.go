@@ -241,8 +241,8 @@ func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) 
 	return err
 }
 
-// killAbandoned kills the child because the attempt to deliver a batch has ended before the batch
-// was written, and returns the outcome of this batch.
+// killAbandoned kills the child because the attempt to deliver a batch has ended before the child
+// has answered. It returns the outcome of the batch.
 func (t *session) killAbandoned(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	t.mu.Lock()

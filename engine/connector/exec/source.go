@@ -62,7 +62,7 @@ func NewSource(o SourceOptions, h stream.Host) (*Source, error) {
 	return s, nil
 }
 
-// Open implements stream.Source. In a finite run, the command runs only once.
+// Open implements stream.Source. In a finite run (--once), the command runs only once.
 func (s *Source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r, err := s.Intake.Open(ctx, o)
 	if err == nil {

@@ -288,8 +288,8 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again is called after a failed request that will be repeated. In a finite run, it returns an
-// error if requests have failed for the time retry.give_up.
+// again is called after a failed request that will be repeated. In a finite run (--once), it
+// returns an error if requests have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())

@@ -37,8 +37,8 @@ type decoder func(contentType string, body []byte, maxRecord int, room room) (de
 // before it uses much more memory than the body, for example for labels that each record repeats.
 type room func(bytes int64) error
 
-// add adds a record. other is the number of bytes that the decoder uses in addition to the body and
-// the records. If these bytes and the records need more memory than the body, add reserves it.
+// add adds a record. Before that, it reserves memory for the records and for other, the number of
+// bytes that the decoder uses in addition to the body and the records.
 func (d *decoded) add(record []byte, other int64, room room) error {
 	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
 	if err := room(other + size); err != nil {

@@ -223,7 +223,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 }
 
 // next returns the next message. It returns at the latest when the context waiting ends. At the end
-// of a finite run, it returns io.EOF.
+// of a finite run (--once), it returns io.EOF.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil

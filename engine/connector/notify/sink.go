@@ -147,7 +147,7 @@ func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 }
 
 // Deliver implements stream.Worker. It parks the records, and refuses those from which no request
-// can be made. In a finite run, it returns after the first attempts.
+// can be made. In a finite run (--once), it returns after the first attempts.
 func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)

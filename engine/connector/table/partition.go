@@ -94,8 +94,8 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 // ends before pos, it remembers the last row. If the table has grown by the next call, but still
 // ends before pos, the new rows have reused keys, and watchEnd returns an error.
 //
-// A finite run calls watchEnd only once, so that it can only log a warning. If p.late is set,
-// watchEnd does nothing: p.late detects reused keys by the rows that it remembers.
+// A finite run (--once) calls watchEnd only once, so that it can only log a warning. If p.late is
+// set, watchEnd does nothing: p.late detects reused keys by the rows that it remembers.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil

@@ -47,7 +47,8 @@ type reader struct {
 	closed bool
 }
 
-// onceWithout is the time without a response of the database after which a finite run fails.
+// onceWithout is the time without a response of the database after which a finite run (--once)
+// fails.
 const onceWithout = time.Minute
 
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()

@@ -56,7 +56,7 @@ func CheckConnections(n int) error {
 	return stream.CheckRange("connections", n, 1, MaxConnections)
 }
 
-// ErrOnce means that a source with a listening socket was started in a finite run.
+// ErrOnce means that a source with a listening socket was started in a finite run (--once).
 var ErrOnce = errors.New("a listener never ends: run it without --once")
 
 // CheckSocket checks the options `listen`, `tls` and `insecure` of a source with a socket.

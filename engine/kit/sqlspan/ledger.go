@@ -129,7 +129,7 @@ const (
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
 // Await calls attempt until it succeeds, with backoff, as long as its errors are transient. For
-// example, it waits until the server runs. In a finite run, it waits for at most loadOnce.
+// example, it waits until the server runs. In a finite run (--once), it waits for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,
