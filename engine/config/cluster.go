@@ -25,9 +25,9 @@ type Cluster struct {
 	Bucket string `yaml:"bucket" doc:"key-value bucket of progress and leases, created if missing"`
 	// Replicas is the number of servers that store the bucket, 1 to 5. It is used when the bucket
 	// is created. Default 3.
-	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"copies of a new bucket; of 3, one may fail"`
+	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"copies of a new bucket; of 3, one may be lost"`
 	// Node is the name of this process in status and logs. Default: the host name.
-	Node string `yaml:"node" doc:"name of this process; default: that of the host"`
+	Node string `yaml:"node" doc:"name of this process; default: the host's name"`
 	// Credentials is the path of a file with a JWT and its key (.creds).
 	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
 	// User and Password are the login. Token is used instead of them.
@@ -48,7 +48,7 @@ type ClusterTLS struct {
 // stateForm is the value of the key `state` as a mapping. Without the key `nats`, only the
 // directory is set.
 type stateForm struct {
-	Dir  string  `yaml:"dir" path:"true" doc:"dead letters; without nats, checkpoints too"`
+	Dir  string  `yaml:"dir" path:"true" doc:"dead letters and, without nats, checkpoints"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
 }
 

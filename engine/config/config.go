@@ -121,14 +121,14 @@ type Batch struct {
 // Flow configures how batches are distributed to the workers of a sink: the key `flow`.
 type Flow struct {
 	// Window is the algorithm that limits the in-flight batches of each worker. Default auto.
-	Window string `yaml:"window" names:"auto,@window" doc:"limit of in-flight batches of each worker"`
+	Window string `yaml:"window" names:"auto,@window" doc:"algorithm that limits in-flight batches"`
 	// Size is the size of a fixed window in batches, 1 to 1000. It must be set if Window is
 	// "fixed", and only then.
 	Size int `yaml:"size" doc:"size of a fixed window, in batches"`
 	// Initial is the first size of an adaptive window, 1 to Max batches. Default 1.
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
-	Max int `yaml:"max" doc:"maximum of an adaptive window, in batches"`
+	Max int `yaml:"max" doc:"maximum size of an adaptive window, in batches"`
 	// Threshold is a round-trip time. A linear window shrinks if the round trip of a batch is
 	// longer. It is "auto" or a duration such as "200ms". Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
@@ -205,7 +205,7 @@ type Retry struct {
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the treatment of an exhausted batch: dead_letter, or keep to continue with
 	// retries. Default keep.
-	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"treatment of an exhausted batch"`
+	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"handling of an exhausted batch"`
 	// Waiting limits the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"limits of the batches that wait for another attempt; at a limit reading pauses"`
 }
@@ -230,13 +230,13 @@ type DeadLetters struct {
 	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
 	// Max is the maximum size of the route's dead letters in bytes, at least 1. When it is reached,
 	// the route stops, and no record is dropped. Default 1GiB.
-	Max stream.Size `yaml:"max" doc:"maximum size; at it the route stops, and drops nothing"`
+	Max stream.Size `yaml:"max" doc:"maximum size, at which the route stops; nothing is dropped"`
 }
 
 // Guard stops a route that turns too many records into dead letters: the key `guard`.
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
-	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
+	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
 	// Records is the minimum number of delivered and dead records, 1 to 100000, before the guard
 	// checks Share. While no record of the run has been delivered, a tenth as many dead records
 	// stop the route, and after 10 s a hundredth. For example, with 1000, the route stops after 100

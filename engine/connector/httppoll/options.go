@@ -64,7 +64,7 @@ type Interval struct {
 type Retry struct {
 	Min    time.Duration `yaml:"min" doc:"wait after the first failure; doubles with each further one, with full jitter"`
 	Max    time.Duration `yaml:"max" doc:"longest wait"`
-	GiveUp time.Duration `yaml:"give_up" doc:"time of failures after which a finite run ends"`
+	GiveUp time.Duration `yaml:"give_up" doc:"time of failures after which a run with --once ends"`
 }
 
 // DefaultOptions returns the default options, without a URL.

@@ -21,7 +21,7 @@ type Options struct {
 	Priority    string      `yaml:"priority" doc:"minimum severity: emerg, alert, crit, err, warning, notice, info or debug"`
 	Match       []string    `yaml:"match" doc:"only FIELD=VALUE; values of one field are alternatives"`
 	Directory   string      `yaml:"directory" path:"true" doc:"directory of journal files; empty: those of this machine"`
-	Start       string      `yaml:"start" enum:"earliest,latest" doc:"start without a position"`
+	Start       string      `yaml:"start" enum:"earliest,latest" doc:"where to start at first"`
 	Command     []string    `yaml:"command" doc:"[PROGRAM, ARG...] that prints the journal; arguments are appended"`
 	Env         []string    `yaml:"env" doc:"environment variables to pass"`
 	MaxRecord   stream.Size `yaml:"max_record" doc:"maximum entry size as JSON; longer ones are skipped and counted"`

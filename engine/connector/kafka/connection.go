@@ -30,7 +30,7 @@ type Connection struct {
 	ClientID       string        `yaml:"client_id" doc:"name in the brokers' logs and quotas"`
 	TLS            TLS           `yaml:"tls" doc:"certificates; enabled: true trusts the system's authorities"`
 	SASL           SASL          `yaml:"sasl" doc:"user and password, or token"`
-	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"time limit for a connection with its TLS handshake"`
 }
 
 func defaultConnection() Connection {

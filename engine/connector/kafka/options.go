@@ -35,13 +35,13 @@ type SourceOptions struct {
 	TopicPattern   string        `yaml:"topic_pattern" doc:"regular expression of whole names, in place of topics"`
 	Group          string        `yaml:"group" required:"true" doc:"consumer group; {route} stands for the name of the route"`
 	Instance       string        `yaml:"instance" doc:"name of this process: its partitions wait for its restart (static membership)"`
-	Start          string        `yaml:"start" enum:"earliest,latest" doc:"of a partition without a committed offset"`
-	Truncated      string        `yaml:"truncated" enum:"stop,earliest" doc:"if the records after the committed offset are gone"`
-	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"of records in transactions"`
+	Start          string        `yaml:"start" enum:"earliest,latest" doc:"where to start in a partition without a committed offset"`
+	Truncated      string        `yaml:"truncated" enum:"stop,earliest" doc:"reaction if the records after the committed offset are gone"`
+	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"handling of records in transactions"`
 	Meta           MetaOptions   `yaml:"meta" doc:"names of fields for topic, partition, offset, timestamp, key and headers"`
 	Memory         stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
-	SessionTimeout time.Duration `yaml:"session_timeout" doc:"without heartbeats, until others get the partitions"`
-	RevokeTimeout  time.Duration `yaml:"revoke_timeout" doc:"for running deliveries when partitions move; at most 15s"`
+	SessionTimeout time.Duration `yaml:"session_timeout" doc:"time without heartbeats after which others get the partitions"`
+	RevokeTimeout  time.Duration `yaml:"revoke_timeout" doc:"time limit for running deliveries when partitions move; at most 15s"`
 
 	pattern *regexp.Regexp // nil: use Topics
 }

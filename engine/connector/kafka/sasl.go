@@ -29,10 +29,10 @@ var mechanisms = []string{mechanismPlain, mechanismSHA256, mechanismSHA512, mech
 // SASL configures the login to brokers.
 type SASL struct {
 	Mechanism string `yaml:"mechanism" enum:"plain,scram_sha_256,scram_sha_512,oauthbearer" doc:"as the brokers offer it; empty: no login"`
-	User      string `yaml:"user" doc:"of plain and scram"`
-	Password  string `yaml:"password" secret:"true" doc:"of plain and scram; write ${file:/path} to keep it out of the config"`
-	Token     string `yaml:"token" secret:"true" doc:"of oauthbearer"`
-	TokenFile string `yaml:"token_file" path:"true" doc:"of oauthbearer: file that holds the token, read for each login"`
+	User      string `yaml:"user" doc:"user name for plain and scram"`
+	Password  string `yaml:"password" secret:"true" doc:"password for plain and scram; write ${file:/path} to keep it out of the config"`
+	Token     string `yaml:"token" secret:"true" doc:"token for oauthbearer"`
+	TokenFile string `yaml:"token_file" path:"true" doc:"for oauthbearer: file that holds the token, read for each login"`
 	Insecure  bool   `yaml:"insecure" doc:"allow plain without tls: anybody on the way can read the password"`
 }
 

@@ -22,10 +22,10 @@ type SinkOptions struct {
 	Topic      expr.Text            `yaml:"topic" required:"true" doc:"name of the topic; a text that is no such name is an expression"`
 	Key        expr.Text            `yaml:"key" doc:"expression of the key; records of a key stay in one partition; empty or null: none"`
 	Headers    map[string]expr.Text `yaml:"headers" doc:"expressions of the headers, by name; null leaves a header out"`
-	Format     string               `yaml:"format" enum:"json,raw" doc:"of the value: an object of the fields, or the record's text"`
+	Format     string               `yaml:"format" enum:"json,raw" doc:"form of the value: an object of the fields, or the record's text"`
 	Acks       string               `yaml:"acks" enum:"all" doc:"all: every replica in sync has a record before it counts as delivered"`
-	Compress   string               `yaml:"compress" enum:"none,gzip,snappy,lz4,zstd" doc:"of batches of records"`
-	BatchBytes stream.Size          `yaml:"batch_bytes" doc:"most bytes of a batch to one partition, and of a record"`
+	Compress   string               `yaml:"compress" enum:"none,gzip,snappy,lz4,zstd" doc:"compression of batches of records"`
+	BatchBytes stream.Size          `yaml:"batch_bytes" doc:"maximum bytes of a batch to one partition, and of a record"`
 
 	Transactional   bool   `yaml:"transactional" doc:"exactly once behind a source kafka: its offsets and the records in one transaction"`
 	DeadLetterTopic string `yaml:"dead_letter_topic" doc:"topic that also gets the dead letters, in these transactions"`

@@ -22,15 +22,15 @@ import (
 // Connection holds the options that source and sink share.
 type Connection struct {
 	URL            string         `yaml:"url" required:"true" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
-	Name           string         `yaml:"name" doc:"of the connection, in the servers' logs"`
+	Name           string         `yaml:"name" doc:"name of the connection in the servers' logs"`
 	Credentials    string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds); read for each connection"`
 	NKey           string         `yaml:"nkey" path:"true" doc:"file with the seed of an NKey"`
 	User           string         `yaml:"user" doc:"name of a user"`
-	Password       string         `yaml:"password" secret:"true" doc:"of the user"`
-	Token          string         `yaml:"token" secret:"true" doc:"in place of a user"`
+	Password       string         `yaml:"password" secret:"true" doc:"password of the user"`
+	Token          string         `yaml:"token" secret:"true" doc:"token, in place of a user"`
 	TLS            httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 	Domain         string         `yaml:"domain" doc:"JetStream domain, behind a leaf node; empty: that of the server"`
-	ConnectTimeout time.Duration  `yaml:"connect_timeout" doc:"for a connection and its handshake, and for each request"`
+	ConnectTimeout time.Duration  `yaml:"connect_timeout" doc:"time limit for a connection with its handshake, and for each request"`
 }
 
 func defaultConnection() Connection {

@@ -27,10 +27,10 @@ type SourceOptions struct {
 	Stream        string        `yaml:"stream" required:"true" doc:"name of the stream"`
 	Subject       string        `yaml:"subject" doc:"read only messages of this subject, which may have wildcards"`
 	Durable       string        `yaml:"durable" doc:"consumer that processes share; {route} is the name of the route"`
-	Start         string        `yaml:"start" enum:"earliest,latest" doc:"of a new consumer, or without a position"`
-	Truncated     string        `yaml:"truncated" enum:"stop,earliest" doc:"without durable, if unread messages were deleted"`
-	AckWait       time.Duration `yaml:"ack_wait" doc:"of a new consumer: until others get the messages of a dead process"`
-	MaxAckPending int           `yaml:"max_ack_pending" doc:"of a new consumer: messages in work at all processes"`
+	Start         string        `yaml:"start" enum:"earliest,latest" doc:"where a new consumer, or a source without a position, starts"`
+	Truncated     string        `yaml:"truncated" enum:"stop,earliest" doc:"without durable: reaction if unread messages were deleted"`
+	AckWait       time.Duration `yaml:"ack_wait" doc:"for a new consumer: time until others get the messages of a dead process"`
+	MaxAckPending int           `yaml:"max_ack_pending" doc:"for a new consumer: maximum unacknowledged messages of all processes"`
 	Meta          MetaOptions   `yaml:"meta" doc:"names of fields for subject, sequence, timestamp and headers"`
 	Memory        stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
 }

@@ -17,7 +17,7 @@ type SinkOptions struct {
 	Stream  string               `yaml:"stream" doc:"name of the stream that must take the messages; empty: any"`
 	ID      expr.Text            `yaml:"id" doc:"expression of Nats-Msg-Id; empty: the id of the record"`
 	Headers map[string]expr.Text `yaml:"headers" doc:"expressions of the headers, by name; null leaves a header out"`
-	Format  string               `yaml:"format" enum:"json,raw" doc:"of the data: an object of the fields, or the record's text"`
+	Format  string               `yaml:"format" enum:"json,raw" doc:"form of the data: an object of the fields, or the record's text"`
 
 	subject *expr.Program // nil: a fixed subject
 	id      *expr.Program // nil: the record's id

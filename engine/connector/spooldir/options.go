@@ -25,7 +25,7 @@ type Options struct {
 	Exclude   []string      `yaml:"exclude" doc:"globs of files to skip; names with a leading dot are always skipped"`
 	Recursive bool          `yaml:"recursive" doc:"read subdirectories, too"`
 	Order     string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
-	Finished  string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"what to do with a delivered file"`
+	Finished  string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"action on a delivered file"`
 	Suffix    string        `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if that name is taken); they are never read"`
 	MoveTo    string        `yaml:"move_to" path:"true" doc:"directory for finished files, on the same file system"`
 	Settle    time.Duration `yaml:"settle" doc:"time without changes after which a file counts as complete"`

@@ -24,9 +24,9 @@ type Options struct {
 	OrderBy []string `yaml:"order_by" doc:"columns that are together unique and never NULL; default: the primary key"`
 	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
-	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end; much shorter after new rows"`
-	Lag        time.Duration `yaml:"lag" doc:"time after which the order of rows counts as final; default of mysql: 2s"`
-	Rescan     int           `yaml:"rescan" doc:"number of last rows to search for late ones; 0: none"`
+	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
+	Lag        time.Duration `yaml:"lag" doc:"wait after a row is first seen, for late rows; default of mysql: 2s"`
+	Rescan     int           `yaml:"rescan" doc:"number of last rows that are searched for late rows; 0: none"`
 	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"handling of rows that were replaced by others with the same keys"`
 	Notify     string        `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
 

@@ -15,12 +15,12 @@ import (
 // Reading contains the config keys for how files are read. It is embedded in the options of each
 // source.
 type Reading struct {
-	MaxRecord    stream.Size     `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	MaxRecord    stream.Size     `yaml:"max_record" doc:"maximum size of a record; see long_record"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
 	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"encoding of the files"`
 	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"handling of invalid bytes"`
 	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"auto: detected from the first bytes of a file"`
-	MaxExpansion int             `yaml:"max_expansion" doc:"maximum ratio of expansion, checked beyond 64 MiB; 0: no limit"`
+	MaxExpansion int             `yaml:"max_expansion" doc:"maximum ratio of decompressed to compressed bytes beyond 64 MiB; 0: no limit"`
 	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"cut into pieces, or dead-letter the beginning"`
 }
 

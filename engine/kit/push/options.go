@@ -14,13 +14,13 @@ import (
 
 // Options are the common options of all sources to which clients push records.
 type Options struct {
-	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records count as taken; buffered: on disk"`
+	Ack         string         `yaml:"ack" enum:"delivered,buffered" doc:"when records are acknowledged: delivered, or on disk"`
 	Buffer      buffer.Options `yaml:"buffer" doc:"options of ack: buffered"`
 	Memory      stream.Size    `yaml:"memory" doc:"bytes that wait for delivery; then clients wait"`
 	Connections int            `yaml:"connections" doc:"maximum open connections; the one idle longest is closed for a new one"`
-	IdleTime    time.Duration  `yaml:"idle_timeout" doc:"until an idle connection is closed"`
+	IdleTime    time.Duration  `yaml:"idle_timeout" doc:"idle time at which a connection is closed"`
 	TLS         listen.TLS     `yaml:"tls" doc:"certificates"`
-	Insecure    bool           `yaml:"insecure" doc:"listen beyond loopback unprotected"`
+	Insecure    bool           `yaml:"insecure" doc:"listen beyond loopback without protection"`
 }
 
 // OpenBuffer implements stream.BufferingOptions.
@@ -62,7 +62,7 @@ func (o *SocketOptions) Check(maxRecord stream.Size) error {
 // ServerOptions are the options of a source that answers each request of its clients.
 type ServerOptions struct {
 	Listen    string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
-	Deadline  time.Duration `yaml:"deadline" doc:"for a request, from its header to its answer"`
+	Deadline  time.Duration `yaml:"deadline" doc:"time limit of a request, from header to answer"`
 	Token     string        `yaml:"token" secret:"true" doc:"token that clients must send, such as ${file:/path}"`
 	Tokens    listen.Tokens `yaml:"tokens" secret:"true" doc:"tokens by client name, in place of token"`
 	MaxRecord stream.Size   `yaml:"max_record" doc:"a longer record is refused"`
