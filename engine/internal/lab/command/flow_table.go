@@ -174,8 +174,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n### %s\n\nA cell: %s; "+
-			"after a second dot the figure named in the row.\n\n| scenario |", kind.title,
+		fmt.Fprintf(w, "\n### %s\n\nEach cell shows: %s. "+
+			"If the row names another figure, it follows after a second dot.\n\n| scenario |", kind.title,
 			kind.cell)
 		for _, a := range algorithms {
 			fmt.Fprintf(w, " `%s` |", a)

@@ -92,8 +92,8 @@ func Experiments() []Experiment { return append(experiments(), oneLimit(), resta
 func experiments() []Experiment {
 	return []Experiment{{
 		Name: "dispatch",
-		Question: "The worker is chosen by hash, round robin or least completion: " +
-			"a finite job, and 60 % load",
+		Question: "The worker is chosen by hash, round robin or least completion, in a finite " +
+			"job and at 60 % load",
 		Columns: []Column{
 			{Title: "seconds for 20,000 batches", scenario: 0, figure: scenario.Finish},
 			{Title: "60 %: p50 ms", scenario: 1, figure: scenario.LatencyP50},
@@ -108,7 +108,7 @@ func experiments() []Experiment {
 		},
 	}, {
 		Name:     "window_size",
-		Question: "A larger window is not always better: fixed windows, endless backlog",
+		Question: "Fixed windows with an endless backlog: a larger window is not always better",
 		Columns: []Column{
 			{Title: "goodput %", figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", figure: scenario.RTTMean},
@@ -117,8 +117,8 @@ func experiments() []Experiment {
 		},
 		Rows: windowSizes(),
 	}, {
-		Name: "step", Question: "The window changes once per round, or with each ack: endless " +
-			"backlog, workers with 1 and 8 slots",
+		Name: "step", Question: "The window changes once per round trip or with each ack: " +
+			"endless backlog, workers with 1 or 8 slots",
 		Columns: []Column{
 			{Title: "goodput %", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", scenario: 0, figure: scenario.RTTMean},
@@ -133,8 +133,8 @@ func experiments() []Experiment {
 		},
 	}, {
 		Name: "slow_start",
-		Question: "Slow start or linear growth: 500 batches to one idle worker with 200 slots, " +
-			"and the twelve workers",
+		Question: "Windows with slow start or linear growth, for one idle worker with 200 " +
+			"slots and for twelve workers",
 		Columns: []Column{
 			{Title: "seconds for 500 batches", scenario: 0, figure: scenario.Finish},
 			{Title: "twelve: overshoot", scenario: 1, figure: scenario.Overshoot},
@@ -143,8 +143,8 @@ func experiments() []Experiment {
 		Rows: slowStarts(),
 	}, {
 		Name: "after_timeout",
-		Question: "A timed-out batch goes to the same worker or another one: one of 12 equal " +
-			"workers hangs for 30 s, 60 % load",
+		Question: "A timed-out batch goes to the same or another worker. One of 12 equal " +
+			"workers hangs for 30 s at 60 % load",
 		Columns: []Column{
 			{Title: "p99 ms", figure: scenario.LatencyP99},
 			{Title: "p99.9 ms", figure: scenario.LatencyP999},
@@ -160,8 +160,9 @@ func experiments() []Experiment {
 
 func batchSizes() Experiment {
 	return Experiment{
-		Name:     "batch_records",
-		Question: "Records per batch: workers that take 32,750 records per second, network of 10 ms",
+		Name: "batch_records",
+		Question: "Batches have 1 to 1,000 records. The workers take 32,750 records per " +
+			"second, over a network of 10 ms",
 		Columns: []Column{
 			{Title: "goodput %, window 4", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "goodput %, linear", scenario: 1, figure: scenario.Goodput, scale: 100},

@@ -33,19 +33,18 @@ const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 // oneLimit returns the experiment "one limit" without its results.
 func oneLimit() Experiment {
 	x := Experiment{
-		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow " +
-			"control, or a window for each: endless backlog",
+		Name: "one_limit", Question: "All workers share one limit, as in Storm's own flow " +
+			"control, or each has a window: endless backlog",
 		Columns: []Column{
 			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"},
 			{Title: "Storm: round trip ms"},
 		},
-		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the " +
-			"first 20 are left out; a window " +
-			"for each is the article's consumers re-built on it, threshold 50 ms. One limit is " +
-			"simulated here as Storm does it: a " +
-			"tuple that is acked lets the spout send the next to the bolt whose turn it is. It " +
-			"fills up with the batches of the slowest: " +
-			"12 x 5/s = 9.2 % in the long run.",
+		Note: "Storm 2.8.3 was measured for 60 s without the first 20 s, with max.spout.pending " +
+			"and shuffle grouping. For \"a window for each\", the article's flow control was " +
+			"rebuilt on Storm, with a threshold of 50 ms. One limit is simulated as in Storm: " +
+			"after each ack the spout sends the next tuple, to the bolts in turn. So the limit " +
+			"fills up with batches of the slowest worker. In the long run all twelve deliver at " +
+			"its rate: 12 x 5/s = 9.2 % of the capacity.",
 	}
 	for _, m := range stormMeasured {
 		x.Rows = append(x.Rows, Row{Name: m.name})

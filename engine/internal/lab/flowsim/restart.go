@@ -20,8 +20,8 @@ const checkpointEvery = time.Second
 // restarted returns the experiment "restart" without its results.
 func restarted() Experiment {
 	return Experiment{
-		Name: "restart", Question: "Batches delivered before a crash and sent again after it: " +
-			"a minute at 60 % load, and a worker that hangs in the last second",
+		Name: "restart", Question: "Batches that a crash repeats, after a minute at 60 % " +
+			"load in which one worker hangs at the end",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
 		Rows: []Row{
 			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"},
