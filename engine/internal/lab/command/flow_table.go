@@ -175,8 +175,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 			continue
 		}
 		fmt.Fprintf(w, "\n### %s\n\nEach cell shows: %s. "+
-			"If the row names another figure, it follows after a second dot.\n\n| scenario |", kind.title,
-			kind.cell)
+			"If the row names another figure, it follows after a second dot.\n\n| scenario |",
+			kind.title, kind.cell)
 		for _, a := range algorithms {
 			fmt.Fprintf(w, " `%s` |", a)
 		}
