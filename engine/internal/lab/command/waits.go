@@ -34,7 +34,7 @@ type backoffResult struct {
 	Steps []backoffStep `json:"steps"`
 }
 
-// backoffStep has the wait after n+1 failures, and the sum of all waits up to it.
+// backoffStep has the wait after n+1 failures, and the sum of this wait and all earlier ones.
 type backoffStep struct {
 	N            int           `json:"n"`
 	Lowest       time.Duration `json:"lowest_ns"`
