@@ -39,8 +39,8 @@ type Guard struct {
 	stopped         error
 }
 
-// Start begins the check for the start of a run. It is not called if a run resumes after a kill.
-// The rest of the interrupted batch may then consist of refused records only.
+// Start begins the check for the first records of a run. It is not called if a run resumes after a
+// kill, because the rest of the interrupted batch may then consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the

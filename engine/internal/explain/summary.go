@@ -27,7 +27,7 @@ type Summary struct {
 	Shares map[string]time.Duration // time for which each gate limited the worker
 }
 
-// Step is a change of a worker's window or state.
+// Step is a change of a worker's window or state, at one moment of a trace.
 type Step struct {
 	At            time.Duration
 	State, Reason string

@@ -28,9 +28,9 @@ type assignments struct {
 
 	mu      sync.Mutex // guards the fields below
 	numbers uint32
-	taking  map[string]context.CancelCauseFunc // by partition; entries exist while Assign works on the partition
+	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
 	waiting map[string]chan struct{}           // closed when the sender has no batches of a partition
-	renewed map[uint32]bool                    // numbers of assignments that are taken again after a FencedError
+	renewed map[uint32]bool                    // by number; taken again after a FencedError
 }
 
 var (

@@ -22,7 +22,7 @@ type books struct {
 	// ends is set if the source has no Finish method. A partition then counts as finished when the
 	// source has handed out its end and all its data is settled.
 	ends   bool
-	places map[string]string // resume tokens of the sink by lane (place of a worker), since the last takeUnsaved
+	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
 	waiting waitIndex // ranges that wait for a retry; nil if the route has no store for them
 

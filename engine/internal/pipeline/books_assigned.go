@@ -26,7 +26,7 @@ type assignment struct {
 	start    stream.Mark
 	revoking bool
 	sent     int64         // number of positions that are in the sender and not settled
-	unstored []storedRange // settled, but perhaps not stored by the broker; nil if the sink stores positions
+	unstored []storedRange // settled, but perhaps not stored by the broker
 }
 
 // storedRange is a settled range that the broker may not have stored yet. Until it is stored, a

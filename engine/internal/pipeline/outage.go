@@ -15,7 +15,7 @@ const (
 
 // outageDetector detects that no worker of a route has been able to deliver for the time grace.
 type outageDetector struct {
-	refusing bool // also count workers whose attempts keep failing as unable, not only misconfigured ones
+	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
 	since    time.Time // start of the outage; zero if any worker can deliver
 }

@@ -35,7 +35,7 @@ type reno struct {
 	simple
 	window, threshold float64
 	roundTrip         time.Duration
-	deaf              time.Duration // losses of attempts before this time belong to the previous reduction
+	deaf              time.Duration // losses before this time belong to the previous cut
 }
 
 func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }
