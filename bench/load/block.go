@@ -24,7 +24,7 @@ const (
 // linesAtOnce is the number of different lines in a block. A file repeats them with other numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of lines. Each line has room for a mark, which contains its number.
+// Block is a set of log lines. Each line has room for a mark, which contains its number.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text

@@ -34,7 +34,7 @@ type markResult struct {
 
 type position struct {
 	Num int64  `json:"num"`
-	Key string `json:"key,omitempty"` // bytes of a key in the form that preserves its order, quoted as in Go
+	Key string `json:"key,omitempty"` // order-preserving encoding of a key, quoted as in Go
 }
 
 type rangeResult struct {

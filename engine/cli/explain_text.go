@@ -50,7 +50,7 @@ type explainedStep struct {
 	State  string  `json:"state"`
 	Window float64 `json:"window"`
 	Reason string  `json:"reason"`
-	Probes int     `json:"probes,omitempty"` // number of probes and measurements after this step that changed nothing
+	Probes int     `json:"probes,omitempty"` // probes and measurements after it that changed nothing
 }
 
 // explainedRoute is the line of `explain --json` that follows the lines of a route's workers.

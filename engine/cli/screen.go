@@ -46,7 +46,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	if len(s.drawn) > 0 && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	s.write(text + s.text()) // if dropped, all of it is dropped, so that the drawn lines stay in place
+	s.write(text + s.text()) // dropped as a whole or not at all, so that drawn lines stay in place
 	return len(p), nil
 }
 

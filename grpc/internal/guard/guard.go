@@ -129,7 +129,7 @@ func (g Guard) Begin(ctx context.Context) (c Call, err error) {
 	}
 	if g.Limit != nil {
 		if c.permit, err = g.Limit.Acquire(ctx); err != nil {
-			c.attempt.Done(context.Canceled) // the attempt was not made, so it shows nothing about the server
+			c.attempt.Done(context.Canceled) // it was not made, so it shows nothing about the server
 			return Call{}, err
 		}
 	}
