@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Encoder is an optional interface of a [Sink]. It encodes batches before dispatch, on the
-// goroutines that run processors. So a redelivery needs no second encoding, and measured round
-// trips do not include the encoding. Pieces of a batch (Cut, Pick) have no Payload: Deliver encodes
-// them itself.
+// Encoder is an optional interface of a [Sink]. It encodes batches before they are sent, on the
+// goroutines that run processors. A redelivery therefore needs no second encoding, and measured
+// round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no Payload:
+// Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
@@ -45,9 +45,9 @@ type AppendSink interface {
 	Sync(ctx context.Context) error
 }
 
-// TransactionalSink is an optional interface of a [Sink] with a ledger: it stores Batch.Spans in
-// the transaction that stores the data. It also gets batches without kept records, to store their
-// spans.
+// TransactionalSink is an optional interface of a [Sink] with a ledger, which is progress stored in
+// the receiver: the sink stores Batch.Spans in the transaction that stores the data. It also gets
+// batches without kept records, to store their spans.
 type TransactionalSink interface {
 	// Load first excludes every earlier process from the ledger (fencing). Then it returns the
 	// progress of all partitions. This progress is authoritative: a partition that is not in it
