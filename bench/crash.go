@@ -177,8 +177,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is a load that lasts about as long as the kills. A file grows by 8 MB/s, and the
-// receiver responds after 100 ms.
+// writtenMeanwhile is the load of killedLive. It lasts about as long as the kills. A file grows by
+// 8 MB/s, and the receiver responds after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 

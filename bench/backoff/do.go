@@ -68,7 +68,6 @@ type floorKey struct{}
 // cost of these alone. The first check is whether the context has ended. The second is whether the
 // call is made within an attempt of another call of retry.Do, because it must then not use the
 // number, key and target of that attempt. No other library makes the second check.
-// attempt. No other library makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

@@ -66,8 +66,8 @@ type Options struct {
 	// means that there are no such routes.
 	Deliveries func() []DeliveryRoute
 
-	// Owner returns the receiver that has a token. A receiver can access only its own deliveries.
-	// Owner must be safe for concurrent use. Nil means that receivers have no tokens.
+	// Owner returns the receiver that has the given token. A receiver can access only its own
+	// deliveries. Owner must be safe for concurrent use. Nil means that receivers have no tokens.
 	Owner func(token string) (stream.DeliveryOwner, bool)
 }
 

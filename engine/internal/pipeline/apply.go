@@ -146,9 +146,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for c. If the source is unchanged, this is the running pipeline
-// old, with its changed routes planned. If the source has changed, pipeline returns a new one. It
-// also returns a new one if routes have changed and old has ended.
+// pipeline returns the pipeline for c. If the source is unchanged, this is old, the running
+// pipeline, and pipeline plans the changes to its routes. If the source has changed, pipeline
+// returns a new one. It also returns a new one if routes have changed and old has ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)

@@ -410,8 +410,8 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced handles a delivery that failed because another process has taken the partition in the
-// sink's ledger.
+// fenced is called with the error of a delivery. If another process has taken the partition in the
+// sink's ledger, fenced starts renew for the partition, unless it is already running.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return

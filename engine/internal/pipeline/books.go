@@ -61,8 +61,8 @@ type partition struct {
 	finished  bool // Finish has succeeded, or the source has no Finish
 	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is valid while the partition has unsettled data. It is the time when the watermark last
-	// advanced. If the data was read later, it is the time of that read.
+	// stood is the time when the watermark last advanced or, if later, when the unsettled data
+	// above it was read. It is valid while the partition has unsettled data.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned

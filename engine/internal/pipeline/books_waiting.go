@@ -31,7 +31,7 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts records that have waited for a retry since an earlier run as read.
+// readAgain counts records as read after they have waited for a retry since an earlier run.
 func (k *books) readAgain(records, bytes int64) {
 	again := counts{readRecords: min(k.inherited.readRecords, records),
 		readBytes: min(k.inherited.readBytes, bytes)}

@@ -112,7 +112,7 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes the ranges that are settled in the sink's ledger from the store.
+// dropSettled removes from the store the ranges that are settled in the sink's ledger.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {

@@ -26,7 +26,7 @@ const (
 	endMost    = 1 << 10     // bytes reserved for the last line
 )
 
-// Previous is appended to the name of a trace when the next run begins.
+// Previous is appended to the file name of a trace when the next run begins.
 const Previous = ".1"
 
 // Options of a File.

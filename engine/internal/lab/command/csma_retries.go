@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// retryChance is a line of the output of `sim csma --by-retry --json`. The names of its fields are
-// stable.
+// retryChance is a line of the output of `sim csma --by-retry --json`: the probability that a retry
+// collides. The names of its fields are stable.
 type retryChance struct {
 	Stations  int     `json:"stations"`
 	Retry     int     `json:"retry"`

@@ -156,7 +156,7 @@ func (r Result) WinsInARow() float64 {
 // A station notices a transmission half a slot after it has begun. This is the delay of the longest
 // cable between two stations. If the backoff of another station ends in this half slot, that
 // station also sends, and the frames collide. A collision takes a slot and the jam signal. Then the
-// backoff begins. It also runs while others send.
+// backoff begins. The backoff also runs while other stations send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
