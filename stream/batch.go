@@ -249,7 +249,8 @@ func (b *Batch) Align(off int64, n int) {
 // arena is the memory for the Data of a batch on which Align was called; empty before Align.
 type arena []byte
 
-// memory returns the memory of data from its start, with length 0.
+// memory returns all memory of a batch's data, with length 0. This is a, in which Align has placed
+// data. If Align was not called, or data was reallocated since, it is data itself.
 func (a arena) memory(data []byte) []byte {
 	if cap(a) == 0 || a.outgrown(data) {
 		return data[:0]

@@ -38,8 +38,8 @@ var programs = []Program{
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
-// one returns a config of a single file. It returns nil if sink is "", because the program does not
-// support the workload.
+// one returns a program's config that consists of a single file with the given name. It returns nil
+// if sink is "", because the program does not support the workload.
 func one(name, head, sink string) map[string]string {
 	if sink == "" {
 		return nil

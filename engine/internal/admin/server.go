@@ -236,8 +236,8 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// ready responds with 200 or 503. If the client has access to them, the response contains the
-// reasons.
+// ready responds with 200 or 503, according to the status. The response contains the reasons only
+// if the client may read them.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {

@@ -437,8 +437,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// postpone handles ranges that could not be read. If their data was deleted, it gives them up.
-// Otherwise it delays them.
+// postpone handles ranges that could not be read. If the source has deleted their data, postpone
+// gives them up. Otherwise they wait for another attempt.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()

@@ -360,7 +360,7 @@ func (r *saver) report(ctx context.Context) error {
 	return nil
 }
 
-// finish asks the source to finish partitions. It notes those that the source has finished.
+// finish asks the source to finish partitions, and records which partitions it has finished.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()

@@ -152,7 +152,7 @@ func (c *reader) text() string {
 }
 
 // next reads one record of a segment file. parts is the number of partitions that the segment has
-// defined so far: a higher number of a partition in the record is an error.
+// defined so far. A record that refers to any further partition is an error.
 func (c *reader) next(parts int) (r record, err error) {
 	r.kind = byte(c.Uvarint())
 	switch r.kind {

@@ -29,7 +29,7 @@ type csmaResult struct {
 	Stations  int     `json:"stations"`
 	FrameBits int     `json:"frame_bits"`
 	Formula   float64 `json:"formula"` // Metcalfe and Boggs
-	// result of a simulation of the same model, in which each station sends with probability 1/Q
+	// result of a simulation of this model, in which each of Q stations sends with probability 1/Q
 	Ideal     float64 `json:"ideal"`
 	BEB       float64 `json:"beb"`        // utilisation with the real backoff
 	LostShare float64 `json:"lost_share"` // share of frames that were given up

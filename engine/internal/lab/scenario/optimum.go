@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nominal returns the rate of all workers without events, in cost per second.
+// Nominal returns the total rate of all workers if no event changes it, in cost per second.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
