@@ -16,7 +16,7 @@ import (
 // first 20 s are omitted.
 type stormRow struct {
 	name                          string
-	limit                         int     // Storm's max.spout.pending; 0 means one window for each bolt
+	limit                         int     // max.spout.pending; 0 means one window for each bolt
 	goodput, inFlight, roundTrips float64 // % of 655/s; tuples; ms
 }
 

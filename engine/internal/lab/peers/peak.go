@@ -20,7 +20,7 @@ type PeakEWMA struct{}
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks PeakEWMA as a policy whose choosers must be notified of every response.
+// Observes marks PeakEWMA as a policy with choosers that must be notified of every response.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser that breaks ties with src.

@@ -35,7 +35,7 @@ func (v VectorARC) Validate() error {
 	return nil
 }
 
-// Sends marks VectorARC as an algorithm whose windows must be notified of every attempt.
+// Sends marks VectorARC as an algorithm with windows that must be notified of every attempt.
 func (VectorARC) Sends() {}
 
 // New returns a window for a worker.
