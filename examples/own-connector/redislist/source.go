@@ -29,10 +29,10 @@ func Source() stream.Component {
 // source reads a list from its head, and removes records that every route has settled (delivered,
 // dead-lettered or dropped).
 //
-// The position of a record is the number of records before it since the list was created, including
-// removed ones. The hash KEY:penstock has the number of removed records (base). Positions therefore
-// stay the same while the list shrinks. Example: 100 records were removed. The record at the head
-// has the position 100.
+// The position of a record is its number in the list, counted from 1. Removed records count as
+// well. The hash KEY:penstock has the number of removed records (base). Positions therefore stay
+// the same while the list shrinks. Example: after 100 records were removed, the first record in the
+// list has the position 101.
 type source struct {
 	key    string
 	client *redis.Client
