@@ -159,10 +159,10 @@ type SharedSource interface {
 // its senders wait for the outcome.
 type SettledReader interface {
 	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
-	// records are then as durable as the sink makes them, and dead letters are on disk. The reader
-	// must not tell a sender before that its data has arrived. The marks are the same as in Commit,
-	// which follows later. Settled is called on the checkpoint's goroutine, concurrently with Read,
-	// and must not wait.
+	// records are then as durable as the sink makes them, and dead letters are on disk. Before
+	// Settled is called, the reader must not tell a sender that its data has arrived. The marks are
+	// the same as in Commit, which follows later. Settled is called on the checkpoint's goroutine,
+	// concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 

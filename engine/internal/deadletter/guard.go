@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// guardPatience is a time from the start of a run. After it, Records/100 dead records are
-	// enough to stop the route, instead of Records/10.
+	// guardPatience is the time from the start of a run during which Records/10 dead records are
+	// needed to stop the route, if none was delivered. After it, Records/100 are enough.
 	guardPatience = 10 * time.Second
 	// guardMemory determines how many records the share covers. When the share covers more than
 	// twice guardMemory records, their counts are halved.

@@ -144,8 +144,8 @@ func (r *saver) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll prunes all remaining partitions at the end of a run. A short run may not have called
-// prune before.
+// pruneAll prunes all remaining partitions at the end of a run, because a short run may not have
+// called prune at all.
 func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil

@@ -142,7 +142,8 @@ func (s *slot) run(ctx context.Context) error {
 //   - The sink asked to be opened again, after r had opened it.
 //   - The guard stopped r because of too many dead letters, and the input has changed since.
 //
-// In all other cases, runReopening returns. If the supervisor restarts the route, it waits before.
+// In all other cases, runReopening returns the result of r. The supervisor may then restart the
+// route after a wait.
 func (s *slot) runReopening(ctx context.Context, r *route) error {
 	var pause backoff.State
 	for {

@@ -180,7 +180,7 @@ func short(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// figure draws the wait of each step, and the sum of the waits so far.
+// figure draws the wait of each step, and the sum of all waits up to it.
 func (r backoffResult) figure(seed uint64) plot.Figure {
 	var n, low, mean, high, drawn, sumLow, sumMean, sumHigh, sumDrawn []float64
 	for _, s := range r.Steps {
