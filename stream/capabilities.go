@@ -65,7 +65,7 @@ type TransactionalSink interface {
 	Compact(ctx context.Context, m []Mark) error
 	// Prune deletes the entries of deleted partitions, at most a few hundred, in one transaction.
 	// The engine passes only partitions of which nothing was delivered or stored since Load. The
-	// entries of other partitions are still needed: by them, a late transaction detects that its
+	// entries of other partitions are still needed: a late transaction detects by them that its
 	// data is already stored. Prune is called by the checkpoint's goroutine, and again for the same
 	// partitions after an error.
 	Prune(ctx context.Context, partitionIDs []string) error

@@ -30,8 +30,8 @@ type positionStore interface {
 	Routes() []string
 }
 
-// sharing is the state of a pipeline that a cluster shares: one process at a time runs it. The zero
-// value means that every process runs the pipeline.
+// sharing is the state of a pipeline that a cluster shares, which means that one process at a time
+// runs it. The zero value means that every process runs the pipeline.
 type sharing struct {
 	on     bool            // the pipeline is shared
 	bucket *cluster.Bucket // set before the pipeline runs

@@ -179,8 +179,8 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is a time without new data. After it, the records that an earlier run read and did
-// not settle count as deleted, unless this run has read them again.
+// writeOffAfter is a time without new data from the source. When it has passed, records that an
+// earlier run read and did not settle count as deleted, unless this run has read them again.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint and marks it as saved in the books.

@@ -73,10 +73,10 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch without a binding of batches to lanes. If the lane of a batch is not
-// free, for example after a failure, the batch goes to the free lane with the next highest hash.
-// The comparison with dispatch.Hash shows whether a batch should return to the same worker after a
-// timeout.
+// hashOnce is hash dispatch, but a batch may change its lane (the place of a worker). If the lane
+// of a batch is not free, for example after a failure, the batch goes to the free lane with the
+// next highest hash. The comparison with dispatch.Hash shows whether a batch should return to the
+// same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
