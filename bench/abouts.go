@@ -20,7 +20,7 @@ func abouts() (all []page.About) {
 	return all
 }
 
-// targets returns the targets of a workload, each with one bound.
+// targets returns the targets of a workload. Each target is a bound on one figure.
 func (w wants) targets() []result.Target {
 	all := []result.Target{}
 	if w.ofLimit > 0 {
@@ -46,7 +46,7 @@ func (w wants) targets() []result.Target {
 	return all
 }
 
-// missed returns the targets that a line misses.
+// missed returns the targets that the line l of results misses.
 func (w wants) missed(l result.Line) (missed []string) {
 	for _, t := range w.targets() {
 		if by := t.Missed(l); by != "" {

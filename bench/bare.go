@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// limitsName is the workload that measures the machine without penstock.
+// limitsName is the workload that measures the machine without penstock, such as the speed of a
+// copy.
 const limitsName = "limits"
 
 // bareRounds is the number of measurements of each limit. The result is the median.

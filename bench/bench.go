@@ -26,7 +26,8 @@ type contender struct {
 const ours = "penstock"
 
 // With -gate and without -dir, the scratch folder is in memory, if the machine has enough. The kept
-// ratios then do not depend on the disk. Its speed varies by a factor of three from day to day.
+// ratios (of penstock's speed to the limits) then do not depend on the disk. Its speed varies by a
+// factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -138,7 +139,8 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios returns the kept ratios that are valid for this machine.
+// ratios returns the kept ratios (of penstock's speed to the limits) that are valid for this
+// machine.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {
@@ -222,7 +224,7 @@ func (e *env) share(left []workload) {
 	}
 }
 
-// part returns the weight of the workload for share.
+// part returns the weight of the workload, by which share divides the time.
 func (w workload) part() float64 {
 	switch {
 	case w.weight > 0:
@@ -239,7 +241,7 @@ func (e *env) late(round time.Duration) bool {
 	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
 }
 
-// of returns the number for a quick or a full run.
+// of returns the number that applies to a full run or, if full is false, to a quick run.
 func (q quickOrFull) of(full bool) int64 {
 	if full {
 		return q[1]

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// compressed are the workloads of compressed files. They are compared with a program that only
-// decompresses. Small inputs would measure mainly the start of the process, which is included.
+// compressed are the workloads with compressed input files. Penstock is compared with a program
+// that only decompresses. The time includes the start of the process, so small inputs would measure
+// mainly that.
 var compressed = []workload{
 	compressedBy("w1_gzip", "gzip", "zcat", .85),
 	compressedBy("w1_zstd", "zstd", "zstdcat", .85),

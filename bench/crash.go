@@ -27,7 +27,7 @@ type crash struct {
 	live     bool // the input is written during the run, so the job does not end by itself
 }
 
-// between returns the range from low to high milliseconds.
+// between returns the range from low to high.
 func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
@@ -47,9 +47,9 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 // doublings is the maximum number of times that longEnough doubles the input.
 const doublings = 2
 
-// longEnough returns a function that runs a job with kills. On a fast machine, the job may end
-// before the last kill. It is then repeated with twice the input. A run that has failed, or has
-// lost or repeated too many records, is not repeated: its result is returned.
+// longEnough returns a function that runs a job with kills by run. On a fast machine, the job may
+// end before the last kill. It is then repeated with twice the input. A run that has failed, or has
+// lost or repeated too many records (most), is not repeated: its result is returned.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
 	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]
@@ -81,7 +81,7 @@ func (c crash) kill(j *job, total *measure) error {
 	return nil
 }
 
-// add adds the measurements of another process.
+// add adds the resources that another process has used to m.
 func (m *measure) add(r proc.Run) {
 	m.Seconds += r.Seconds
 	m.CPU += r.CPU
@@ -177,8 +177,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is a load that lasts about as long as the kills. A file grows by 8 MB/s, and the
-// receiver responds after 100 ms.
+// writtenMeanwhile is the load of killedLive. It lasts about as long as the kills. A file grows by
+// 8 MB/s, and the receiver responds after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 

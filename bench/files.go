@@ -76,7 +76,7 @@ func (m *measure) compare(in load.Input, out string) error {
 	return nil
 }
 
-// countIn counts the records in a file by their marks.
+// countIn counts the records in a file by their marks, which contain the number of the line.
 func (m *measure) countIn(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

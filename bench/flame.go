@@ -87,8 +87,8 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	return all
 }
 
-// runtimes maps functions of the runtime to parts of the runtime. A stack with such a function may
-// have no function of the program.
+// runtimes maps functions of the Go runtime to the parts of the runtime that they belong to. A
+// stack with such a function may have no function of the program.
 var runtimes = []struct{ function, part string }{
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.gcAssistAlloc", "garbage collection"},

@@ -21,7 +21,7 @@ import (
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// growing is a measurement of the way in which the cost grows with the input.
+// growing is a measurement of how the cost grows with the size of the input.
 type growing struct {
 	name, title, x, y string
 	steps             []int64

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the subcommand `judge -ratios FILE -machine NAME LINES...`. It checks earlier
-// results against the kept ratios. LINES are files with the output of -json.
+// judgeLines is the subcommand `judge -ratios FILE -machine NAME LINES...`. It compares earlier
+// results with the kept ratios (of penstock's speed to the limits). LINES are files with the output
+// of -json.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	o := options{gate: true}

@@ -38,7 +38,8 @@ func parsing(format, sink string) string {
 		"    sink: " + sink + "\n"
 }
 
-// parsed runs penstock with a config that parses lines and writes JSON to a file.
+// parsed runs penstock with a config that parses the lines in the given format and writes JSON to a
+// file.
 func (e *env) parsed(in load.Input, format string) (measure, error) {
 	j, err := e.job(in, parsing(format, intoJSON))
 	if err != nil {

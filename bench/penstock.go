@@ -24,7 +24,7 @@ type measure struct {
 func (m measure) mbPerS() float64   { return float64(m.bytes) / 1e6 / m.Seconds }
 func (m measure) cpuPerGB() float64 { return m.CPU / (float64(m.bytes) / 1e9) }
 
-// of returns the result of a run with an input.
+// of returns the measurements of a run that has processed the input in.
 func of(r proc.Run, in load.Input) measure {
 	return measure{Run: r, bytes: in.Bytes, records: in.Records, figures: map[string]float64{}}
 }

@@ -35,7 +35,7 @@ func received(in load.Input, b receiver.Behaviour,
 	return m, m.ask(rec)
 }
 
-// ask adds the counts of the receiver to the result.
+// ask adds the numbers of lost and repeated records, as counted by the receiver, to the result.
 func (m *measure) ask(rec *receiver.Receiver) error {
 	s, err := rec.Stats()
 	if err != nil {
@@ -45,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent adds the number of batches that penstock has sent more than once. Without a kill, batches
-// that were received twice are among them.
+// resent adds the number of batches that penstock has sent more than once. Without a kill, this
+// includes all batches that were received twice.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {

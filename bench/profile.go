@@ -144,7 +144,7 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 	return flame(name, e.penstock, out)
 }
 
-// profileFed puts files into the spool directory while look takes a profile.
+// profileFed puts files into the spool directory while the function look takes a profile.
 func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	look func(chan<- error)) error {
 	text, err := w.config(e, rec.Endpoints(4))
@@ -174,7 +174,7 @@ func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 	return errors.Join(err, stopErr)
 }
 
-// profileLive writes lines at the rate of the workload while look takes a profile.
+// profileLive writes lines at the rate of the workload while the function look takes a profile.
 func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int,
 	look func(chan<- error)) error {
 	block, err := e.timed()

@@ -52,7 +52,7 @@ func (e *env) rivalsIn(workload string) (all []contender) {
 	return all
 }
 
-// sayAbsent prints the programs that are not installed. It prints their results on other machines.
+// sayAbsent prints the programs that are not installed, with their results on other machines.
 func (e *env) sayAbsent(workload string) {
 	if e.found == nil && e.absent == nil {
 		return
@@ -115,9 +115,9 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 }
 
 // rivalIntoFile measures a program that writes a file. The work is done when the output has all
-// records. Its size does not show that, because programs write records with different envelopes.
-// The records are counted only after the file is as large as the input, because counting takes CPU
-// time from the program.
+// records. The size of the output does not show that, because each program wraps records in its own
+// way. The records are counted only after the file is as large as the input, because counting takes
+// CPU time from the program.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

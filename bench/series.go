@@ -26,11 +26,11 @@ type series struct {
 	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which other programs than penstock run. They are slower,
-// and their runs differ less.
+// rivalRounds is the number of rounds in which the other programs run. They are slower than
+// penstock, and their runs differ less.
 const rivalRounds = 3
 
-// warmFrom is the number of rounds from which there is a warm-up round before them.
+// warmFrom is the minimum number of rounds with which a warm-up round comes first.
 const warmFrom = 3
 
 func (s *series) run() error {
@@ -156,7 +156,7 @@ func (m measure) cost() string {
 	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
-// said returns the lost and repeated records and further figures of a run as text.
+// said returns the figures of a run as text: lost records, repeated records and further figures.
 func (m measure) said() string {
 	var b strings.Builder
 	if m.lost+m.repeated > 0 {

@@ -145,7 +145,7 @@ func (s *server) do(statements ...string) error {
 	return err
 }
 
-// columnsOf declares the columns of the table for an access log. Their order is that in which the
+// columnsOf declares the columns of the table for an access log, in the order in which the
 // processor parse returns the fields.
 const columnsOf = `host text, identity text, "user" text, timestamp text, method text, ` +
 	`path text, protocol text, ` +

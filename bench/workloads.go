@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is a measurement. It answers a question: how much of the speed of a limit does a program
-// reach, and at which cost?
+// workload is a measurement. It answers a question: which share of the speed of the limit does a
+// program reach, and at which cost? The limit is a program that does only the work that cannot be
+// avoided.
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
@@ -187,7 +188,8 @@ func slowly(name, about string, s slow, during time.Duration, target, inFlight f
 	return w
 }
 
-// flaky is a receiver that accepts about 100 MB/s in bodies of 256 KiB.
+// flaky is the receiver of the workload w7_backlog. While it is healthy, it accepts about 100 MB/s
+// in bodies of 256 KiB.
 var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
 
 const phase = 5 * time.Second

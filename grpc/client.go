@@ -14,9 +14,9 @@ import (
 )
 
 // Client intercepts the calls of a client. A nil field adds no layer, so the zero value does
-// nothing. The layers are, from the outside: retry, breaker, limit. Because of this order, a
-// waiting retry holds no permit, and an open breaker refuses a call before it queues. A breaker and
-// a limiter serve one target each.
+// nothing. The layers are, from the outside: retry, breaker, limit. Because of this order, a call
+// that waits for a retry holds no permit of the limiter, and an open breaker refuses a call before
+// the call queues. A breaker and a limiter serve one target each.
 //
 // The fields must not change once the Client is in use. A Client is safe for concurrent use.
 type Client struct {
@@ -60,7 +60,7 @@ func (c Client) InterceptUnary(
 }
 
 // InterceptStream is a grpc.StreamClientInterceptor. It retries only the opening of a stream.
-// Messages are not sent again.
+// Messages that were sent on a stream are not sent again.
 func (c Client) InterceptStream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
 	open grpc.Streamer,
@@ -84,7 +84,7 @@ func (c Client) InterceptStream(
 	return stream, err
 }
 
-// retry makes the attempts of a call.
+// retry makes the attempts of a call according to the settings in c.Retry.
 func (c Client) retry(ctx context.Context, method string,
 	attempt func(context.Context) error) error {
 	if c.Retry == nil {

@@ -43,8 +43,8 @@ func (e *statusError) Unwrap() error { return e.error }
 // GRPCStatus implements the interface that package status looks for.
 func (e *statusError) GRPCStatus() *status.Status { return e.status }
 
-// withStatus adds a status to err if err is a refusal by the breaker or the limiter, or the error
-// of an ended context. It returns other errors, such as those of handlers, unchanged.
+// withStatus adds a gRPC status to err if err is a refusal by the breaker or the limiter, or the
+// error of an ended context. It returns all other errors, such as those of handlers, unchanged.
 func withStatus(err error) error {
 	if err == nil || hasStatus(err) {
 		return err
@@ -73,7 +73,7 @@ func hasStatus(err error) bool {
 	return ok
 }
 
-// codeOf returns the code of err.
+// codeOf returns the gRPC status code of err.
 func codeOf(err error) uint32 {
 	if err != nil && !hasStatus(err) {
 		return guard.ContextCode(err)

@@ -141,8 +141,8 @@ type Taking struct {
 	// Start is the progress that Take stores for a partition that is missing in the ledger.
 	Start Mark
 	// MustExist means that Take does not take a partition that is missing in the ledger. The engine
-	// sets it if the broker stores progress of the partition, which the ledger should then have,
-	// too.
+	// sets it if the broker stores progress of the partition, because the ledger should then have
+	// the partition as well.
 	MustExist bool
 }
 

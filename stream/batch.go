@@ -10,11 +10,11 @@ import (
 )
 
 // Batch is a group of records that are delivered and settled together. While it is filled and
-// processed, it has one owner. From dispatch on it is read-only and reference-counted: each reader
-// holds it with Retain until its Release.
+// processed, it has one owner. When it is sent to a worker, it becomes read-only and
+// reference-counted: each reader holds it with Retain until its Release.
 type Batch struct {
-	// arena: first the raw bytes of the spans, which are whole records with their line ends, then
-	// bytes added by processors
+	// memory that all records share (the arena): first the raw bytes of the spans, which are whole
+	// records with their line ends, then bytes added by processors
 	Data  []byte
 	Spans []Span // the covered ranges, in order
 	// number of source records, the unit of every counter; set by the Reader, kept by Cut and Pick
@@ -27,12 +27,12 @@ type Batch struct {
 	Types   []string
 	Fields  []Field
 	Records []Record  // empty until Split
-	Payload []byte    // result of the sink's Encoder; nil in a piece
+	Payload []byte    // result of the sink's Encoder; nil in a piece made by Cut or Pick
 	Time    time.Time // when it was read; set by the engine before the processors
 
 	limits BatchLimits
 	pool   *Pool
-	parent *Batch // a piece holds it until its own last Release
+	parent *Batch // the batch from which this piece was cut; held until the last Release
 	refs   atomic.Int32
 	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans, except in a piece
 	lo, hi uint32
@@ -78,8 +78,8 @@ func (b *Batch) Full() bool {
 	return len(b.Data) >= b.limits.Bytes || b.Origins >= b.limits.Records
 }
 
-// Size returns the bytes of memory that the batch holds. It is 0 for a piece, which uses the memory
-// of the batch from which it was cut.
+// Size returns the bytes of memory that the batch holds. It is 0 for a piece (made by Cut or Pick),
+// which uses the memory of the batch from which it was cut.
 func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
@@ -143,7 +143,7 @@ func (b *Batch) Text(i int) []byte {
 	return b.Data[r.Off : r.Off+r.Len : r.Off+r.Len]
 }
 
-// Raw returns the text of record i with its line end in the arena, if any.
+// Raw returns the text of record i, with its line end if Data contains one.
 func (b *Batch) Raw(i int) []byte {
 	r := &b.Records[i]
 	end := r.Off + r.Len
@@ -202,7 +202,7 @@ func (b *Batch) AppendKept(dst []int) []int {
 	return dst
 }
 
-// Kept returns the number of kept records or, before Split, the number of origins.
+// Kept returns the number of kept records or, before Split, the number of source records.
 func (b *Batch) Kept() int {
 	if len(b.Records) == 0 || !b.changed {
 		if len(b.Records) == 0 {
@@ -249,7 +249,8 @@ func (b *Batch) Align(off int64, n int) {
 // arena is the memory for the Data of a batch on which Align was called; empty before Align.
 type arena []byte
 
-// memory returns the memory of data from its start, with length 0.
+// memory returns all memory of a batch's data, with length 0. This is a, in which Align has placed
+// data. If Align was not called, or data was reallocated since, it is data itself.
 func (a arena) memory(data []byte) []byte {
 	if cap(a) == 0 || a.outgrown(data) {
 		return data[:0]
@@ -288,8 +289,8 @@ func (b *Batch) Release() {
 	}
 }
 
-// Pool keeps the arenas of released batches. The last released one is reused first, because it is
-// still in the CPU cache. Pool is safe for concurrent use.
+// Pool keeps the memory (arenas) of released batches for reuse. The arena that was released last is
+// reused first, because it is still in the CPU cache. Pool is safe for concurrent use.
 type Pool struct {
 	// Freed, if not nil, is called with each batch after its last Release, before its memory is
 	// reused.
@@ -322,9 +323,9 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown bounds the arenas that the pool always keeps: up to overgrown times the limit of the
-// batch, plus 64 KiB. A larger arena is kept only if it was at least half full. So after a single
-// huge record, the memory is freed soon. If all records are huge, the arenas are reused.
+// overgrown limits the arenas that the pool always keeps: up to overgrown times the limit of the
+// batch, plus 64 KiB. A larger arena is kept only if at least half of it was used. After a single
+// huge record, the memory is therefore freed soon. If all records are huge, the arenas are reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

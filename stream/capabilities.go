@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Encoder is an optional interface of a [Sink]. It encodes batches before dispatch, on the
-// goroutines that run processors. So a redelivery needs no second encoding, and measured round
-// trips do not include the encoding. Pieces of a batch (Cut, Pick) have no Payload: Deliver encodes
-// them itself.
+// Encoder is an optional interface of a [Sink]. It encodes batches before they are sent, on the
+// goroutines that run processors. A redelivery therefore needs no second encoding, and measured
+// round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no Payload:
+// Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
@@ -45,9 +45,9 @@ type AppendSink interface {
 	Sync(ctx context.Context) error
 }
 
-// TransactionalSink is an optional interface of a [Sink] with a ledger: it stores Batch.Spans in
-// the transaction that stores the data. It also gets batches without kept records, to store their
-// spans.
+// TransactionalSink is an optional interface of a [Sink] with a ledger, which is progress stored in
+// the receiver: the sink stores Batch.Spans in the transaction that stores the data. It also gets
+// batches without kept records, to store their spans.
 type TransactionalSink interface {
 	// Load first excludes every earlier process from the ledger (fencing). Then it returns the
 	// progress of all partitions. This progress is authoritative: a partition that is not in it
@@ -65,7 +65,7 @@ type TransactionalSink interface {
 	Compact(ctx context.Context, m []Mark) error
 	// Prune deletes the entries of deleted partitions, at most a few hundred, in one transaction.
 	// The engine passes only partitions of which nothing was delivered or stored since Load. The
-	// entries of other partitions are still needed: by them, a late transaction detects that its
+	// entries of other partitions are still needed: a late transaction detects by them that its
 	// data is already stored. Prune is called by the checkpoint's goroutine, and again for the same
 	// partitions after an error.
 	Prune(ctx context.Context, partitionIDs []string) error
@@ -159,10 +159,10 @@ type SharedSource interface {
 // its senders wait for the outcome.
 type SettledReader interface {
 	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
-	// records are then as durable as the sink makes them, and dead letters are on disk. The reader
-	// must not tell a sender before that its data has arrived. The marks are the same as in Commit,
-	// which follows later. Settled is called on the checkpoint's goroutine, concurrently with Read,
-	// and must not wait.
+	// records are then as durable as the sink makes them, and dead letters are on disk. Before
+	// Settled is called, the reader must not tell a sender that its data has arrived. The marks are
+	// the same as in Commit, which follows later. Settled is called on the checkpoint's goroutine,
+	// concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 

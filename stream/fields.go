@@ -72,7 +72,7 @@ func (b *Batch) OpenFields(i int) (from int) {
 	return from
 }
 
-// AppendData appends text to the arena and returns its position, for values created by a processor.
+// AppendData appends text to Data and returns its position, for values that a processor creates.
 // The text belongs to no span.
 func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	off = uint32(len(b.Data))

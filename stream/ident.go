@@ -42,8 +42,8 @@ func (b *Batch) AppendSpans(dst []byte) []byte {
 	return dst
 }
 
-// ID returns an id derived from the batch's spans: 32 hexadecimal digits, equal after a crash for
-// equal spans, and different for each piece.
+// ID returns an id derived from the batch's spans: 32 hexadecimal digits. The id is equal after a
+// crash for equal spans, and different for each piece of a split batch.
 func (b *Batch) ID() string {
 	sum := sha256.Sum256(b.AppendSpans(nil))
 	return hex.EncodeToString(sum[:16])
@@ -81,7 +81,7 @@ func (s *Span) identity(at int64) *Identity {
 	return nil
 }
 
-// position maps a record's position in the span to the position in its id.
+// position converts a record's position in the span to the position that the record's id contains.
 func (e *Identity) position(at int64) int64 {
 	if at == e.To {
 		return e.Last

@@ -1,9 +1,9 @@
 package stream
 
-// Cut returns a piece of b: records i to j-1 as a batch that shares the arena and holds b until its
-// last Release. Records that were made from one source record must stay together. If several Cuts
-// together cover all records, they also cover all spans: a span without records goes to the piece
-// before it, or to the first piece. Cut calls Split.
+// Cut returns a piece of b: records i to j-1 as a batch that shares the memory of b and holds b
+// until its last Release. Records that were made from one source record must stay together. If
+// several Cuts together cover all records, they also cover all spans: a span without records goes
+// to the piece before it, or to the first piece. Cut calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
 	if i < 0 || j > len(b.Records) || i >= j || i > 0 && SameOrigin(b.Records, i-1, i) ||
@@ -70,7 +70,7 @@ func stretchEnd(records []Record, k int) int {
 	return k
 }
 
-// piece is a batch that consists of records of whole, and is being filled.
+// piece is a new batch that is being filled with records of the batch whole.
 type piece struct {
 	*Batch
 	whole *Batch
@@ -87,8 +87,8 @@ func newPiece(whole *Batch) piece {
 	return piece{b, whole}
 }
 
-// takeReasons copies the reasons of dead-lettered records. move returns the new index of record k
-// of whole, and whether the piece has it.
+// takeReasons copies the reasons of dead-lettered records from whole to the piece. For record k of
+// whole, move returns its index in the piece, and whether the piece has the record.
 func (p piece) takeReasons(move func(k int) (int, bool)) {
 	for k, err := range p.whole.reasons {
 		if n, ok := move(k); ok {
@@ -155,8 +155,8 @@ func (p piece) appendRecords(i, j int) {
 	p.countBytes(i, j, shift)
 }
 
-// countBytes sets Bytes of those appended spans that are only a part of a span of whole. The value
-// is the sum of the raw lengths of the part's records.
+// countBytes sets Bytes of the appended spans of which the piece has only a part. The value is the
+// sum of the raw lengths of the records in this part.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole
 	for k := i; k < j; {

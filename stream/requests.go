@@ -25,6 +25,7 @@ type RequestSource interface {
 // RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters uses
 // the ledger of the requests without the source.
 type RequestOptions interface {
-	// KeepRequests returns for how long the progress of a request is kept, as KeepsRequests.
+	// KeepRequests returns for how long the progress of a request is kept. The result is the same
+	// as that of KeepsRequests.
 	KeepRequests() time.Duration
 }

@@ -34,7 +34,7 @@ func SavepointBefore(b *Batch, i int) (s Savepoint) {
 }
 
 // Copy sets s to the state of b. Before RollbackTo, the owner may change everything except the
-// bytes of the arena. Records and fields are copied into the memory of s.
+// bytes in Data. Records and fields are copied into the memory of s.
 func (s *Savepoint) Copy(b *Batch) {
 	s.measure(b)
 	s.copied, s.reasons = true, nil

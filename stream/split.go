@@ -83,8 +83,8 @@ func (b *Batch) Expand(extra []int) (index []int) {
 }
 
 // CanReadAgain reports whether reading the spans of b again would give the same records. It would
-// not if a record is a dead letter. Nor would it if b is a piece with several records of one
-// origin, because other records of that origin may be missing from the piece.
+// not if a record is a dead letter, or if b is a piece with several records of one source record:
+// other records of the same source record may be missing from the piece.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {

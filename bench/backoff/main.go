@@ -2,11 +2,11 @@
 // operations: the computation of the next wait, a call that succeeds, and a call with one retry
 // that does not wait.
 //
-// A round runs every library once, and each round begins with another one. A busy machine therefore
-// affects all libraries. For each measurement, the command writes a line in Go's benchmark format
-// for benchstat. It prints the time of our library as a share of the fastest other one, and the
-// medians. The shares compare the best rounds, because other processes can only make a round
-// slower.
+// A round runs every library once, and each round begins with a different library. A busy machine
+// therefore affects all libraries. For each measurement, the command writes a line in Go's
+// benchmark format for benchstat. It prints the medians, and the time of our library as a share of
+// that of the fastest other library. The shares compare the best rounds, because other processes
+// can only make a round slower.
 //
 // The command is a module of its own, so that no other module requires the other libraries.
 package main
@@ -32,11 +32,11 @@ type question struct {
 	answers     []answer
 }
 
-// answer is the operation with one library. The first answer of a question is ours.
+// answer is an operation to measure, done with one library. The first answer of a question is ours.
 type answer struct {
 	lib   string
 	bench func(*testing.B)
-	aside bool // shown, but not compared
+	aside bool // its result is shown, but does not count for the target
 }
 
 func main() {

@@ -18,7 +18,7 @@ func oursClient() *http.Client {
 	}}}
 }
 
-// theirsClient is oursClient with go-retryablehttp.
+// theirsClient does the same as oursClient with go-retryablehttp.
 func theirsClient() *http.Client {
 	client := retryablehttp.NewClient()
 	client.RetryMax = 4

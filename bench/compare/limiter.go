@@ -17,7 +17,8 @@ func oursLimiter(next http.Handler) (*http.Client, http.Handler, error) {
 	return &http.Client{Transport: &limithttp.Transport{}}, &limithttp.Handler{Next: next}, nil
 }
 
-// theirsLimiter is oursLimiter with go-concurrency-limits. Its client has one limit for all hosts.
+// theirsLimiter limits the concurrent calls of a client and of a server with go-concurrency-limits.
+// Its client has one limit for all hosts.
 func theirsLimiter(next http.Handler) (*http.Client, http.Handler, error) {
 	client, err := theirsLimiterNew()
 	if err != nil {

@@ -23,7 +23,8 @@ func oursPoll(ctx context.Context) (report, error) {
 	}, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
 }
 
-// theirsPoll is oursPoll with cenkalti/backoff.
+// theirsPoll asks each second for a report, for up to an hour, until it is done. It uses
+// cenkalti/backoff.
 func theirsPoll(ctx context.Context) (report, error) {
 	return cenkalti.Retry(ctx, func() (report, error) {
 		r, err := ask(ctx)

@@ -21,7 +21,7 @@ func oursServices(ctx context.Context) error {
 	return tree.Serve(ctx)
 }
 
-// theirsServices is oursServices with suture.
+// theirsServices keeps three services running with suture.
 func theirsServices(ctx context.Context) error {
 	tree := suture.NewSimple("shop")
 	tree.Add(theirsServicesFunc{"web", serve})

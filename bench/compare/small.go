@@ -23,7 +23,7 @@ func oursAttempts(ctx context.Context) (user, error) {
 	return retry.Value(ctx, load, retry.Options{MaxAttempts: 5})
 }
 
-// theirsAttempts is oursAttempts with avast/retry-go.
+// theirsAttempts loads a user in up to 5 attempts with avast/retry-go.
 func theirsAttempts(ctx context.Context) (user, error) {
 	return avast.NewWithData[user](
 		avast.Context(ctx), avast.Attempts(5), avast.DelayType(avast.FullJitterBackoffDelay),
@@ -36,7 +36,7 @@ func oursCapped(ctx context.Context) (user, error) {
 	return retry.Value(ctx, load, retry.Options{MaxAttempts: 5, Policy: policy})
 }
 
-// theirsCapped is oursCapped with sethvargo/go-retry.
+// theirsCapped retries up to 4 times with sethvargo/go-retry. The waits grow from 1 s to 10 s.
 func theirsCapped(ctx context.Context) (u user, err error) {
 	policy := sethvargo.NewExponential(time.Second)
 	policy = sethvargo.WithCappedDuration(10*time.Second, sethvargo.WithJitterPercent(50, policy))
@@ -58,7 +58,7 @@ func oursBreaker() (func(context.Context) (user, error), error) {
 	}, err
 }
 
-// theirsBreaker is oursBreaker with gobreaker.
+// theirsBreaker returns a function that loads a user and has a circuit breaker, by gobreaker.
 func theirsBreaker() (func(context.Context) (user, error), error) {
 	guard := gobreaker.NewCircuitBreaker[user](gobreaker.Settings{
 		Interval:    10 * time.Second,
@@ -80,7 +80,7 @@ func oursRate() (func(context.Context) (user, error), error) {
 	}, err
 }
 
-// theirsRate is oursRate with x/time/rate.
+// theirsRate returns a function that loads a user, at most 100 times per minute, by x/time/rate.
 func theirsRate() (func(context.Context) (user, error), error) {
 	limiter := xrate.NewLimiter(xrate.Every(time.Minute/100), 10)
 	return func(ctx context.Context) (user, error) {
@@ -101,7 +101,7 @@ func oursGroup(ctx context.Context, functions []func(context.Context) error) err
 	return group.Wait()
 }
 
-// theirsGroup is oursGroup with errgroup.
+// theirsGroup runs functions, at most 4 at a time, until one fails. It uses errgroup.
 func theirsGroup(ctx context.Context, functions []func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)

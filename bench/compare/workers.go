@@ -85,8 +85,9 @@ func oursWorkersPost(url string) flow.WorkerFunc[[]line] {
 	}
 }
 
-// theirsWorkers is oursWorkers with errgroup, cenkalti/backoff and a file for the progress. Each
-// server gets the same number of lines.
+// theirsWorkers posts the lines of a file to five servers with errgroup and cenkalti/backoff. It
+// keeps its progress in a file, to resume after a restart. Each server gets the same number of
+// lines.
 func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	progress := theirsWorkersProgress{done: make(map[int64]bool)}
 	if saved, err := os.ReadFile("progress"); err == nil {

@@ -61,7 +61,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// herd is the state that all children share.
+// herd is the state that all supervised children share.
 type herd struct {
 	n     int
 	ready sync.WaitGroup // waits for the first start of each child

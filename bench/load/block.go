@@ -24,7 +24,7 @@ const (
 // linesAtOnce is the number of different lines in a block. A file repeats them with other numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of lines. Each line has room for a mark, which contains its number.
+// Block is a set of log lines. Each line has room for a mark, which contains its number.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text
@@ -100,8 +100,8 @@ func (b *Block) Lines() int { return len(b.ends) }
 // Bytes returns the total length of the lines.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes numbers into the marks of the lines with indexes from from to to-1. The first of
-// them gets the number first, the next one first+1, and so on. Number returns the text of these
+// Number writes numbers into the marks of the lines with from <= index < to. The first of these
+// lines gets the number first, the next one first+1, and so on. Number returns the text of these
 // lines, which is valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {

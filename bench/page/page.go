@@ -40,8 +40,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is a number of cores. If other programs used more, a missed target is attributed to
-// them.
+// disturbed is a number of cores. If other programs used more than this during a run, a missed
+// target is attributed to them.
 const disturbed = 0.3
 
 // Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.
@@ -173,7 +173,8 @@ func (r row) Latency() string {
 	return fmt.Sprintf("%.0f, %.0f", r.Line.Figures["p50_ms"], r.Line.Figures["p99_ms"])
 }
 
-// compared is a workload with the shares of all programs. The order is that of view.Programs.
+// compared is a row of the table of all programs: a workload with the share of the limit that each
+// program has reached. The order is that of view.Programs.
 type compared struct {
 	About
 	Shares []string
@@ -191,7 +192,7 @@ type view struct {
 	absent   []string
 }
 
-// Several reports whether the results come from more than one run.
+// Several reports whether the results come from several runs.
 func (v view) Several() bool { return len(v.Runs) > 1 }
 
 // Missed returns the workloads that miss a target.

@@ -137,8 +137,8 @@ func places(n int) chan time.Time {
 
 // serve waits until a slot is free, and then for the time that a request takes. It does so even if
 // the client has disconnected. A request that waits for a slot begins at the planned end of the
-// request before. The real end is about a millisecond later, because a sleep returns late. With the
-// real end, the rate would be a few percent too low.
+// request before. The actual end is about a millisecond later, because a sleep returns late. If
+// requests began at the actual end, the rate would be a few percent too low.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -156,8 +156,8 @@ func (s *server) serve() {
 }
 
 // healthy reports whether the server is in a healthy phase. If not, it also handles the request. In
-// the first, third, fifth and so on failing phase, it responds with 503. In the others, it breaks
-// the connection at the end of the phase.
+// the first, third, fifth and so on failing phase, it responds with 503. In every second failing
+// phase, it breaks the connection at the end of the phase.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

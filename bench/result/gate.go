@@ -8,11 +8,12 @@ import (
 	"slices"
 )
 
-// fall is the share by which a kept ratio may decrease. It allows for differences between machines
-// and between runs.
+// fall is the share by which a ratio may be below the kept one. It allows for differences between
+// machines and between runs.
 const fall = 0.20
 
-// Kept are the ratios of the speed of penstock to the limits, by workload. They must not decrease.
+// Kept are earlier ratios of the speed of penstock to the limits, by workload. Later runs must
+// reach them.
 type Kept map[string]float64
 
 // Ratios are the kept ratios by machine. They depend on the processor, because penstock uses

@@ -21,7 +21,7 @@ type Profile struct {
 // Profiles are the kept profiles, by workload.
 type Profiles map[string]Profile
 
-// ReadProfiles reads a file of profiles. A file that does not exist has none.
+// ReadProfiles reads a file of profiles. If the file does not exist, the result is empty.
 func ReadProfiles(path string) (Profiles, error) {
 	all := Profiles{}
 	text, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ type Target struct {
 	Least  bool // the bound is a minimum; otherwise it is a maximum
 }
 
-// metrics maps names of metrics to their names in text.
+// metrics maps the names of metrics in results to their names in text.
 var metrics = map[string]string{
 	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB",
 	"lost": "%s lost", "repeated": "%s repeated",

@@ -6,8 +6,8 @@ import (
 )
 
 // programs are the other programs. Each has the fastest of the measured settings that follow the
-// documentation of its vendor. In w3, a record may count as read only after the receiver has got
-// it, as far as the program supports that.
+// documentation of its vendor. In the workload w3, which posts records to a receiver, a record may
+// count as read only after the receiver has got it, if the program supports that.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
 		probe: []string{"-v"}, files: rsyslog,
@@ -38,8 +38,8 @@ var programs = []Program{
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
-// one returns a config of a single file. It returns nil if sink is "", because the program does not
-// support the workload.
+// one returns a program's config that consists of a single file with the given name. It returns nil
+// if sink is "", because the program does not support the workload.
 func one(name, head, sink string) map[string]string {
 	if sink == "" {
 		return nil
@@ -55,7 +55,7 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
 `, j.Dir, j.Input)
 	body := map[string]string{
 		"w1": `if $msg == "never" then { action(type="omfile" file="/dev/null") }
-  stop`, // it does not start without an action
+  stop`, // the program does not start without an action
 		"w2": fmt.Sprintf(`action(type="omfile" file=%q template="raw" ioBufferSize="256k")`,
 			j.Out),
 		"w3": fmt.Sprintf(
@@ -148,7 +148,8 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		// The records in the file are counted, because each one has an envelope of the program.
+		// The records in the file are counted, because the program adds text of its own to each
+		// record.
 		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
 		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
 			"{ enabled: false } }\n", j.URL),
@@ -197,7 +198,7 @@ func loggie(j Job) map[string]string {
 		"w1": "{ type: dev, printEvents: false }",
 		"w3": fmt.Sprintf("{ type: elasticsearch, hosts: [%q], index: bench, parallelism: 4 }",
 			j.URL),
-	}[j.Workload] // its file sink does not write the last records at once
+	}[j.Workload] // no w2: its file sink writes the last records late
 	if sink == "" {
 		return nil
 	}

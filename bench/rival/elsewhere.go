@@ -1,9 +1,9 @@
 package rival
 
-// Share is the result of another program on a workload, divided by the limit of the workload on the
-// same machine. The shares were measured on two machines with two virtual cores each, vector on the
-// second one. Of eight input lines, five were access log and three JSON. A share is the median of
-// four rounds.
+// Share is the result of another program on a workload: its speed divided by the limit of the
+// workload on the same machine. The shares were measured on two machines with two virtual cores
+// each, vector on the second one. Of eight input lines, five were access log and three JSON. A
+// share is the median of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -64,8 +64,9 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive"}},
 }
 
-// Fault is the result of another program that was killed, or had a failing receiver, measured on
-// other machines. A field has the numbers of lost and repeated records: "lost / repeated".
+// Fault is the result of another program that was killed, or had a failing receiver. It was
+// measured on other machines than the page's. A field has the numbers of lost and repeated records:
+// "lost / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

@@ -17,7 +17,7 @@ import (
 
 // Job is a workload for another program.
 type Job struct {
-	Workload string // w1, w2, w3
+	Workload string // w1 drops all records, w2 writes a file, w3 posts to a receiver
 	Dir      string // new folder for the job
 	Input    string // path of the file to read
 	Out      string // path of the file to write
@@ -55,8 +55,8 @@ type Program struct {
 	path  string
 }
 
-// Find looks for the programs at the given paths and on the PATH. absent are those that it has not
-// found.
+// Find looks for the other programs at the given paths and on the PATH. absent are the programs
+// that it has not found.
 func Find(given map[string]string) (found, absent []Program, err error) {
 	for name := range given {
 		if !slices.ContainsFunc(programs, func(p Program) bool { return p.Name == name }) {

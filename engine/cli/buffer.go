@@ -32,7 +32,7 @@ type envelopeResult struct {
 	Texts    []string `json:"texts,omitempty"` // only with show
 }
 
-// bufferEnd is the last line of `buffer list --json`.
+// bufferEnd is the last line of `buffer list --json`: the totals of the envelopes (stored batches).
 type bufferEnd struct {
 	OK        bool  `json:"ok"`
 	Envelopes int64 `json:"envelopes"`
@@ -126,7 +126,8 @@ func (f *bufferFlags) add(cmd *cobra.Command, json bool) {
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "one pipeline, if several have a buffer")
 }
 
-// numbered requires a config and the number of an envelope, or a range of numbers.
+// numbered checks that the arguments are a config and the number of an envelope (a stored batch),
+// or a range of numbers.
 func numbered(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return usagef("%sneeds a config and an envelope's number: %s", named(cmd), cmd.UseLine())
@@ -277,7 +278,7 @@ func (c bufferCommands) show(
 	})
 }
 
-// bounds describes the range of the stored envelopes.
+// bounds describes the range of the numbers of the stored envelopes.
 func bounds(first, last uint64) string {
 	if last == 0 {
 		return "nothing is stored"

@@ -34,7 +34,7 @@ type markResult struct {
 
 type position struct {
 	Num int64  `json:"num"`
-	Key string `json:"key,omitempty"` // order-preserving bytes of a key, quoted as in Go
+	Key string `json:"key,omitempty"` // order-preserving encoding of a key, quoted as in Go
 }
 
 type rangeResult struct {
@@ -42,7 +42,8 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is the resume token of an ordered lane in `checkpoint show --json`.
+// placeResult is the resume token of a sink's ordered lane (the place of a worker) in `checkpoint
+// show --json`.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`

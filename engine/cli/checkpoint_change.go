@@ -165,7 +165,8 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 	return use(dir)
 }
 
-// apply changes the progress in both layers of the route.
+// apply changes the progress of the route. If the checkpoint has two layers for the route, it
+// changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found := make(map[string][]stream.Mark)
 	var known []string

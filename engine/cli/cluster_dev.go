@@ -89,7 +89,7 @@ logs of the processes and the table are kept.`,
 	return cmd
 }
 
-// dev is a cluster on one machine.
+// dev is a cluster of several processes on one machine, to try it out.
 type dev struct {
 	dir    string
 	bin    string

@@ -147,7 +147,7 @@ func (f *deadFlags) filter(ids []string) (out deadletter.Filter, err error) {
 	return out, nil
 }
 
-// deadRoute is a route that the arguments select.
+// deadRoute is a route whose dead letters the arguments select.
 type deadRoute struct {
 	pipeline config.Pipeline
 	route    config.Route

@@ -85,7 +85,7 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	}
 }
 
-// stopper drains or stops an engine when signals arrive.
+// stopper drains an engine when the first signal arrives, and stops it when the second one arrives.
 type stopper struct {
 	p       *program
 	e       runner

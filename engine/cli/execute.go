@@ -26,7 +26,8 @@ const (
 	exitUsage      = 2 // the command line or the config is wrong; nothing was started
 )
 
-// program is the command line with its external dependencies. Tests replace these.
+// program is the command line with its external dependencies, such as the arrival of signals. Tests
+// replace these.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -68,8 +69,8 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed returns an error if the arguments ask for help about an unknown command. Without it,
-// cobra would print the help of the parent command.
+// strayed returns an error if the arguments ask for help about an unknown subcommand. Without
+// strayed, cobra would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil

@@ -143,7 +143,8 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	return explainOneText(out, s)
 }
 
-// story replays the trace up to the requested time.
+// story replays the trace at path up to the time of the flag --at, and returns the state of the
+// route at this time.
 func (f *explainFlags) story(path, worker string) (*explain.Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {

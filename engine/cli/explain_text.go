@@ -50,7 +50,7 @@ type explainedStep struct {
 	State  string  `json:"state"`
 	Window float64 `json:"window"`
 	Reason string  `json:"reason"`
-	Probes int     `json:"probes,omitempty"` // probes and measurements since, without a change
+	Probes int     `json:"probes,omitempty"` // probes and measurements after it that changed nothing
 }
 
 // explainedRoute is the line of `explain --json` that follows the lines of a route's workers.
@@ -144,7 +144,7 @@ func routeName(r *explain.Route) string {
 	return "route " + r.Name
 }
 
-// moment returns the time that a summary describes.
+// moment returns the time that a summary describes, in words.
 func moment(s *explain.Summary) string {
 	text := after(s.At) + " after its start"
 	if !s.About.Started.IsZero() {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// carry creates a checkpoint for the new config from the progress that the other program has
-// stored. It adds notes about this to r. It returns the number of files in the checkpoint.
+// carry converts the read positions that the other program has stored into a checkpoint for the new
+// config. It adds notes about the positions to r. It returns the number of files in the checkpoint.
 func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil
@@ -66,7 +66,7 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	return files, keepMarks(state, r.Progress, carried)
 }
 
-// keepMarks writes the first checkpoint of a state directory.
+// keepMarks writes the first checkpoint of a state directory, from the carried positions.
 func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) (err error) {
 	dir, err := osfs.New().MakeDir(state, 0o700)
 	if err != nil {

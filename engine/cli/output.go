@@ -16,9 +16,9 @@ const (
 )
 
 // output is a writer that never waits. It queues writes to a stream that may block, such as a
-// terminal after Ctrl-S. If a write does not fit into the queue, it is dropped completely. Before
-// the next write that fits, the output writes a line with the number of dropped writes. It is safe
-// for concurrent use.
+// terminal after Ctrl-S. A write that does not fit into the queue is dropped completely. Before the
+// next write that fits, the output writes a line with the number of dropped writes. It is safe for
+// concurrent use.
 type output struct {
 	w     io.Writer
 	group *supervise.Group

@@ -13,11 +13,11 @@ const leastGarbage = 6 << 20
 // leastGarbage. With 100 percent, it would happen at 4 MiB.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
-// pace sets the heap size of the next garbage collection after each collection. Without it, the
-// runtime allows as much garbage as there is memory in use. Most memory here is batches, which are
-// tens of MiB. The process would then use half as much memory again. This would save hardly any
-// time, because batches contain no pointers, and the cost of a collection depends on the memory
-// with pointers.
+// pace makes the Go runtime collect garbage more often, to use less memory. After each collection
+// it sets the heap size of the next one. Without pace, the runtime allows as much garbage as there
+// is memory in use. Most memory here is batches, which are tens of MiB, so the process would use
+// half as much memory again. Fewer collections would save hardly any time, because batches contain
+// no pointers, and the cost of a collection depends on the memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
 // beginPace sets the size of the first collection. After each collection, the runtime calls the

@@ -89,10 +89,10 @@ dead-lettered or cancelled since the store was created.`,
 	return cmd
 }
 
-// parkedCommands are the subcommands of parked.
+// parkedCommands are the subcommands of `penstock parked`.
 type parkedCommands struct{ program *program }
 
-// parkedSub is one subcommand.
+// parkedSub is one subcommand of `penstock parked`.
 type parkedSub struct {
 	use, short string
 	run        func(*cobra.Command, []string, *parkedFlags) error
@@ -132,8 +132,8 @@ func (s parkedSub) command() *cobra.Command {
 	return cmd
 }
 
-// each calls take with the store of each route of a config that parks deliveries. It omits routes
-// that have not parked anything yet.
+// each calls take for each route of a config that parks deliveries, with the route's store of
+// parked deliveries. It omits routes that have not parked anything yet.
 func (p parkedCommands) each(
 	ctx context.Context, config string, f *parkedFlags,
 	take func(route string, store stream.OpenDeliveryStore) error,

@@ -54,7 +54,7 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf returns a route with the sums of the figures of all routes.
+// sumOf returns a route with the sum of each figure over all routes.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]

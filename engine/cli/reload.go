@@ -159,8 +159,8 @@ func watch(ctx context.Context, path string, changed func()) error {
 	}
 }
 
-// reloader reloads the config of an engine, one reload at a time. After requests during a reload,
-// it reloads once more.
+// reloader reloads the config of an engine, one reload at a time. If requests arrive during a
+// reload, it reloads once more after it.
 type reloader struct {
 	e        runner
 	manager  *serviceManager

@@ -220,7 +220,8 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 }
 
 // finalError returns the error of a run that has ended with err. interrupted reports that a signal
-// has ended a finite run. This is an error, unless all routes had finished.
+// has ended a run that would have ended by itself. This is an error, unless all routes had
+// finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce

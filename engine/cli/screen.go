@@ -46,7 +46,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	if len(s.drawn) > 0 && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	s.write(text + s.text()) // if it is dropped, then as a whole, so that drawn lines stay in place
+	s.write(text + s.text()) // dropped as a whole or not at all, so that drawn lines stay in place
 	return len(p), nil
 }
 
@@ -79,7 +79,7 @@ func (s *screen) draw(lines []string) {
 	}
 }
 
-// keep leaves the drawn lines on the terminal.
+// keep ends the drawing and leaves the drawn lines on the terminal.
 func (s *screen) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -119,7 +119,7 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 	return f.Admin.Address, f.Admin.Token, nil
 }
 
-// statusHead returns the first line of the status in text form.
+// statusHead returns the first line of the status in text form: a summary of the process.
 func statusHead(s *status.Status) string {
 	ready := "ready"
 	if !s.Ready {

@@ -59,7 +59,7 @@ With --json it prints one object per route, then one with "ok".`,
 
 func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	f, err := engine.Load(path, p.components...)
-	if err == nil { // the components may not fit each other
+	if err == nil { // the config is valid, but its components may not fit each other
 		_, err = engine.New(f, engine.Options{Log: slog.New(slog.DiscardHandler)})
 	}
 	out := cmd.OutOrStdout()

@@ -57,7 +57,7 @@ func get(ctx context.Context, url string) (text, status string, err error) {
 	return strings.TrimSpace(string(body)), resp.Status, err
 }
 
-// jobs returns the server. Its one job is done at the sixth poll.
+// jobs returns the handler of the server. The server has one job, which is done at the sixth poll.
 func jobs() http.Handler {
 	polls := 0
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

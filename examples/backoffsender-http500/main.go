@@ -1,7 +1,8 @@
-// Command backoffsender-http500 reproduces the example of R. Roestenburg's BackOffSender (Akka). A
-// child crashes when an HTTP server answers 500. One caller waits for its answer, and ten more
-// messages wait behind it. The server fails eight times in a row. Each caller gets an answer, and
-// only the message that the child was sending at a crash is sent twice.
+// Command backoffsender-http500 reproduces the example of R. Roestenburg's BackOffSender for the
+// actor library Akka. A supervised goroutine (the child) sends messages to an HTTP server, and
+// crashes when the server answers 500. One caller waits for its answer, and ten more messages wait
+// behind it. The server fails eight times in a row. Each caller gets an answer, and only the
+// message that the child was sending at a crash is sent twice.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-// run prints the replies in the order of their messages.
+// run sends the messages and prints the replies in the order of the messages.
 func run(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -91,7 +92,8 @@ func run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// ask is the work that may fail. It makes no retries. If it returns an error, its child crashes.
+// ask sends one question to the server at url and returns its answer. It makes no retries. If it
+// returns an error, the supervised child that called it crashes and restarts.
 func ask(ctx context.Context, client *http.Client, url, question string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(question))
 	if err != nil {

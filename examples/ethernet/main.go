@@ -59,7 +59,7 @@ func main() {
 	worst("with 16 retries, as it is often told", backoff.Slotted(slot, 10, 17))
 }
 
-// worst prints how long a frame can wait in all.
+// worst prints the sum of all waits of a frame with policy p: the mean and the maximum.
 func worst(name string, p backoff.Policy) {
 	var waits int
 	var mean, longest time.Duration

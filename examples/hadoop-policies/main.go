@@ -1,7 +1,7 @@
-// Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat, and
-// then shows the same behavior for a client of two name nodes with package retry: the kind of the
-// error decides, a failover to the other node is immediate, and a wait follows only when both have
-// failed.
+// Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat.
+// Then it shows the same behavior for a client of two name nodes with package retry. The kind of an
+// error decides whether the client retries. A failover to the other node is immediate. A wait
+// follows only when both nodes have failed.
 package main
 
 import (
@@ -60,11 +60,11 @@ var (
 	errDenied   = errors.New("permission denied")
 )
 
-// nodes writes to the active one of two name nodes.
+// nodes writes to two name nodes, of which only one is active, and prints its attempts.
 func nodes() {
 	responses := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
 	client := retry.Options{
-		// Hadoop's width
+		// Hadoop multiplies each wait by a random factor from 0.5 to 1.5.
 		Policy:  backoff.Exponential(time.Millisecond, 2, 10*time.Millisecond).Proportional(.5),
 		Targets: 2,
 		Classify: func(err error) retry.Action {

@@ -1,5 +1,5 @@
-// Command idle-app is an app that fetches news in the background. The longer its user does not look
-// at the news, the less often the app fetches them. As soon as the user looks, it fetches often
+// Command idle-app is an app that fetches news in the background. While its user does not look at
+// the news, the app fetches them less and less often. As soon as the user looks, it fetches often
 // again. The program simulates a day in virtual time.
 package main
 

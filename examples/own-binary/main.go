@@ -1,5 +1,5 @@
-// Command own-binary is penstock with one more sink, shout, which prints records in upper case. It
-// has every command.
+// Command own-binary is penstock with an additional sink, shout, which prints records in upper
+// case. It has all commands of penstock.
 package main
 
 import (

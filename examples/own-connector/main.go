@@ -1,4 +1,5 @@
-// Command own-connector is penstock with a source and a sink for Redis lists. It has every command.
+// Command own-connector is penstock with a source and a sink for Redis lists. It has all commands
+// of penstock.
 package main
 
 import (

@@ -120,7 +120,7 @@ func (i *Interceptor) retry(ctx context.Context, spec connect.Spec,
 }
 
 // withCode adds a Connect code to err if err is a refusal by the breaker or the limiter, or the
-// error of an ended context. It returns other errors, such as those of handlers, unchanged.
+// error of an ended context. It returns all other errors, such as those of handlers, unchanged.
 func withCode(err error) error {
 	if err == nil {
 		return nil
@@ -144,7 +144,7 @@ func withCode(err error) error {
 	return e
 }
 
-// codeOf returns the code of err.
+// codeOf returns the Connect code of err, as a number.
 func codeOf(err error) uint32 {
 	if err == nil {
 		return guard.OK
@@ -171,7 +171,8 @@ func retryDelay(err error) time.Duration {
 	return 0
 }
 
-// clientStream ends its call when the stream ends, or refuses all use.
+// clientStream is a client's stream that holds the permit of its call. It ends the call when the
+// stream ends. If the call was refused, Send and Receive return an error.
 type clientStream struct {
 	connect.StreamingClientConn
 	refused error

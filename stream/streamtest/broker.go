@@ -243,7 +243,8 @@ func (b *Broker) join(name string) *session {
 	return s
 }
 
-// check returns the error of the session's calls, or nil. The caller holds mu.
+// check returns the error with which calls of the session fail: the session is cut, or another one
+// has replaced it. It returns nil otherwise. The caller holds mu.
 func (s *session) check() error {
 	switch {
 	case s.b.cut[s.name]:

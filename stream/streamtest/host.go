@@ -109,7 +109,8 @@ func (h *Host) Fault(err error) {
 	h.addFault(err)
 }
 
-// Failed is done once a goroutine of the connector has failed or Stop was called.
+// Failed returns a channel that is closed when a goroutine of the connector has failed or Stop was
+// called.
 func (h *Host) Failed() <-chan struct{} { return h.group.Context().Done() }
 
 // Stop ends the context of the connector's goroutines, as the end of a route or of the process

@@ -319,7 +319,7 @@ const (
 	wholly
 )
 
-// holds returns how much of r the ledger contains.
+// holds returns whether the ledger contains nothing, a part or all of the range r.
 func (l *storeLedger) holds(r stream.Range) holding {
 	if r.To.Compare(l.watermark) <= 0 {
 		return wholly
@@ -346,7 +346,7 @@ func (l *storeLedger) holds(r stream.Range) holding {
 	return notAtAll
 }
 
-// add adds r, which does not overlap the ledger.
+// add adds the range r to the ledger. r must not overlap the ranges in it.
 func (l *storeLedger) add(r stream.Range) {
 	l.spans = append(l.spans, r)
 	slices.SortFunc(l.spans, func(a, b stream.Range) int {

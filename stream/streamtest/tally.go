@@ -23,7 +23,7 @@ func (t *tally) Count(name string, n int64) {
 	t.counts[name] += n
 }
 
-// Counted returns the counter name.
+// Counted returns the value of the counter with the given name.
 func (t *tally) Counted(name string) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

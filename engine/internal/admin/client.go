@@ -104,8 +104,9 @@ func refused(address string, res *http.Response, text []byte) error {
 	return fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
 }
 
-// Frames calls take with a frame each second. The frames come from the process that listens at
-// address. Frames returns when take returns an error, ctx is done, or the process ends.
+// Frames calls take with a live.Frame (the status of the engine) each second. The frames come from
+// the process that listens at address. Frames returns when take returns an error, ctx is done, or
+// the process ends.
 func Frames(ctx context.Context, address, token string, take func(*live.Frame) error) error {
 	return lines(ctx, address, apiEvents, token, func(line []byte) error {
 		text, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -120,7 +121,7 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 	})
 }
 
-// Tap calls take with sampled records of the process that listens at address. A sample is a JSON
+// Tap calls take with sampled records from the process that listens at address. A sample is a JSON
 // object. Tap returns when take returns an error, ctx is done, or the process ends.
 func Tap(
 	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,

@@ -19,7 +19,8 @@ const (
 	headerNextAfter = "Penstock-Next-After"
 )
 
-// DeliveryRoute is a route with a sink that parks deliveries.
+// DeliveryRoute is a route with a sink that parks deliveries: it stores them and delivers them
+// later.
 type DeliveryRoute struct {
 	Name  string // pipeline/route
 	Store stream.DeliveryStore
@@ -60,7 +61,8 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 	return nil
 }
 
-// deliveryAction is a method of a store of deliveries.
+// deliveryAction is an action on the parked delivery with a given key, such as a retry. It is a
+// method of a store of deliveries.
 type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
 // delivery returns a handler for requests about one delivery. If several routes have a delivery

@@ -110,14 +110,14 @@ func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, page)
 }
 
-// selection is the body of a request to replay or discard letters. Exactly one of IDs and All must
-// be set.
+// selection is the body of a request to replay or discard dead letters. Exactly one of IDs and All
+// must be set.
 type selection struct {
 	Pipeline string   `json:"pipeline"`
 	Route    string   `json:"route"`
 	IDs      []string `json:"ids"`
 	All      bool     `json:"all"`    // all letters that are not settled
-	Reason   string   `json:"reason"` // part of their reason; "": any
+	Reason   string   `json:"reason"` // part of the reason of the letters; "" means any
 }
 
 func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {

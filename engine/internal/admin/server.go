@@ -66,8 +66,8 @@ type Options struct {
 	// means that there are no such routes.
 	Deliveries func() []DeliveryRoute
 
-	// Owner returns the receiver that has a token. A receiver can access only its own deliveries.
-	// Owner must be safe for concurrent use. Nil means that receivers have no tokens.
+	// Owner returns the receiver that has the given token. A receiver can access only its own
+	// deliveries. Owner must be safe for concurrent use. Nil means that receivers have no tokens.
 	Owner func(token string) (stream.DeliveryOwner, bool)
 }
 
@@ -236,8 +236,8 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// ready responds with 200 or 503. If the client has access to them, the response contains the
-// reasons.
+// ready responds with 200 or 503, according to the status. The response contains the reasons only
+// if the client may read them.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {

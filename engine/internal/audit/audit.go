@@ -1,9 +1,9 @@
 // Package audit checks that a route has delivered its data. It reads the source again and compares
 // it with the checkpoint and with the contents of the sink.
 //
-// [Run] passes the data of the source through the processors of the route. Every settled record
-// that the processors keep must be in the sink, unless it is a dead letter. Run changes nothing:
-// the source gets a read-only file system, and the sink is opened only for reading
+// [Run] passes the data of the source through the processors of the route. The sink must contain
+// every settled record that the processors keep, unless the record is a dead letter. Run changes
+// nothing: the source gets a read-only file system, and the sink is opened only for reading
 // (stream.AuditedSink).
 //
 // The route may be running. Run reads the progress first and the sink last, so that deliveries in
@@ -46,8 +46,8 @@ type Kind string
 
 // Values of Kind.
 const (
-	Missing     Kind = "missing"     // the sink lacks a settled record
-	Extra       Kind = "extra"       // the sink has a record more often than the source
+	Missing     Kind = "missing"     // the sink does not have a settled record
+	Extra       Kind = "extra"       // the sink has more copies of a record than the source
 	Undelivered Kind = "undelivered" // no process is running, and the source has unsettled data
 	Unknown     Kind = "unknown"     // settled in the checkpoint, but not in the sink's ledger
 )

@@ -11,8 +11,8 @@ import (
 // progress has the mark of each partition of a route. The keys are partition ids.
 type progress map[string]stream.Mark
 
-// settled returns the settled ranges of a partition in ascending order. The first position is the
-// zero value.
+// settled returns the settled ranges of a partition in ascending order. The first range begins at
+// the zero position.
 func settled(m stream.Mark) []stream.Range {
 	out := []stream.Range{}
 	if m.Watermark != (stream.Position{}) {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// OldestFormat and Format are the oldest and the newest format that [Convert] can write. A program
-// reads the newest format that it knows and all older ones.
+// OldestFormat and Format are the oldest and the newest file format that [Convert] can write. Each
+// version of the program reads all formats up to the newest that it knows.
 const (
 	OldestFormat = 2
 	Format       = version
@@ -54,7 +54,7 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	return aside, s.failed
 }
 
-// convertible returns an error if the format cannot represent the contents of the log.
+// convertible returns an error if the given older format cannot represent the contents of the log.
 func (l *loaded) convertible(format uint16) error {
 	if l.bad != nil && !l.torn {
 		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame has a valid checksum and invalid contents. The cause is a bug or
-// manipulation.
+// errEntry means that a frame (one write in the log) has a valid checksum but invalid contents. The
+// cause is a bug or manipulation.
 var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
-// cursor reads the payload of a frame. After an error it returns zeros, so a decoder needs to check
-// for an error only once, at its end.
+// cursor reads the payload of a frame (one write in the log). After an error it returns zeros, so a
+// decoder needs to check for an error only once, at its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
@@ -34,8 +34,8 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads the number of an item, from 1 to known. The number 0 is also valid and defines a new
-// item.
+// number reads the number of an item, from 1 to known, which refers to an item defined before. The
+// number 0 is also valid and defines a new item.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -63,8 +63,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry decodes the payload of an entry into e and reuses the slices of e. It checks that the
-// numbers in the entry exist in st.
+// decodeEntry decodes the payload of an entry into e and reuses the slices of e. It returns an
+// error if the entry has the number of an item that st does not have.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

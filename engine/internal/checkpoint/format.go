@@ -106,8 +106,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of frame b, which is the first frameHead bytes. The payload follows the
-// head.
+// seal fills in the head of frame b: the length and the checksum, in its first frameHead bytes. The
+// payload follows the head.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
@@ -119,8 +119,8 @@ func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	return nil
 }
 
-// appendString appends s as the length of the prefix that it has in common with prev, followed by
-// the rest.
+// appendString appends s in a compressed form: the length of the prefix that it has in common with
+// prev, followed by the rest of s.
 func appendString(dst []byte, prev, s string) []byte {
 	n := 0
 	for n < len(prev) && n < len(s) && prev[n] == s[n] {
@@ -161,7 +161,8 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends a mark. id and name are those of the previous mark.
+// appendMark appends the progress of one partition (a mark). id and name are those of the mark
+// before, for the compression of strings.
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)

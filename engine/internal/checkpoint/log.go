@@ -14,9 +14,9 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork limits the search for entries after a bad frame. It is the maximum number of bytes whose
-// checksums are computed. If the search would need more, the file is treated as damaged, which is
-// the safe choice.
+// scanWork limits the search for entries after a bad frame. It is the maximum number of bytes that
+// the search reads for checksums. If more were needed, the file is treated as damaged, which is the
+// safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
@@ -137,9 +137,9 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last reports whether no good frame follows the bad one. The length in the bad frame may be wrong,
-// so last looks for a good frame at every offset. If this takes more work than scanWork allows,
-// last returns false.
+// last reports whether no good frame follows the bad one, which then is an unfinished last write.
+// The length in the bad frame may be wrong, so last looks for a good frame at every offset. If this
+// takes more work than scanWork allows, last returns false.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

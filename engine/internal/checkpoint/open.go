@@ -14,9 +14,9 @@ import (
 // Open opens the checkpoint in dir and describes it in the Report. If there is none, it creates
 // one. The caller must hold the lock of the directory.
 //
-// The last entry may be unfinished after a crash. Open ignores such an entry. If an entry before
-// others is damaged, Open copies the file to Name.damaged-N and uses only the entries before the
-// damage. The data of the later entries is then delivered again.
+// The last entry may be unfinished after a crash. Open ignores such an entry. If an earlier entry
+// is damaged, Open copies the file to Name.damaged-N and uses only the entries before the damage.
+// The data of the later entries is then delivered again.
 //
 // If the header or the snapshot is damaged, or a newer program wrote the file, Open returns an
 // error and does not change the file.
@@ -57,8 +57,8 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log of l, unless it is an undamaged snapshot in the present format. Before
-// that, it copies a damaged log or a log in an older format.
+// renew replaces the log in l by a snapshot, unless it is already an undamaged snapshot in the
+// present format. If the log is damaged or in an older format, renew copies it first.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // the process that wrote it may have been killed before a sync

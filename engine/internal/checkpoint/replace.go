@@ -149,7 +149,7 @@ func (w *snapshotWriter) flush() {
 }
 
 // Backup makes a durable copy of the log in its directory and returns the name of the copy. It is
-// called before an operator changes marks.
+// called before an operator changes the stored progress.
 func (s *Store) Backup() (string, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // state is the result of all entries read or written so far. It also numbers routes, partitions and
-// lanes. The same entries always lead to the same numbers.
+// lanes (places of workers). The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -103,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set stores one mark. If a partition is defined again, for example twice in one Append, it has two
-// numbers.
+// set stores the progress of one partition (a mark). If an entry defines the partition again, for
+// example twice in one Append, it gets a second number.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {

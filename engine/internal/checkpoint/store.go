@@ -113,8 +113,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	return nil
 }
 
-// describe converts the arguments of an Append to s.entry. Known items are represented by their
-// numbers.
+// describe converts the arguments of an Append to s.entry. It writes partitions and lanes that the
+// log already has as numbers.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -203,7 +203,7 @@ func (s *Store) write(frame []byte) error {
 // bufferKept is the maximum size in bytes of the buffer that is kept between two Appends.
 const bufferKept = 1 << 20
 
-// trim releases the slices of the caller, and the buffer if it is large.
+// trim releases the references to the caller's data after an Append, and the buffer if it is large.
 func (s *Store) trim() {
 	clear(s.entry.marks)
 	if cap(s.buf) > bufferKept {
@@ -268,8 +268,8 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost is the maximum number of bytes in a log that are not live, unless Slack is larger. It
-// is the size of almost a million marks.
+// garbageMost is the maximum number of bytes in a log that are not live (replaced or deleted),
+// unless Slack is larger. It is the size of almost a million marks.
 const garbageMost = 16 << 20
 
 // bound returns the size of the log at which it is replaced. The caller must hold writing.

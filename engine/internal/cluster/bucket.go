@@ -43,8 +43,8 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 	}
 }
 
-// ownerMark separates the name of the node from the session in the name of an owner. Each start of
-// a process is a session.
+// ownerMark separates the two parts of the name of a lease's owner: the name of the node, and a
+// number that is new at each start of a process (session).
 const ownerMark = "/"
 
 // Node returns the name of this process.
@@ -83,7 +83,8 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own calls do each time this process becomes the owner of the pipeline. See [LeaseHolder.Run].
+// Own calls do each time this process becomes the owner of the pipeline, and keeps renewing the
+// pipeline's lease. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
 		b.log)
@@ -97,8 +98,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	return k.Run(ctx, do)
 }
 
-// Positions opens the progress of a route for the period of ownership t. From then on, earlier
-// owners cannot save it.
+// Positions opens the saved progress of a route for the period of ownership t. From then on,
+// earlier owners cannot save progress of the route.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }

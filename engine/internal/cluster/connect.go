@@ -130,7 +130,7 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	return conn, err
 }
 
-// maxValue is the size of a value that the bucket must at least accept.
+// maxValue is the size in bytes of the largest value that a usable bucket must accept.
 const maxValue = MaxPositions + 4<<10
 
 // openBucket opens the bucket and reports whether it has created it.
@@ -158,7 +158,8 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 	return kv, true, nil
 }
 
-// Error codes of a server that does not have enough servers for the requested replicas.
+// Error codes of a server that refuses a bucket, because the cluster of servers is too small for
+// the requested number of replicas.
 const (
 	codeReplicas jetstream.ErrorCode = 10074
 	codeNoPeers  jetstream.ErrorCode = 10005
@@ -215,8 +216,8 @@ func (r *natsRegister) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// codeWrongLastSequence is the error code with which a replicated stream refuses a write for an old
-// revision.
+// codeWrongLastSequence is the error code with which a replicated stream refuses a write whose
+// expected revision is old.
 const codeWrongLastSequence = jetstream.JSErrCodeStreamWrongLastSequenceConstant
 
 func isConflict(err error) bool {
@@ -269,7 +270,7 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 	return Stored{Found: true, Revision: answer.Message.Seq, Data: answer.Message.Data}, nil
 }
 
-// missing returns the Stored of a key that does not exist.
+// missing returns the Stored of a key that does not exist: the last revision of the whole bucket.
 func (r *natsRegister) missing(ctx context.Context, stream string) (Stored, error) {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {

@@ -24,7 +24,8 @@ type DevServer struct {
 	sent   int
 }
 
-// DevStream is the name of the stream of a DevServer and of the stream's subject.
+// DevStream is the name of the DevServer's only stream, and of the subject to which Publish
+// publishes.
 const DevStream = "orders"
 
 // StartDevServer starts a server that stores its data in dir.

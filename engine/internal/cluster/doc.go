@@ -6,7 +6,7 @@
 //
 // A lease alone does not exclude two owners. It relies on clocks that run at about the same speed.
 // In addition, a process may be suspended after it has checked its lease, and write when another
-// process is the owner. Epochs prevent such late writes. Each owner has a higher epoch than the one
-// before. [Positions] saves progress only if no later epoch has been stored, and the ledgers of
+// process is the owner. Epochs prevent such late writes. An epoch is a number that grows with each
+// new owner. [Positions] saves progress only if no later epoch has been stored, and the ledgers of
 // sinks have epochs of their own.
 package cluster

@@ -23,7 +23,7 @@ func (t Times) withDefaults() Times {
 	return t
 }
 
-// Value is the value of the key of a lease.
+// Value is the value that the owner of a lease stores under its key.
 type Value struct {
 	Owner string `json:"owner"`           // a session of a process; "" if the lease was given back
 	Epoch uint64 `json:"epoch,omitempty"` // revision of the key before the takeover, plus 1
@@ -110,7 +110,7 @@ type Lease struct {
 	found     bool
 	givenBack bool          // the last owner has given the lease back
 	unchanged time.Duration // observed time without a change of the entry
-	counts    bool          // no read has failed since the read at answered
+	counts    bool          // no read has failed since the read at the time answered
 	answered  time.Duration
 }
 
@@ -204,9 +204,9 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records that the entry e of this process is stored, so this process owns the lease. The
-// lease remembers the sending time of the last write only. If e comes from an earlier write, which
-// took effect late, the process must renew the lease before it acts as the owner.
+// adopt records that the entry e is stored, so this process owns the lease. The lease remembers the
+// sending time of the last write only. If an earlier write stored e late, its sending time is
+// unknown, and the process must renew the lease before it acts as the owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -216,15 +216,15 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted limits the time that watch counts between two reads, as a multiple of Times.Renew. If
-// a process was suspended between two reads, it does not know whether the owner could renew in that
-// time.
+// maxCounted is the maximum time that watch counts between two reads, as a multiple of Times.Renew.
+// A longer time means that this process was suspended, and does not know whether the owner could
+// renew in that time.
 const maxCounted = 2
 
 // watch measures for how long the entry of another owner has not changed. It adds up the times
 // between the response to a read and the start of the next read. The time of the reads themselves
-// does not count. The leader of the stream may be elected during a read, and no process can renew
-// during an election.
+// does not count, because the servers may elect a leader during a read. Until the election ends, no
+// process can renew.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// LeaseHolder acquires one lease in a Register and renews it.
+// LeaseHolder acquires one lease in a Register (a key of the bucket) and renews it.
 type LeaseHolder struct {
 	register Register
 	name     string // name of the lease, for messages
@@ -225,7 +225,8 @@ func (k *LeaseHolder) checkTimer(due time.Duration) {
 		"late", late.Round(time.Millisecond))
 }
 
-// finish ends the running work, if any, and gives the lease back. It returns the error of the work.
+// finish ends the running work, if any, and gives the lease back, so that another process can take
+// it at once. It returns the error of the work.
 func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
 	var err error
 	if now != nil {
@@ -278,7 +279,8 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 	return w
 }
 
-// request sends the request c. It returns a function that reports the result to the lease.
+// request sends the lease's request c to the bucket. It returns a function that reports the result
+// to the lease.
 func (k *LeaseHolder) request(ctx context.Context, c Command) func() {
 	if c.Kind == Read {
 		e, err := k.read(ctx)

@@ -22,12 +22,13 @@ const MaxPositions = 900 << 10
 const positionsFormat = 1
 
 // maxOpen is the maximum number of attempts to open the progress of a route. An attempt fails if
-// another process writes the key in between.
+// another process writes the key between its read and its write.
 const maxOpen = 10
 
-// Positions is the progress of a route in the bucket, for one period of ownership. Each change
-// writes the whole value by compare-and-set. A process that is no longer the owner therefore cannot
-// save. The methods are safe for concurrent use.
+// Positions is the progress of a route in the bucket, for one period of ownership. Each save writes
+// the whole value by compare-and-set: the bucket refuses the write if another process has written
+// since. A process that is no longer the owner therefore cannot save. The methods are safe for
+// concurrent use.
 type Positions struct {
 	register Register
 	route    string
@@ -174,9 +175,10 @@ func (v *routeValue) positions() map[string]stream.Mark {
 	return marks
 }
 
-// Append saves marks of the route. After an error nothing was saved. Append may then be called
-// again, unless Failed returns an error. It does not save places (resume tokens). Only sinks that
-// append to a local file have these, and a cluster must not use such sinks.
+// Append saves marks (progress of partitions) of the route. After an error nothing was saved.
+// Append may then be called again, unless Failed returns an error. It does not save places (resume
+// tokens). Only sinks that append to a local file have resume tokens, and a cluster must not use
+// such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
@@ -284,7 +286,7 @@ func (p *Positions) Marks(string) iter.Seq[stream.Mark] {
 	}
 }
 
-// Places returns nil: see Append.
+// Places returns nil, because a cluster uses no sinks with resume tokens.
 func (p *Positions) Places(string) map[string]string { return nil }
 
 // Routes returns the route.

@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// Register is one key of the bucket. Its value changes by compare-and-set. Each call sends one
-// request, which has its own timeout. A Register is safe for concurrent use.
+// Register is one key of the bucket. A write changes its value only if the key still has the
+// expected revision (compare-and-set). Each call sends one request, which has its own timeout. A
+// Register is safe for concurrent use.
 type Register interface {
 	// Read returns the value as stored by the leader of the bucket.
 	Read(ctx context.Context) (Stored, error)

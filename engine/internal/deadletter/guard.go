@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// guardPatience is a time from the start of a run. After it, Records/100 dead records are
-	// enough to stop the route, instead of Records/10.
+	// guardPatience is the time from the start of a run during which Records/10 dead records are
+	// needed to stop the route, if none was delivered. After it, Records/100 are enough.
 	guardPatience = 10 * time.Second
 	// guardMemory determines how many records the share covers. When the share covers more than
 	// twice guardMemory records, their counts are halved.
@@ -39,8 +39,8 @@ type Guard struct {
 	stopped         error
 }
 
-// Start begins the check for the start of a run. It is not called if a run resumes after a kill.
-// The rest of the interrupted batch may then consist of refused records only.
+// Start begins the check for the first records of a run. It is not called if a run resumes after a
+// kill, because the rest of the interrupted batch may then consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the

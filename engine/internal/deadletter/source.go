@@ -24,7 +24,7 @@ type Source struct {
 
 	// Discard drops the letters instead of delivering them.
 	Discard bool
-	// Keep is that of the route's own source. The letters use its ledger.
+	// Keep is the time for which the route's own source keeps requests. The letters use its ledger.
 	Keep time.Duration
 }
 

@@ -116,7 +116,8 @@ func (r *Receiver) Revive(ctx context.Context) error {
 	return nil
 }
 
-// Kill closes all connections. Running requests are not accepted. Kill may be called twice.
+// Kill closes the port and all connections. Requests that are running are not accepted. Kill may be
+// called twice.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

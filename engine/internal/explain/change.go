@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes returns advice: changes with which w would get more data, or another share of it. The
-// change with the most direct effect comes first.
+// Changes returns advice: changes to the config or to the worker, with which w would get more data
+// or a different share of the data. The change with the most direct effect comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -82,8 +82,8 @@ func (r *Route) Changes(w *Worker) []string {
 	return otherChanges(w.Gate)
 }
 
-// otherChanges returns the advice for gates that Changes does not handle itself. If no gate limits
-// a worker, only more data from the source can help.
+// otherChanges returns the advice for gates (limits of flow control) that Changes does not handle
+// itself. If no gate limits a worker, only more data from the source can help.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this condition ends: " + means}

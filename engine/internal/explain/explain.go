@@ -1,7 +1,8 @@
 //penstock:pure
 
 // Package explain describes in words why a worker gets its present amount of data. It describes the
-// state of the worker, the gate that limits it, and changes that would help.
+// state of the worker, the gate (the limit of flow control that holds the worker back), and changes
+// that would help.
 //
 // The input is a [Route] with its [Worker]s at one moment. It comes from a trace ([FromTrace]) or
 // from a running process ([FromStatus]). All figures were computed by flow control. The command
@@ -50,7 +51,8 @@ type Worker struct {
 	Misconfigured bool
 }
 
-// Gates are the names of all gates: those of flow control and those of a route.
+// Gates are the names of all gates (limits that can hold a worker back): those of flow control and
+// those of a route.
 var Gates = append(control.Gates(), "memory", "park")
 
 // StateWords describes the state of the worker.

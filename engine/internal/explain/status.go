@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// FromStatus returns the routes of a running process, in the order of its status.
+// FromStatus returns the routes in the status of a running process, in the same order.
 func FromStatus(s *status.Status) []*Route {
 	out := make([]*Route, 0, len(s.Routes))
 	for i := range s.Routes {

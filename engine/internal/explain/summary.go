@@ -27,7 +27,7 @@ type Summary struct {
 	Shares map[string]time.Duration // time for which each gate limited the worker
 }
 
-// Step is a change of a worker's window or state.
+// Step is a change of a worker's window or state, at one moment of a trace.
 type Step struct {
 	At            time.Duration
 	State, Reason string
@@ -38,7 +38,7 @@ type Step struct {
 // MaxSteps is the maximum number of steps in a Summary.
 const MaxSteps = 12
 
-// Forever is an argument for the parameter at of FromTrace. It stands for the end of the trace.
+// Forever, as the argument at of FromTrace, means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
 // FromTrace replays a trace up to the moment at. The summary contains the steps of the worker with

@@ -64,7 +64,8 @@ func (a *agent) lists() map[string]*[]*part {
 		"sinkgroups": &a.groups}
 }
 
-// put assigns a property to its part, if that part is declared.
+// put assigns a property to the part (source, channel, sink or sink group) that its key rest refers
+// to. It ignores a property of a part that is not declared.
 func (a *agent) put(rest string, p property) {
 	kind, rest, _ := strings.Cut(rest, ".")
 	list := a.lists()[kind]
@@ -93,7 +94,8 @@ func (p *part) has(key string) bool {
 
 func (p *part) line(key string) int { return p.set[key].line }
 
-// below returns the keys that begin with prefix and a dot, in order. It marks them as read.
+// below returns the keys of the part that begin with prefix and a dot, in order. It marks them as
+// read.
 func (p *part) below(prefix string) []string {
 	var keys []string
 	for key := range p.set {

@@ -20,7 +20,7 @@ const (
 	maxMarkerDeep = 64      // nesting of a tracker directory
 )
 
-// progress has the places where a Flume source stores its progress.
+// progress has the paths at which a Flume source stores its read positions.
 type progress struct {
 	pipeline string // name of the new pipeline
 
@@ -50,15 +50,15 @@ type carrier struct {
 	migrate.Carrier
 }
 
-// position is an entry of the position file of a TAILDIR source.
+// position is an entry of the position file of a TAILDIR source: the read position of one file.
 type position struct {
 	Inode uint64 `json:"inode"`
 	Pos   int64  `json:"pos"`
 	File  string `json:"file"`
 }
 
-// taildir converts a position file. Flume writes it at intervals of writePosInterval, by default 3
-// s, and when Flume ends.
+// taildir converts a position file to a first checkpoint. Flume writes the file at intervals of
+// writePosInterval, by default 3 s, and when Flume ends.
 func (c *carrier) taildir() error {
 	if c.positions == "" {
 		return nil
@@ -96,7 +96,7 @@ func (c *carrier) taildir() error {
 	return nil
 }
 
-// spooldir converts the progress of a spooling directory.
+// spooldir converts the progress of a spooling directory to a first checkpoint.
 func (c *carrier) spooldir() error {
 	spool := c.Path(c.spool)
 	dir, err := c.Files.OpenDir(spool)
@@ -158,8 +158,8 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers converts the finished files of a spooldir source with trackingPolicy tracker_dir. The
-// directory tracker has an empty file for each of them, with the same name and the suffix.
+// markers converts the progress of a spooldir source with trackingPolicy tracker_dir. For each
+// finished file, the directory tracker has an empty file with the same name and the suffix.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {

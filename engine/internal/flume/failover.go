@@ -12,7 +12,8 @@ import (
 )
 
 // failoverGroup returns the sink group that consists of exactly these sinks and has the processor
-// failover. It returns nil if there is none, or if penstock's sink failover cannot replace it.
+// failover (the next sink is used if one fails). It returns nil if there is none, or if penstock's
+// sink failover cannot replace it.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {

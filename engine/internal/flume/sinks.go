@@ -95,7 +95,7 @@ func sinkKind(k *part) string {
 	return ""
 }
 
-// grouped adds notes about the processor of the sink group that contains one of the sinks.
+// grouped adds notes about the options of the sink group that contains one of the sinks.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.get("sinks"))

@@ -22,8 +22,8 @@ type History struct {
 	series map[string]*series
 }
 
-// series has a value for each name at each point. seen is the number of the last point at which
-// values were added.
+// series has the values of a route or worker by name, one value for each point. seen is the number
+// of the last point at which values were added.
 type series struct {
 	names  []string
 	values [][historyPoints]float32

@@ -85,7 +85,7 @@ func (h *Hub) watched() bool {
 	return len(h.subscribers) > 0
 }
 
-// forget deletes the last frame. Otherwise a new subscriber would get an outdated one.
+// forget deletes the last frame when it is outdated, so that a new subscriber does not get it.
 func (h *Hub) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

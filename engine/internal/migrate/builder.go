@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Builder builds the new config, with its pipelines, and collects notes.
+// Builder builds the converted config with its pipelines, and collects notes on settings that have
+// no exact equivalent.
 type Builder struct {
 	notes    []Note
 	out      Writer
@@ -113,8 +114,8 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result returns the config. For each setting of top that was not read, it adds a note of kind
-// Lost.
+// Result returns the config and the notes. top is the original config. For each of its settings
+// that was not read, Result adds a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
 		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")

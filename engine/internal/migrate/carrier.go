@@ -20,7 +20,8 @@ import (
 // MaxStored is the maximum size of a file with stored positions, in bytes.
 const MaxStored = 64 << 20
 
-// Carrier converts positions that the other program has stored into marks of the new checkpoint.
+// Carrier converts the read positions that the other program has stored into the first checkpoint
+// of the new config.
 type Carrier struct {
 	Carried
 	Files   vfs.FS
@@ -72,7 +73,8 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 	return text, err
 }
 
-// Resume converts the position of one file. The file may have been renamed within its directory.
+// Resume converts the stored position of one file. The file may have been renamed within its
+// directory since then.
 func (c *Carrier) Resume(s StoredPosition) error {
 	full := c.Path(s.File)
 	dir, err := c.Files.OpenDir(filepath.Dir(full))
@@ -138,8 +140,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark adds a mark for a file that was delivered up to the offset at. If the file is not finished
-// and at is within a record, the mark is at the end of the record before.
+// Mark records in the checkpoint that a file was delivered up to the offset at. If the file is not
+// finished and at is within a record, Mark uses the end of the record before.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Value is a setting of another program's configuration, or a group or list of settings. It records
-// which settings were read. The others can then be reported. A nil *Value stands for a missing
-// setting.
+// which settings were read, so that the unread ones can be reported. A nil *Value stands for a
+// missing setting.
 type Value struct {
 	Line int    // 0 if unknown
 	Key  string // path from the top, such as output.elasticsearch.hosts
@@ -306,7 +306,7 @@ func join(key, name string) string {
 // NewList returns an empty list.
 func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
 
-// Unmark marks a setting as unread.
+// Unmark marks a setting as unread again.
 func (v *Value) Unmark(name string) {
 	if f := v.fields[name]; f != nil {
 		f.read = false

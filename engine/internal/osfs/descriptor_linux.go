@@ -60,7 +60,8 @@ func (d *descriptor) use(do func(fd int) error) error {
 	return uninterrupted(func() error { return do(d.fd) })
 }
 
-// uninterrupted calls do until it returns another result than EINTR.
+// uninterrupted calls do again while it returns EINTR, the error of a call that a signal has
+// interrupted.
 func uninterrupted(do func() error) error {
 	for {
 		if err := do(); err != unix.EINTR {

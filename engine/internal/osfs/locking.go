@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// withLock returns base with a method Lock that calls take to lock a file. take must not wait. It
-// returns vfs.ErrLocked if the file is locked.
+// withLock returns base with a different method Lock of directories, which calls take to lock a
+// file. take must not wait. It returns vfs.ErrLocked if the file is already locked.
 func withLock(base vfs.FS, take func(vfs.File) error) vfs.FS { return lockingFS{base, take} }
 
 type lockingFS struct {

@@ -29,8 +29,8 @@ func (p place) close() {
 	_ = unix.Close(p.fd)
 }
 
-// locate returns the place of name. It resolves all parts of name except the last, and does not
-// follow symlinks. Its errors contain the operation op.
+// locate returns the place of name, a path relative to d. It resolves all parts of name except the
+// last, and does not follow symlinks. Its errors contain the operation op.
 func (d *dir) locate(op, name string) (place, error) {
 	if err := vfs.CheckName(op, name, false); err != nil {
 		return place{}, err

@@ -16,8 +16,8 @@ import (
 //
 // Apply stops the removed routes and pipelines before it starts the new ones, because an old and a
 // new one may write the same file or read the same directory. If a route is changed, its old slot
-// stays in the pipeline until the new slot takes over. The source therefore does not finish
-// partitions that the new route has yet to deliver.
+// (the fixed place of a route in its pipeline) stays until the new slot takes over. The source
+// therefore does not finish partitions (such as files) that the new route has yet to deliver.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -108,7 +108,8 @@ type difference struct {
 	changed     []*changedPipe
 }
 
-// changedPipe is a running pipeline with a changed set of routes. hold has been called on it.
+// changedPipe is a running pipeline with a changed set of routes. hold has been called on the
+// pipeline, so it cannot end while Apply changes it.
 type changedPipe struct {
 	*pipe
 	to          []*slot // all routes of the config, in its order
@@ -121,8 +122,8 @@ func (d *difference) release() {
 	}
 }
 
-// plan compares the config with the running pipelines and assembles the new pipelines and routes.
-// It does not change the running ones.
+// plan compares the config with the running pipelines, and assembles the pipelines and routes that
+// are new. It does not change running ones.
 func (d *difference) plan(e *Engine, c *config.Config) error {
 	running := e.pipelines()
 	for _, pc := range c.Pipelines {
@@ -145,9 +146,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for c. If the source is unchanged, this is the running pipeline
-// old, with its changed routes planned. If the source has changed, pipeline returns a new one. It
-// also returns a new one if routes have changed and old has ended.
+// pipeline returns the pipeline for c. If the source is unchanged, this is old, the running
+// pipeline, and pipeline plans the changes to its routes. If the source has changed, pipeline
+// returns a new one. It also returns a new one if routes have changed and old has ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -222,7 +223,7 @@ func (d *difference) stop(ctx context.Context, e *Engine) error {
 	return errors.Join(append(errs, group.Wait())...)
 }
 
-// leave makes a route drain and end without a restart.
+// leave makes a route stop reading, deliver its in-flight batches, and end without a restart.
 func (p *pipe) leave(s *slot) {
 	p.mu.Lock()
 	s.leaving = true
@@ -294,7 +295,7 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard closes a route that was prepared but never started.
+// discard closes a route that Apply prepared but never started.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
@@ -355,8 +356,9 @@ func (p *changedPipe) replace() error {
 	return errors.Join(errs...)
 }
 
-// forget removes a route from all partitions that wait for the source's Finish. The caller holds
-// p.mu.
+// forget removes route s from the partitions (such as files) that wait until all routes have
+// settled them. If no other route has settled such a partition, the whole entry is removed. The
+// caller holds p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -36,7 +36,7 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	return p, nil
 }
 
-// renew creates a new instance of the source and its host.
+// renew creates a new instance of the pipeline's source and of its host.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
 	made, err := construct[stream.Source](p.cfg.Source, h)
@@ -140,7 +140,9 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking finds the store of parked deliveries, if the sink has such a store.
+// makeParking prepares the counts of parked records, which a sink keeps in a store of its own to
+// deliver them later (stream.ParkingSink). It returns an error if a broker assigns the partitions,
+// because another node may continue a partition but not its parked records.
 func (r *route) makeParking() error {
 	parking, _ := r.sink.(stream.ParkingSink)
 	if parking != nil && r.assigned != nil {
@@ -152,8 +154,8 @@ func (r *route) makeParking() error {
 	return nil
 }
 
-// makeSink creates the sink. bound reports whether the sink, and not the source, stores the
-// positions of assigned partitions.
+// makeSink creates the sink. bound reports that the sink stores the positions of partitions that a
+// broker assigns. Otherwise the source stores them.
 func (r *route) makeSink() (bound bool, err error) {
 	if r.sink, err = construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
 		return false, err
@@ -190,7 +192,8 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare opens the state of the route: checkpoint and dead-letter store.
+// prepare opens the state of the route: checkpoint and dead-letter store. boot identifies the
+// present run of the operating system.
 func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {

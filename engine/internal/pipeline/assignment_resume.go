@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// takingOf returns the request to take an offered partition in the sink's ledger.
+// takingOf returns the request that makes this process the owner of an offered partition in the
+// sink's ledger. number identifies the assignment.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// assignments implements stream.Assignments for one route. It waits, calls the sink and the broker,
-// and reports errors. The books of the route count the data. It is safe for concurrent use. Lock
-// order: mu, then the route's mu.
+// assignments implements stream.Assignments for one route: the source calls it when a broker
+// assigns partitions to this process or revokes them. It waits, calls the sink and the broker, and
+// reports errors. The route's books count the records. It is safe for concurrent use. Lock order:
+// mu, then the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -29,7 +30,7 @@ type assignments struct {
 	numbers uint32
 	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
 	waiting map[string]chan struct{}           // closed when the sender has no batches of a partition
-	renewed map[uint32]bool                    // assignments that are being taken again after a FencedError
+	renewed map[uint32]bool                    // by number; taken again after a FencedError
 }
 
 var (
@@ -60,10 +61,11 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 	return a, nil
 }
 
-// commits reports whether the reader stores positions. If not, the sink stores them.
+// commits reports whether the source's reader stores the positions of the route. If not, the sink
+// stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks makes the books k of the route keep accounts of assignments.
+// keepBooks makes k count the records of each assignment of a partition separately.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
@@ -146,7 +148,7 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 	return out, nil
 }
 
-// beginTaking reserves consecutive assignment numbers for the offers and returns the first.
+// beginTaking reserves consecutive assignment numbers, one for each offer, and returns the first.
 func (a *assignments) beginTaking(offers []stream.PartitionOffer,
 	cancel context.CancelCauseFunc) (first uint32, err error) {
 	a.mu.Lock()
@@ -180,8 +182,9 @@ func (a *assignments) endTaking(offers []stream.PartitionOffer) {
 // takeBackoff is the wait between attempts to take partitions while the sink cannot be reached.
 var takeBackoff = backoff.Exponential(250*time.Millisecond, 2, 5*time.Second).Full()
 
-// take takes the offered partitions in the sink's ledger. After that, the ledger rejects other
-// processes' writes for these partitions. It does nothing if there is no ledger.
+// take makes this process the owner of the offered partitions in the sink's ledger. After that, the
+// ledger rejects writes of other processes for these partitions. take does nothing if there is no
+// ledger.
 func (a *assignments) take(ctx context.Context, offers []stream.PartitionOffer, first uint32) ([]*stream.Taken, error) {
 	out := make([]*stream.Taken, len(offers))
 	if a.ledger == nil {
@@ -407,8 +410,8 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced handles a delivery that failed because another process has taken the partition in the
-// sink's ledger.
+// fenced is called with the error of a delivery. If another process has taken the partition in the
+// sink's ledger, fenced starts renew for the partition, unless it is already running.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -499,7 +502,8 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal returns whether and how the sender must withdraw an item.
+// withdrawal decides whether the sender must withdraw an item because the assignment of its
+// partition is ending, and whether it must cancel running attempts as well.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -539,7 +543,8 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns those of the marks whose assignment has not ended. It reuses the slice.
+// current returns those marks (the progress of partitions) that belong to an assignment that has
+// not ended. It reuses the slice.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// barrier makes the routes of a source wait before they read, until each of them has opened its
-// reader or ended. The reason is that some sources choose the id of a partition when they first
-// find it. By then they must know the progress of all routes. A route with a slow sink delays the
-// others by at most openBound.
+// barrier makes the routes of a source wait before their first read, until each of them has opened
+// its reader or ended. Some sources choose the id of a partition when they first find its data, and
+// must know the progress of all routes by then. A route with a slow sink delays the other routes by
+// at most openBound.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed when the last route arrives

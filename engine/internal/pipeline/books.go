@@ -22,7 +22,7 @@ type books struct {
 	// ends is set if the source has no Finish method. A partition then counts as finished when the
 	// source has handed out its end and all its data is settled.
 	ends   bool
-	places map[string]string // resume tokens by lane, since the last takeUnsaved
+	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
 	waiting waitIndex // ranges that wait for a retry; nil if the route has no store for them
 
@@ -55,14 +55,14 @@ func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead
 type partition struct {
 	part      stream.Partition
 	ledger    *ledger.Ledger
-	keys      []string // the partition's id, as an order key
+	keys      []string // only the partition's id: the order keys of its batches
 	sealed    bool
 	sealedAt  stream.Position
 	finished  bool // Finish has succeeded, or the source has no Finish
 	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is valid while the partition has unsettled data. It is the time when the watermark last
-	// advanced. If the data was read later, it is the time of that read.
+	// stood is the time when the watermark last advanced or, if later, when the unsettled data
+	// above it was read. It is valid while the partition has unsettled data.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
@@ -175,9 +175,9 @@ func (k *books) takeNew() []stream.Mark {
 	return marks
 }
 
-// nothingSettled reports whether no data of b's partitions was settled before this run. Otherwise b
-// may consist only of records that a worker refused before a kill, and does not show that the
-// config is wrong.
+// nothingSettled reports whether no data of b's partitions was settled before this run. Then the
+// refusal of all records of b, the first batch, suggests a wrong config. Otherwise b may contain
+// only the records that a worker refused before a kill, which says nothing about the config.
 func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -188,8 +188,8 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove records whether a later range than b, the first batch of a run, was already
-// settled. If so, b may be the unsettled rest of an earlier batch.
+// noteSettledAbove records whether data after b, the first batch of a run, was already settled. If
+// so, b may contain only those records of an earlier batch that were not settled.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -219,7 +219,7 @@ func (k *books) markDirty(p *partition) {
 type batchOutcome struct {
 	lane, place  string
 	deadLettered bool // its records are dead-lettered
-	unsent       bool // no worker had it, and the sender does not count its bytes as unsaved
+	unsent       bool // no worker got it, so the sender does not count its bytes as unsaved
 }
 
 // settle settles the spans of b. It counts the kept records of b as delivered or, if
@@ -406,7 +406,7 @@ func (k *books) finish(id string) bool {
 	return true
 }
 
-// keysOf returns the order keys of b: the ids of its partitions.
+// keysOf returns the ids of b's partitions. The sender keeps batches with a common id in order.
 func (k *books) keysOf(b *stream.Batch) []string {
 	if len(b.Spans) == 1 {
 		return k.parts[b.Spans[0].Part.ID].keys

@@ -26,7 +26,7 @@ type assignment struct {
 	start    stream.Mark
 	revoking bool
 	sent     int64         // number of positions that are in the sender and not settled
-	unstored []storedRange // settled and perhaps not stored; used if the broker stores positions
+	unstored []storedRange // settled, but perhaps not stored by the broker
 }
 
 // storedRange is a settled range that the broker may not have stored yet. Until it is stored, a
@@ -78,8 +78,9 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept checks the spans of a batch from a source with assignments. It is called before the batch
-// is opened.
+// accept returns an error if the spans of a batch have no or several assignment numbers, or
+// positions with keys. It returns errNotAssigned if their assignment is ending or has ended. It is
+// called before the batch is added to the accounts.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
@@ -132,7 +133,8 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 	}
 }
 
-// withdrawal returns whether and how the sender must withdraw b.
+// withdrawal decides whether the sender must withdraw b because its assignment is ending. If the
+// partition was lost, running attempts are cancelled. If it is only being revoked, they may finish.
 func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	s := &b.Spans[0]
 	if s.Assignment == 0 {
@@ -192,7 +194,7 @@ func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	return bytes
 }
 
-// covers reports whether m contains the position p as settled.
+// covers reports whether the progress m contains the position p as settled.
 func covers(m *stream.Mark, p stream.Position) bool {
 	if p.Compare(m.Watermark) <= 0 {
 		return true
@@ -221,8 +223,8 @@ func (k *books) idle(id string, number uint32) bool {
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. out is the number of positions in the sender, which a
-// worker may still deliver. ok is false if the assignment had already ended.
+// end closes the account of an assignment. out is the number of its positions in the sender, whose
+// batches a worker may still deliver. ok is false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {

@@ -22,8 +22,8 @@ func (k *books) waits(id string) bool {
 	return ok
 }
 
-// handOver settles a range that waits for a retry, so that the checkpoint can advance beyond it. It
-// is called after the wait was stored durably.
+// handOver settles a range of a batch that waits for a retry, so that the checkpoint can advance
+// beyond the range. The wait must be stored durably before.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
@@ -31,7 +31,7 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts records that have waited for a retry since an earlier run as read.
+// readAgain counts records as read after they have waited for a retry since an earlier run.
 func (k *books) readAgain(records, bytes int64) {
 	again := counts{readRecords: min(k.inherited.readRecords, records),
 		readBytes: min(k.inherited.readBytes, bytes)}

@@ -30,8 +30,8 @@ type positionStore interface {
 	Routes() []string
 }
 
-// sharing is the state of a pipeline that a cluster shares: one process at a time runs it. The zero
-// value means that every process runs the pipeline.
+// sharing is the state of a pipeline that a cluster shares, which means that one process at a time
+// runs it. The zero value means that every process runs the pipeline.
 type sharing struct {
 	on     bool            // the pipeline is shared
 	bucket *cluster.Bucket // set before the pipeline runs
@@ -97,7 +97,8 @@ func (p *pipe) runShared(ctx context.Context) error {
 	})
 }
 
-// lost clears the route's error, if the route ended only because this process lost the pipeline.
+// lost clears the error of a route that ended only because this process no longer owns the
+// pipeline.
 func (s *slot) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,9 +107,9 @@ func (s *slot) lost() {
 	}
 }
 
-// confirm waits until the bucket confirms that this process owns the pipeline. It must be called
-// after this process has taken the sink's ledger and before it delivers. Without confirm, the
-// following would be possible: this process is suspended, another process becomes the owner, and
+// confirm waits until the cluster's bucket confirms that this process owns the pipeline. It must be
+// called after this process has taken the sink's ledger and before it delivers. Without confirm,
+// the following could happen: this process is suspended, another process becomes the owner, and
 // this process resumes and takes the ledger from the new owner.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
@@ -121,9 +122,9 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart returns err, in some cases without supervise.ErrStop, so that the route may run again.
-// These cases are that the pipeline is shared, and that another process has taken over or ctx has
-// ended.
+// canRestart makes err allow a restart: it returns err without supervise.ErrStop. It does so only
+// if the pipeline is shared, and another process has taken it over or ctx has ended. In all other
+// cases it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err

@@ -32,7 +32,7 @@ type refuser struct {
 	attempts int
 }
 
-// refused records the worker of the last failed attempt of batches.
+// refused records by as the worker of the last failed attempt of each of the batches.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -51,8 +51,9 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 }
 
 // writeRefused writes the kept records of a refused batch as dead letters. It returns when the
-// letters are durable. If the sink has a ledger, it also stores the spans of the letters there,
-// because a crash would otherwise repeat the records. It runs on a goroutine of the sender.
+// letters are durable. If the sink has a ledger, it also stores the spans (source positions) of the
+// letters there, because a crash would otherwise repeat the records. It runs on a goroutine of the
+// sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
 	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters
@@ -88,7 +89,8 @@ func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Ba
 	})
 }
 
-// deadCopy returns a copy of b in which all kept records are marked dead. The caller releases it.
+// deadCopy returns a copy of b in which each kept record i is marked as dead, with the error
+// reason(i). The caller releases the copy.
 func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 	dead := b.Cut(0, len(b.Records))
 	for i := range dead.Records {
@@ -99,11 +101,12 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 	return dead
 }
 
-// storeBackoff is the wait between attempts to store the spans of dead letters in the sink.
+// storeBackoff is the wait between attempts to store spans (source positions) of dead letters in
+// the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans stores spans in the sink's ledger. It retries until that succeeds, or until another
-// process owns the partition.
+// storeSpans calls store to put spans into the sink's ledger. It retries until store succeeds, or
+// until the spans' partition has been assigned to another process.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,

@@ -19,9 +19,10 @@ import (
 // flow.WaitStore. Of each batch, it stores only the positions in the source and releases the data.
 // When the batch is due, the source reads the data again.
 //
-// Once a wait is durable in the store, its range counts as settled in the ledger, so that the
-// checkpoint can advance beyond it. The mark of the partition then has Waiting set. The source gets
-// the progress only up to the first waiting range, and does not finish the partition.
+// Once a wait is durable in the store, the positions of its batch count as settled, so that the
+// checkpoint can advance beyond them. The saved progress of the partition (its mark) then has
+// Waiting set. The source gets the progress only up to the first waiting position, and does not
+// finish the partition.
 //
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
 // `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
@@ -37,7 +38,7 @@ type waits struct {
 	dir     vfs.Dir
 	store   *waiting.Store // nil if batches wait in memory
 	ranges  stream.RangeReader
-	changed chan struct{} // semaphore of one: signals changes to save soon
+	changed chan struct{} // a buffer of one: wakes the saver to save changes soon
 
 	lost    sync.Mutex // guards missing
 	missing missingRanges
@@ -111,7 +112,7 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes the ranges that are settled in the sink's ledger from the store.
+// dropSettled removes from the store the ranges that are settled in the sink's ledger.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -131,8 +132,8 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin stores the route's reader. It returns an error if batches wait and the reader cannot read
-// ranges.
+// begin stores the route's reader. It returns an error if batches of an earlier run wait and the
+// reader cannot read their ranges again.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -147,7 +148,8 @@ func (w *waits) begin(reader stream.Reader) error {
 	return nil
 }
 
-// resume adds the waiting ranges to the settled ranges of m, so that the reader skips them.
+// resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
+// them. Next reads them later.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -168,8 +170,8 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	return m, known
 }
 
-// limit returns the part of m up to its first waiting range. The source and the sink's ledger get
-// only this part.
+// limit returns the part of the progress m before its first waiting range. The source and the
+// sink's ledger get only this part.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -191,7 +193,8 @@ func (w *waits) options() flow.WaitStore[*stream.Batch] {
 	return w
 }
 
-// rangesOf returns the ranges of a batch. It returns false if the source cannot read them again.
+// rangesOf returns the source positions of a batch as ranges. It returns false if the source cannot
+// read them again.
 func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 	if w.ranges == nil || !stream.CanReadAgain(b) {
 		return nil, false
@@ -281,7 +284,7 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// settled records that no part of b waits any more.
+// settled removes the wait of b from the store, after b has settled.
 func (w *waits) settled(b *stream.Batch) {
 	if w.store == nil {
 		return
@@ -434,8 +437,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// postpone handles ranges that could not be read. If their data was deleted, it gives them up.
-// Otherwise it delays them.
+// postpone handles ranges that could not be read. If the source has deleted their data, postpone
+// gives them up. Otherwise they wait for another attempt.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()

@@ -37,8 +37,8 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of a worker or processor. due reports that the caller must log
-// it, because the text is new or failureEvery has passed since the last log line. times is the
+// recordFailure records a failure of who, a worker or processor. due reports that the caller must
+// log it, because the text is new or failureEvery has passed since the last log line. times is the
 // number of repetitions since that line.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()

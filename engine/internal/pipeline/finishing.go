@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// finishing is a partition that some routes have settled. When all routes have, the source's Finish
-// is called.
+// finishing is a partition that at least one route has settled. When all routes have settled it,
+// the source's Finish is called, which for example renames the file.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool
@@ -36,7 +36,8 @@ func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream
 	return s.pipe.finish(ctx, s.slot)
 }
 
-// routeFinished records that the route of slot r has settled all data of a partition durably.
+// routeFinished records that the route of slot r has settled all data of a partition, and that this
+// progress is durable.
 func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +50,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has settled. It returns
-// those of route r's partitions that are now finished.
+// finish calls the source's Finish for each partition that every route has settled. It returns the
+// partitions of route r that are now finished.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {
@@ -83,7 +84,8 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions that the source may finish now, and claims them for the caller.
+// due returns the partitions for which Finish may be called now. Until finishClaim has passed, no
+// other call of due returns them.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 // windowOf returns the window algorithm for a route's workers. The window of a worker is the number
 // of its in-flight batches.
 //
-// "auto" means "queue", with one exception. If all lanes are ordered and have their own limit of
-// in-flight batches, as those of a file have, "auto" means that limit. Such lanes sync all
-// in-flight batches in one fsync. Their round trip therefore grows with the window although there
-// is no queue.
+// "auto" means "queue", with one exception. If all lanes (places of workers) are ordered and limit
+// their own in-flight batches, as those of a file do, "auto" means that limit. Such lanes sync all
+// in-flight batches in one fsync. Their round trip therefore grows with the window although no
+// queue has formed.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -53,7 +53,8 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
-// budgetOf returns the limit of redeliveries.
+// budgetOf returns the limit on redeliveries: as a share of the deliveries, plus a number per
+// second.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}
@@ -69,7 +70,8 @@ func poisonOf(f config.Flow) control.Poison {
 	return control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"}
 }
 
-// endOf returns the bounds of attempts and time after which a failing batch is no longer retried.
+// endOf returns the maximum number of attempts and the maximum time for retries of a failing batch.
+// After that, the batch is dead-lettered. Without `exhausted: dead_letter` it returns no limits.
 func endOf(r config.Retry) control.End {
 	if r.Exhausted != "dead_letter" {
 		return control.End{}

@@ -34,8 +34,8 @@ type layeredStore struct {
 	pendingPlaces map[string]string
 }
 
-// newMemory returns the layered store of a route. It has two layers if lazy is set and boot is not
-// "" (unknown).
+// newMemory returns the layered store of a route. It has two layers if lazy is set (the sink
+// acknowledges data before it is durable) and boot is not "" (unknown).
 //
 // If an earlier process was killed before its sink had synced, its last progress is in the upper
 // layer only. The new store copies that progress to the lower layer after the first sync. Otherwise
@@ -51,8 +51,8 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *layered
 	return m
 }
 
-// queueMissing prepares the progress that is only in the upper layer to be copied to the lower one
-// by synced.
+// queueMissing finds the progress that is only in the upper layer. The next call of synced copies
+// it to the lower layer.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {

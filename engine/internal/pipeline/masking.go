@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maskingHandler masks the secrets of URLs in messages and attributes.
+// maskingHandler passes log records to a Handler, and masks the secrets of URLs in their messages
+// and attributes.
 type maskingHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -33,9 +33,9 @@ func keyOf(r *waiting.Range) missingKey { return missingKey{r.Part.ID, r.Range} 
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// failed records an attempt to read r at the given time. notFound reports that the source does not
-// know the data of r; other errors say nothing about the data. It returns the wait until the next
-// attempt, and for how long the data has not been found.
+// failed records a failed attempt to read r at the given time. notFound reports that the source has
+// no data at the positions of r. Other errors do not show whether the data exists. failed returns
+// the wait until the next attempt, and the time for which the data has not been found.
 func (m *missingRanges) failed(r *waiting.Range, now time.Time,
 	notFound bool) (wait, since time.Duration) {
 	if *m == nil || len(*m) >= missingMost {

@@ -13,10 +13,9 @@ const (
 	onceGrace   = 5 * time.Second // time for several attempts of a worker with new credentials
 )
 
-// outageDetector detects that no worker of a route has been able to deliver for a given time
-// (grace).
+// outageDetector detects that no worker of a route has been able to deliver for the time grace.
 type outageDetector struct {
-	refusing bool // workers that fail every attempt count as unable, not only misconfigured ones
+	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
 	since    time.Time // start of the outage; zero if any worker can deliver
 }
@@ -44,9 +43,10 @@ func (h *outageDetector) reached(r *route) bool {
 	return false
 }
 
-// unable reports whether a worker is misconfigured. If refusing is set, it also returns true for a
-// worker that fails every attempt. suspected means that the sender expects attempts of all workers
-// to fail.
+// unable reports whether a worker cannot deliver at present. A misconfigured worker cannot. If
+// refusing is set, this is also true for a worker with a retryable failure, or with drainStreak
+// failures in a row and no timeout. suspected means that the sender expects the attempts of all
+// workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

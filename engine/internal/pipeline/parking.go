@@ -10,15 +10,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase has the counts of a parking sink's store at the time when the slot first opened it. A
-// parking sink (stream.ParkingSink) keeps records in a store of its own and delivers them later.
+// parkedBase has the numbers of records in the store of a parking sink when the slot first opened
+// it. A parking sink (stream.ParkingSink) keeps records in a store of its own and delivers them
+// later.
 type parkedBase struct {
 	mu    sync.Mutex // guards the fields below
 	known bool
 	at    stream.ParkedCounts
 }
 
-// parkedCounts computes the counts of a route with a stream.ParkingSink.
+// parkedCounts counts the records of a route with a stream.ParkingSink, which keeps records in a
+// store of its own and delivers them later.
 type parkedCounts struct {
 	sink stream.ParkingSink // nil if the sink is not a ParkingSink
 	base *parkedBase
@@ -67,9 +69,10 @@ func (p *parkedCounts) show(s *status.Route) {
 	addParked(s, base, p.sink.Parked())
 }
 
-// addParked adds the parked records to the counts of s. These are the records in the store at first
-// (base), and those received since (now). If the store is briefly ahead of the route's accounts,
-// the counts are reduced so that they still add up to the records read.
+// addParked adds the parked records to the counts of s. base has the numbers of records in the
+// sink's store when it was first opened, and now has the present numbers. If the store is briefly
+// ahead of the route's accounts, the counts are reduced so that they still add up to the records
+// read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting
@@ -101,7 +104,8 @@ func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) er
 	return nil
 }
 
-// deliveries returns the routes with a parking sink, for the admin pages.
+// deliveries returns the routes with a parking sink and the stores of their deliveries, for the
+// admin pages.
 func (e *Engine) deliveries() (out []admin.DeliveryRoute) {
 	for _, p := range e.pipelines() {
 		for _, s := range p.routes() {

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// addMetadata adds the reader's metadata to each mark. It omits metadata that is too long. This is
-// harmless, because metadata only saves work or detects mistakes.
+// addMetadata adds the reader's metadata to the progress of each partition (its mark). It omits
+// metadata that is too long. This is harmless, because metadata only saves work or detects
+// mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -62,9 +63,9 @@ type prunedPartition struct {
 	at time.Time
 }
 
-// pruneLate remembers those partitions of drop that this run has read data of. It returns the
-// partitions that were remembered more than lateTransaction ago. No transaction with their data can
-// still be open.
+// pruneLate remembers the partitions of drop, except those in idle, of which this run has read no
+// data. It returns the partitions that were remembered more than lateTransaction ago. No
+// transaction with their data can still be open.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -83,16 +84,17 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of marks of deleted partitions that a route keeps because
-// the sink's ledger still has them. The oldest marks are removed first.
+// maxKeptFinished is the maximum number of marks (saved progress) of deleted partitions that a
+// route keeps because the sink's ledger still has rows of these partitions. The oldest marks are
+// removed first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns the partitions in now that need no mark in the checkpoint.
+// keepFinished returns the partitions of now that need no progress (mark) in the checkpoint.
 //
-// The sink's ledger keeps a partition of this run for lateTransaction, or until a later run. Until
-// then its mark must tell the source that the partition is finished. Otherwise the source would
-// read the partition again for another route, if that route has no ledger and has already deleted
-// its own mark.
+// The sink's ledger keeps the rows of a partition that this run has read for lateTransaction, or
+// until a later run. Until then, a mark in the checkpoint must tell the source that the partition
+// is finished. Otherwise the source would read the partition again for another route, if that route
+// has no ledger and has already deleted its own mark.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -142,8 +144,8 @@ func (r *saver) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll prunes all remaining partitions at the end of a run. A short run may not have called
-// prune before.
+// pruneAll prunes all remaining partitions at the end of a run, because a short run may not have
+// called prune at all.
 func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
@@ -157,8 +159,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the accounts of partitions that have no unsettled or unsaved data. It returns
-// these partitions (now) and the others (later). idle are those of now that this run has not read.
+// forget removes the accounts of those partitions in ids that have no unsettled or unsaved data. It
+// returns these partitions as now, and the others as later. idle has the partitions of now that
+// this run has not read.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -179,8 +182,8 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 // removed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts is the number of open accounts above which those without unsettled data are
-// closed.
+// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes those
+// without unsettled data.
 const maxIdleAccounts = 1024
 
 // closeIdle closes accounts of partitions without unsettled or unsaved data. A hundred thousand

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// receiver is a client of the admin address that may request deliveries of its own notifications.
+// receiver is a receiver of parked deliveries. With its token, it may query its own deliveries at
+// the admin address.
 type receiver struct {
 	Token string   `json:"token"`
 	Hosts []string `json:"hosts"`

@@ -63,7 +63,7 @@ func (r *saver) load(ctx context.Context, others bool) error {
 	return nil
 }
 
-// amount is the sum of the progress in local marks.
+// amount is the amount of data in the progress of the local checkpoint, for a message.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables
@@ -130,7 +130,8 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 	return had
 }
 
-// markOf returns the route's progress in a partition at the start of this run.
+// markOf returns the route's progress in a partition at the start of this run, and false if there
+// is none.
 func (r *saver) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false

@@ -97,8 +97,8 @@ func (r *route) runAll(ctx context.Context) error {
 	return err
 }
 
-// send opens the sink and the reader, starts the other goroutines, and delivers until the data ends
-// or an error occurs.
+// send opens the sink and the reader, starts the goroutines of the route, and delivers until the
+// data ends or an error occurs. Then it saves the progress.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	ready, err := r.begin(ctx, group)
 	if !ready {

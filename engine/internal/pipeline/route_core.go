@@ -54,8 +54,8 @@ func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	}
 }
 
-// sent records the time from reading to delivery of a batch that was delivered or dead-lettered. It
-// omits batches without kept records.
+// sent records the time from reading to the outcome of a batch that was delivered or dead-lettered.
+// It is not called for batches that settle without being sent.
 func (o *observers) sent(b *stream.Batch) {
 	if o != nil && o.latency != nil && !b.Time.IsZero() {
 		o.latency.Observe(time.Since(b.Time).Seconds())
@@ -69,7 +69,8 @@ func (o *observers) read(b *stream.Batch) {
 	}
 }
 
-// ordering selects the keys by which the sender keeps batches in order.
+// ordering selects the keys of a batch. The sender delivers batches with a common key in read
+// order.
 type ordering uint8
 
 const (

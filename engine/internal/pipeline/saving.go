@@ -152,8 +152,9 @@ const writePause = 5 * time.Millisecond
 // because each such write is a request to a server.
 const bucketPause = 100 * time.Millisecond
 
-// writesSoon reports whether the route writes the checkpoint soon after records have settled. It
-// does so if a kill would otherwise repeat these records, and if a write only appends to the log.
+// writesSoon reports whether the route writes the checkpoint soon after records have settled,
+// instead of once every checkpoint.sync. It does so if a kill would otherwise repeat these records,
+// and if a write only appends to the log.
 func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
@@ -163,10 +164,10 @@ func (r *saver) writesSoon() bool {
 // successful sync resets it.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause is the minimum pause for each mark in a write. Writing a mark takes some microseconds
-// and up to 200 bytes of the log. For example, a thousand growing files with a pause of only
-// writePause would use 25 % of a core and write 15 MB/s. With markPause, they use 1 % and write 1
-// MB/s.
+// markPause is the minimum pause after a write, for each partition in it. Writing the progress of a
+// partition (its mark) takes some microseconds and up to 200 bytes of the log. For example, a
+// thousand growing files with a pause of only writePause would use 25 % of a core and write 15
+// MB/s. With markPause, they use 1 % and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
 // A laterError is a failed attempt to save that has changed nothing. The caller can retry it.
@@ -178,8 +179,8 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is the time without new data after which records that an earlier run read and did
-// not settle count as deleted.
+// writeOffAfter is a time without new data from the source. When it has passed, records that an
+// earlier run read and did not settle count as deleted, unless this run has read them again.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint and marks it as saved in the books.
@@ -359,7 +360,7 @@ func (r *saver) report(ctx context.Context) error {
 	return nil
 }
 
-// finish asks the source to finish partitions. It notes those that the source has finished.
+// finish asks the source to finish partitions, and records which partitions it has finished.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
@@ -401,9 +402,9 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves marks of new partitions before the sink gets their data. Only the checkpoint
-// records which file a partition is. Without announce, a kill could occur after the sink's commit
-// and before the first save of the checkpoint. The sink's ledger would then have the progress of an
+// announce saves new partitions before the sink gets their data. Only the checkpoint records which
+// file belongs to a partition id. Without announce, a kill could occur after the sink's commit and
+// before the first save of the checkpoint. The sink's ledger would then have the progress of an
 // unknown file. If saving fails here, the checkpoint's goroutine retries it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))

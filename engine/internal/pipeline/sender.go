@@ -86,7 +86,8 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved informs the sender that progress of so many bytes was saved.
+// saved tells the sender of flow control that progress of the given number of bytes was saved. It
+// may then send as many bytes more.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
 // lanes returns the sink's workers.
@@ -128,7 +129,7 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 		deadLettered: s.DeadLettered})
 }
 
-// settleUnsent settles a batch that has no records to send.
+// settleUnsent settles a batch without kept records, which no worker needs to get.
 func (r *sender) settleUnsent(b *stream.Batch) {
 	r.recordSettled(b, batchOutcome{unsent: true})
 	b.Release()

@@ -137,10 +137,13 @@ func (s *slot) run(ctx context.Context) error {
 	return err
 }
 
-// runReopening runs r. When r ends, runReopening runs a new route in two cases. The sink asked to
-// be opened again, or the guard stopped r because of too many dead letters and the input has
-// changed since. If the sink asks before the route has opened, the route fails, so that the
-// supervisor waits before it restarts the route.
+// runReopening runs r. When r ends, runReopening runs a new route at once in two cases:
+//
+//   - The sink asked to be opened again, after r had opened it.
+//   - The guard stopped r because of too many dead letters, and the input has changed since.
+//
+// In all other cases, runReopening returns the result of r. The supervisor may then restart the
+// route after a wait.
 func (s *slot) runReopening(ctx context.Context, r *route) error {
 	var pause backoff.State
 	for {
@@ -227,7 +230,7 @@ func (s *slot) begin() (*route, error) {
 	return s.route, nil
 }
 
-// nextRoute creates the next route. It continues the counts of the old route.
+// nextRoute creates the next route of the slot. The new route continues the counts of the old one.
 func (s *slot) nextRoute(old *route) error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -341,7 +344,7 @@ func (s *slot) result() error {
 	return fmt.Errorf("%s: %w", s.key, s.err)
 }
 
-// snapshot returns the status of the route. It includes the counts of its predecessors.
+// snapshot returns the status of the route. It includes the counts of the slot's earlier routes.
 func (s *slot) snapshot() status.Route {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,7 +84,8 @@ func (r *route) snapshot() (s status.Route, err error) {
 	return s, err
 }
 
-// addPast adds the counts of the slot's earlier routes, except those that continueFrom has copied.
+// addPast adds the counts of the slot's earlier routes to s. It omits the counts that continueFrom
+// has copied already.
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

@@ -70,7 +70,8 @@ func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	})
 }
 
-// sampleOf returns a sample of record i. If the record is kept, its outcome is kept.
+// sampleOf returns a sample of record i. The argument kept is the outcome in the sample if the
+// record is kept.
 func sampleOf(b *stream.Batch, i int, kept string) tap.Sample {
 	s := tap.Sample{
 		ID: string(b.AppendRecordID(nil, i)), Outcome: kept, Record: ndjson.AppendRecord(nil, b, i),

@@ -39,7 +39,8 @@ func telemetryChild(e *telemetry.Exporter) supervise.Child {
 	return supervise.Child{Name: "telemetry", Run: e.Run}
 }
 
-// observer is the type of flow.Options.Trace.
+// observer is the type of flow.Options.Trace: a function that gets each event of the sender and the
+// commands that the event caused.
 type observer = func(*control.Event, []control.Command)
 
 // observe returns a function that passes the sender's events to the trace file of flow.trace and to

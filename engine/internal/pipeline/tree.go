@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The supervisors know them only while
-// they run. At other times, fill creates their nodes.
+// fill adds the routes of p and their workers to the tree. The supervisors in the tree know them
+// only while they run. At other times, fill creates their nodes.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {
@@ -57,8 +57,7 @@ func childOf(s *supervise.Status, name string) *supervise.Status {
 	return nil
 }
 
-// fill adds the parts of the slot's state that its supervisor does not know to the node of the
-// route.
+// fill completes the node of the slot's route with state that its supervisor does not know.
 func (s *slot) fill(node *supervise.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,8 +4,9 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxDeaths is the number of processors that a batch may kill before its killing record is
-// searched. It is also the number that a single source record may kill before it is dead-lettered.
+// maxDeaths is the number of processors that a batch may kill before trial searches the record that
+// kills them. It is also the number of processors that a single source record may kill before it is
+// dead-lettered.
 const maxDeaths = 3
 
 // trial finds the source record (origin) of a batch that kills processors. First, the whole batch
@@ -19,7 +20,7 @@ type trial struct {
 	deaths  int           // of processors that processed the whole batch
 	suspect bool          // the batch is processed in ranges
 	todo    []recordRange // ranges to process; the end of the slice comes first
-	late    int           // deaths after all ranges were processed
+	late    int           // deaths after all ranges of todo were processed
 }
 
 // recordRange has the records of a batch with from <= index < to.
@@ -36,10 +37,10 @@ func (t *trial) next() (recordRange, bool) {
 // pop removes the range that next returned last.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died records the death of a processor that was processing b. The caller has restored b to its
-// earlier state. deadLetter means that the records of next must be dead-lettered, because they
-// alone have killed maxDeaths processors. giveUp means that processors still die of the batch after
-// all ranges were processed.
+// died records that a processor has died while it processed b. The caller has restored b to its
+// state before. deadLetter means that the records of the range that next returns must be
+// dead-lettered, because they alone have killed maxDeaths processors. giveUp means that processors
+// still die of the batch after all ranges were processed.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {

@@ -52,13 +52,13 @@ func (w *withdrawals) take(j *job) bool {
 	return !j.withdrawn
 }
 
-// wants reports whether the reader wants to withdraw b, and may do so.
+// wants reports whether the reader no longer wants b to be delivered, and b may be withdrawn.
 func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
-// withdrawUnsent withdraws the unsent batches that the reader no longer wants to be delivered.
-// Batches in the sender are withdrawn soon after withdrawUnsent has returned.
+// withdrawUnsent withdraws the batches before the sender that the reader no longer wants to be
+// delivered. Batches in the sender are withdrawn soon after withdrawUnsent has returned.
 func (r *sender) withdrawUnsent() {
 	w := r.withdrawals
 	w.mu.Lock()
@@ -82,8 +82,8 @@ func (j *job) isProcessed() bool {
 	}
 }
 
-// withdrawal returns whether the sender must withdraw an item. It is the function for
-// flow.Options.Withdrawn.
+// withdrawal decides whether the sender must withdraw an item. sent reports that a worker has got
+// the item before. It is the function for flow.Options.Withdrawn.
 func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	switch {
 	case r.assigned != nil:

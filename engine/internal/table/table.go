@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text formats rows as columns. The number of columns that are aligned to the left is left, and the
-// others are aligned to the right. All rows must have as many cells as the first one.
+// Text formats rows as columns. The first columns, as many as left, are aligned to the left, and
+// the others to the right. All rows must have as many cells as the first one.
 func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }

@@ -31,7 +31,7 @@ var ErrBusy = errors.New("this process already has 8 tap clients; end one of the
 
 // Stage is a point in a route at which records are sampled: the source, a processor or the sink.
 type Stage struct {
-	Index int    // 0 is the source, -1 the sink; others are processors
+	Index int    // 0 is the source, -1 the sink; all other numbers are processors
 	Name  string // name of the component
 }
 
@@ -120,8 +120,8 @@ type Route struct {
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed
 }
 
-// change replaces the list of subscriptions by the result of by. The caller holds the mu of the
-// registry.
+// change replaces the list of subscriptions by the result of by for the old list. The caller holds
+// the mu of the registry.
 func (r *Route) change(by func([]*Subscription) []*Subscription) {
 	var all []*Subscription
 	if p := r.subscriptions.Load(); p != nil {
@@ -137,8 +137,8 @@ func (r *Route) change(by func([]*Subscription) []*Subscription) {
 // Active reports whether the route has a subscription.
 func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
 
-// Offer offers n records at a stage. For a few of them, it calls sample with the index of the
-// record.
+// Offer offers n records of a batch at a stage to the subscriptions. For a few of the records, it
+// calls sample with the index of the record.
 func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	all := r.subscriptions.Load()
 	if all == nil || n == 0 {

@@ -174,7 +174,8 @@ func (t *Tracer) answer(e *control.Event, now string) {
 	t.to.add(s)
 }
 
-// end ends the span of a batch and adds it to the queue.
+// end ends the span of a batch with a status code and the outcome how, and adds it to the queue of
+// spans to push.
 func (t *Tracer) end(seq uint64, now string, code int, how string) {
 	b := t.batches[seq]
 	if b == nil {

@@ -84,8 +84,8 @@ func (s *State) head() []string {
 	return []string{first}
 }
 
-// columns returns a line of cells. The first cell fills the line. The others have fixed widths and
-// are aligned to the right.
+// columns returns a line of cells. The first cell takes the width that the others leave. The others
+// have fixed widths and are aligned to the right.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
 	var b strings.Builder

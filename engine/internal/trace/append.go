@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends the line for an event and the commands that it caused. The result equals that
-// of json.Marshal for the type line. appendLine does not allocate, because the engine calls it for
-// each decision. name is the name of the lane if e is a LaneUp event, else it is not used.
+// appendLine appends the line of the trace for an event of flow control and the commands that it
+// caused. The result equals that of json.Marshal for the type line. appendLine does not allocate,
+// because the engine calls it for each decision. name is the name of the lane if e is a LaneUp
+// event, else it is not used.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -146,7 +147,7 @@ func appendKind(b []byte, words []string, n int) []byte {
 	if n < len(words) {
 		return append(b, words[n]...)
 	}
-	return strconv.AppendInt(b, int64(n), 10) // words has no text for this value
+	return strconv.AppendInt(b, int64(n), 10) // v has no text in words
 }
 
 // appendFloat appends the shortest text that reads back as v. JSON has no NaN and infinities, so

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// header is the first line. It has everything on which the decisions of flow control depend.
+// header is the first line of a trace. It has everything on which the decisions of flow control
+// depend.
 type header struct {
 	Version int    `json:"penstock_trace"`
 	Route   string `json:"route,omitempty"`
@@ -46,7 +47,7 @@ type header struct {
 	Lane     *limit          `json:"lane_limit,omitempty"`
 }
 
-// budget is the retry budget.
+// budget is the retry budget: the limit on repeated deliveries.
 type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
@@ -72,14 +73,14 @@ type poison struct {
 	Refuse   bool `json:"refuse,omitempty"`
 }
 
-// limit has the limits of the attempts of all lanes together, or of each lane.
+// limit has the limits on the attempts of all lanes (places of workers) together, or of each lane.
 type limit struct {
 	Rate        float64 `json:"rate,omitempty"`
 	Bytes       float64 `json:"bytes,omitempty"`
 	Concurrency int     `json:"concurrency,omitempty"`
 }
 
-// hedge has the limit of hedges.
+// hedge has the limit on hedges: second attempts for a batch while the first one is still running.
 type hedge struct {
 	Share float64 `json:"share,omitempty"`
 	Least int     `json:"least,omitempty"`

@@ -26,7 +26,7 @@ const (
 	endMost    = 1 << 10     // bytes reserved for the last line
 )
 
-// Previous is appended to the name of a trace when the next run begins.
+// Previous is appended to the file name of a trace when the next run begins.
 const Previous = ".1"
 
 // Options of a File.
@@ -61,9 +61,9 @@ type File struct {
 	broken bool   // a write has failed
 }
 
-// Create creates a trace at path with mode 0600, for a machine with config c. It creates missing
-// directories with mode 0700. It renames the trace of the previous run to path.1. If path exists
-// and is not a trace, Create returns an error and does not change it.
+// Create creates a trace at path with mode 0600, for a flow control with config c. It creates
+// missing directories with mode 0700. It renames the trace of the previous run to path.1. If path
+// exists and is not a trace, Create returns an error and does not change it.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {
@@ -85,7 +85,7 @@ func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error
 	return t, nil
 }
 
-// rotate renames the trace of the previous run, if there is one.
+// rotate renames the trace of the previous run to NAME.1, if there is one.
 func (t *File) rotate(name string) error {
 	for _, n := range []string{name, name + Previous} {
 		if err := t.ours(n); err != nil {

@@ -1,8 +1,9 @@
 //penstock:pure
 
-// Package trace records the decisions of flow control (control.Machine) and replays them exactly. A
-// trace is a file of JSON lines. The first line has the configuration of the machine. Each further
-// line has an event and the commands that the machine returned for it. See docs/formats/trace.md.
+// Package trace records the decisions of flow control and replays them exactly. The state machine
+// control.Machine makes these decisions. A trace is a file of JSON lines. The first line has the
+// configuration of the machine. Each further line has an event and the commands that the machine
+// returned for it. See docs/formats/trace.md.
 //
 // The simulator writes a trace with a [Writer]. The engine writes one with a [File] (`flow: {trace:
 // FILE}`), which never delays delivery. `penstock sim flow --replay` and `penstock explain` read a

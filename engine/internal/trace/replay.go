@@ -63,8 +63,8 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	return p, nil
 }
 
-// Peek returns the event that Next will replay. It returns false if the trace has ended or the next
-// line is invalid.
+// Peek returns the event that Next will replay. It returns false if there is no further event, or
+// the next line is invalid.
 func (p *Player) Peek() (control.Event, bool) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return control.Event{}, false
@@ -155,7 +155,7 @@ type Replayed struct {
 	Status           control.Status
 }
 
-// Replay plays a whole trace.
+// Replay replays a whole trace. It returns an error at the first difference.
 func Replay(r io.Reader) (Replayed, error) {
 	p, err := NewPlayer(r)
 	if err != nil {

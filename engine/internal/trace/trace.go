@@ -26,8 +26,8 @@ type Writer struct {
 	err  error
 }
 
-// NewWriter writes the beginning of a trace of a machine with config c. It returns an error if a
-// reader could not restore c.
+// NewWriter writes the first line of a trace of a state machine with config c. It returns an error
+// if a reader could not restore c from this line.
 func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	head, err := head(&c, &a)
 	if err != nil {

@@ -89,8 +89,8 @@ func expected(v config.Value) string {
 	return v.JSON()
 }
 
-// compare returns the differences between two records, one line for each field. It returns "" if
-// the records are equal. Numbers are compared by value: 1.0 equals 1.
+// compare returns the differences between two records, one line for each field that differs. It
+// returns "" if the records are equal. Numbers are compared by value: 1.0 equals 1.
 func compare(want, got string) string {
 	w, wantIsObject := object(want)
 	g, gotIsObject := object(got)

@@ -151,7 +151,8 @@ func (c *reader) text() string {
 	return text
 }
 
-// next reads one record. parts is the number of partitions that the segment has defined so far.
+// next reads one record of a segment file. parts is the number of partitions that the segment has
+// defined so far. A record that refers to any further partition is an error.
 func (c *reader) next(parts int) (r record, err error) {
 	r.kind = byte(c.Uvarint())
 	switch r.kind {

@@ -4,9 +4,9 @@ package waiting
 
 import "time"
 
-// numClasses is the number of heaps. Class 0 has the ranges that are not suspected of being poison
-// (killing workers). The other classes have the suspected ranges, ordered by the evidence against
-// them.
+// numClasses is the number of heaps of waiting ranges. Class 0 has the ranges that are not
+// suspected of killing workers (poison). The other classes have the suspected ranges, ordered by
+// the evidence against them.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -90,10 +90,10 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class of the entry to take next. It returns false if no entry is due. Of several
-// due classes, it returns the one with the earliest due time or, if fewest is set, the one with the
-// least evidence. The caller sets fewest for every second suspect. Good data that was suspected by
-// mistake is then delivered soon.
+// pick returns the class of the heap with the entry to take next. It returns false if no entry is
+// due. Of several due classes of suspects, it returns the one with the earliest due time or, if
+// fewest is set, the one with the least evidence. The caller sets fewest for every second suspect.
+// Good data that was suspected by mistake is then delivered soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {

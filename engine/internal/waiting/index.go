@@ -107,7 +107,7 @@ type partition struct {
 // slabSize is the number of entries that are allocated together.
 const slabSize = 1024
 
-// index finds entries by their position in the source and by their due time.
+// index finds the waiting ranges by their position in the source and by their due time.
 type index struct {
 	slabs  []*[slabSize]entry
 	used   uint32 // number of entry numbers that were assigned
@@ -117,7 +117,7 @@ type index struct {
 	due    [numClasses]heap
 	held   totals
 	all    totals
-	dirty  []uint32 // entries with a state that is not in the journal
+	dirty  []uint32 // entries that have changed since they were last written to the journal
 	settle []done   // ranges that were removed since the last save
 }
 
@@ -165,7 +165,8 @@ func (x *index) partition(part stream.Partition) uint32 {
 	return n
 }
 
-// put adds a waiting range and returns its number. The range replaces all ranges that overlap it.
+// put adds a waiting range of partition n and returns the number of its entry. The range replaces
+// all ranges that overlap it.
 func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
 	h flow.History, ph phase) uint32 {
 	p := x.parts[n]
@@ -198,7 +199,8 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold sets the phase of an entry to isHeld.
+// hold records that the sender no longer has the data of an entry in memory: its phase becomes
+// isHeld.
 func (x *index) hold(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -226,13 +228,13 @@ func (x *index) leave(i uint32) {
 	}
 }
 
-// exact returns the entry with exactly this range.
+// exact returns the entry of p that has exactly the range r, and false if there is none.
 func (x *index) exact(p *partition, r stream.Range) (uint32, bool) {
 	i, ok := p.order.get(p.order.seek(x, r.From))
 	return i, ok && x.at(i).rangeOf() == r
 }
 
-// kill deletes an entry.
+// kill deletes the entry with number i.
 func (x *index) kill(i uint32) {
 	e := x.at(i)
 	x.leave(i)

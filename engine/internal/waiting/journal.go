@@ -21,11 +21,10 @@ const (
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal is a sequence of numbered segment files. Changes are written to the last one. Each
-// segment has its own numbers of partitions. If an old segment still has live entries, they are
-// appended to the last one before the old one is removed. The total size of the files is therefore
-// proportional to the number of waiting ranges. A save writes only the changes and a part of one
-// old segment.
+// journal is a sequence of numbered segment files. Changes are appended to the last segment. Each
+// segment has its own numbers of partitions. Before the oldest segment is removed, its live entries
+// are appended to the last one. The total size of the files is therefore proportional to the number
+// of waiting ranges. A save writes only the changes and a part of one old segment.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last one is open for writing, if f is set
@@ -216,8 +215,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes in the checksums that followed computes. If it would need
-// more, the file is treated as damaged.
+// scanWork is the maximum number of bytes that the function followed reads for checksums. If it
+// would need more, the file is treated as damaged.
 const scanWork = 64 << 20
 
 // followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is

@@ -10,7 +10,7 @@ import (
 )
 
 // blockSize is the maximum number of entries in a block of an order. An insertion therefore moves
-// at most so many entries.
+// at most blockSize entries.
 const blockSize = 512
 
 // order has the entries of one partition in blocks, sorted by the start of their ranges. The ranges

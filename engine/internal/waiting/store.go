@@ -133,8 +133,9 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf converts a due time to the clock of the store. Even if the wall clock was set back, the
-// range does not wait for longer than the original wait.
+// dueOf converts a due time in the journal to the clock of the store. boot is the boot id that was
+// saved with it, and wait the original wait. Even if the wall clock was set back, the range does
+// not wait for longer than wait.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -179,9 +180,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next waits until ranges are due. It returns ranges of one batch and their history, up to the
-// given numbers of records and bytes. The store keeps the ranges until Settled (see
-// flow.WaitStore). After Stop, Next returns io.EOF.
+// Next waits until ranges are due. It returns ranges of one batch and the history of their
+// attempts, up to the given numbers of records and bytes. The store keeps the ranges until Settled
+// (see flow.WaitStore). After Stop, Next returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -214,7 +215,8 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue takes the due ranges of the next batch. The caller holds mu.
+// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. The
+// caller holds mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
@@ -299,8 +301,8 @@ func (s *Store) save() error {
 	return nil
 }
 
-// encode encodes the changes as a frame. Removed ranges come first, because a part of a removed
-// range may wait again. The caller holds mu.
+// encode encodes the changes as a frame (one write in the journal). Removed ranges come first,
+// because a part of a removed range may wait again. The caller holds mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {

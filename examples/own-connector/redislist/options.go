@@ -33,7 +33,7 @@ func (o *Options) Validate() error {
 // timeout bounds each command.
 const timeout = 5 * time.Second
 
-// client connects with the first command.
+// client returns a client of the Redis server. The client connects with its first command.
 func (o *Options) client() (*redis.Client, error) {
 	c, err := redis.ParseURL(o.URL)
 	if err != nil {

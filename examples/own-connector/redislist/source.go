@@ -26,11 +26,13 @@ func Source() stream.Component {
 	}
 }
 
-// source reads a list from its head, and removes records that every route has settled.
+// source reads a list from its head, and removes records that every route has settled (delivered,
+// dead-lettered or dropped).
 //
-// The position of a record is the number of records that were ever before it in the list, removed
-// ones included. The hash KEY:penstock holds the number of removed records (base). So positions
-// stay the same while the list shrinks.
+// The position of a record is its number in the list, counted from 1. Removed records count as
+// well. The hash KEY:penstock has the number of removed records (base). Positions therefore stay
+// the same while the list shrinks. Example: after 100 records were removed, the first record in the
+// list has the position 101.
 type source struct {
 	key    string
 	client *redis.Client
@@ -40,7 +42,7 @@ type source struct {
 	settled map[string]int64 // by route
 }
 
-// meta is the key of the hash.
+// meta is the key of the hash that has the number of removed records.
 func (s *source) meta() string { return s.key + ":penstock" }
 
 // Open implements stream.Source.
@@ -106,10 +108,10 @@ local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
 local from = math.max(tonumber(ARGV[1]) - base, 0)
 return {base, redis.call('LRANGE', KEYS[1], from, from + ARGV[2] - 1)}`)
 
-// chunk bounds the records of one command.
+// chunk is the maximum number of records that one command reads.
 const chunk = 256
 
-// fill reads one batch. It ends at the next settled range.
+// fill reads one batch. The batch ends before the next settled range.
 func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 	for len(r.above) > 0 && r.above[0].From.Num <= r.next {
 		r.next = max(r.next, r.above[0].To.Num)

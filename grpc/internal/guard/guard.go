@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// The status codes of gRPC that are told apart.
+// The status codes of gRPC that this package treats in different ways.
 const (
 	OK                = 0
 	Canceled          = 1
@@ -28,7 +28,8 @@ const (
 	DataLoss          = 15
 )
 
-// LimitOutcome returns the outcome of a call with that code with regard to the server's load.
+// LimitOutcome returns the meaning of a call's status code for the limiter: whether the code shows
+// that the server is overloaded.
 func LimitOutcome(code uint32) limit.Outcome {
 	switch code {
 	case OK, NotFound:
@@ -41,7 +42,8 @@ func LimitOutcome(code uint32) limit.Outcome {
 	return limit.Ignored
 }
 
-// serverFailed reports whether the code means that the server, not the request, is at fault.
+// serverFailed reports whether the code means a failure of the server. Otherwise the request is at
+// fault.
 func serverFailed(code uint32) bool {
 	switch code {
 	case Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss:
@@ -50,10 +52,11 @@ func serverFailed(code uint32) bool {
 	return false
 }
 
-// Action returns how to handle a failure with that code. Unavailable is retried. ResourceExhausted
-// is retried if the call was refused before it was sent, or if hinted is true: the server asked to
-// send it again later. Calls that failed with Unknown, DeadlineExceeded, Aborted or Internal may
-// have had an effect, so they are retried only if they are idempotent.
+// Action returns whether a call that failed with err and the given code is retried. Unavailable is
+// retried. ResourceExhausted is retried if the call was refused before it was sent, or if hinted is
+// true (the server asked the client to send it again later). Calls that failed with Unknown,
+// DeadlineExceeded, Aborted or Internal may have had an effect, so they are retried only if they
+// are idempotent.
 func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	_, refused := RefusalCode(err)
 	switch code {
@@ -117,7 +120,7 @@ type Call struct {
 	permit  limit.Permit
 }
 
-// Begin asks the breaker, and then waits for a permit.
+// Begin asks the breaker whether the call may run, and then waits for a permit of the limiter.
 func (g Guard) Begin(ctx context.Context) (c Call, err error) {
 	if g.Breaker != nil {
 		if c.attempt, err = g.Breaker.Allow(); err != nil {
@@ -126,7 +129,7 @@ func (g Guard) Begin(ctx context.Context) (c Call, err error) {
 	}
 	if g.Limit != nil {
 		if c.permit, err = g.Limit.Acquire(ctx); err != nil {
-			c.attempt.Done(context.Canceled) // not made, so it says nothing of the server
+			c.attempt.Done(context.Canceled) // it was not made, so it shows nothing about the server
 			return Call{}, err
 		}
 	}

@@ -33,8 +33,8 @@ type contentionFlags struct {
 }
 
 // contentionResult is a line of the output of `sim backoff --json`. The names of its fields are
-// stable. The standard deviations are those of single trials. For the standard deviation of the
-// mean, divide them by the square root of the number of trials.
+// stable. Its standard deviations describe single trials. For the standard deviation of the mean,
+// divide them by the square root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as given on the command line
 	Clients  int     `json:"clients"`
@@ -42,7 +42,7 @@ type contentionResult struct {
 	TimeSDMs float64 `json:"time_sd_ms"`
 	Calls    float64 `json:"calls"`
 	CallsSD  float64 `json:"calls_sd"`
-	// mean number of clients per trial that gave up before they were done
+	// mean number of clients per trial that gave up before they had succeeded
 	GaveUp float64 `json:"gave_up,omitempty"`
 }
 
@@ -54,8 +54,8 @@ type outageResult struct {
 	Clients      int     `json:"clients"`
 	Wasted       float64 `json:"wasted"`         // failed attempts per client
 	DelayMs      float64 `json:"delay_ms"`       // recovery to a client's success, mean
-	DelayWorstMs float64 `json:"delay_worst_ms"` // of the last client
-	Burst        float64 `json:"burst"`          // most attempts within 50 ms after it
+	DelayWorstMs float64 `json:"delay_worst_ms"` // recovery to the success of the last client
+	Burst        float64 `json:"burst"`          // most attempts within 50 ms after the recovery
 	GaveUp       float64 `json:"gave_up,omitempty"`
 }
 
@@ -236,7 +236,8 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', 1, 64)
 }
 
-// contentionFigure draws time and number of calls against the number of clients.
+// contentionFigure draws the time until all clients are done and the number of calls, each against
+// the number of clients.
 func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure {
 	panel := func(title, label string, format func(float64) string,
 		value func(contentionResult) float64) plot.Panel {
@@ -264,7 +265,8 @@ func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure
 	}
 }
 
-// outageFigure draws a row of three panels for each combination of outage and number of clients.
+// outageFigure draws three panels in a row for each combination of the length of an outage and the
+// number of clients.
 func outageFigure(f contentionFlags, results []outageResult) plot.Figure {
 	fig := plot.Figure{
 		Title:    "A service that was away, and the clients that come back",

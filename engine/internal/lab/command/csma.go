@@ -23,12 +23,13 @@ type csmaFlags struct {
 	plot                string
 }
 
-// csmaResult is a line of the output of `sim csma --json`. The names of its fields are stable.
+// csmaResult is a line of the output of `sim csma --json`, for one number of stations. The names of
+// its fields are stable.
 type csmaResult struct {
 	Stations  int     `json:"stations"`
 	FrameBits int     `json:"frame_bits"`
 	Formula   float64 `json:"formula"` // Metcalfe and Boggs
-	// result of a simulation of the same model, in which each station sends with probability 1/Q
+	// result of a simulation of this model, in which each of Q stations sends with probability 1/Q
 	Ideal     float64 `json:"ideal"`
 	BEB       float64 `json:"beb"`        // utilisation with the real backoff
 	LostShare float64 `json:"lost_share"` // share of frames that were given up
@@ -144,7 +145,9 @@ func (f csmaFlags) run(out io.Writer) error {
 
 func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
 
-// figure draws utilisation and capture effect against the number of stations.
+// figure draws two panels against the number of stations: the share of the time in which the cable
+// carries frames (utilisation), and the share of frames sent by the sender of the previous frame
+// (capture effect).
 func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	stations := plot.Axis{Label: "stations", Log: true}
 	use := plot.Panel{Title: "Share of the time that carries frames", X: stations,

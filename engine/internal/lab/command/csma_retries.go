@@ -9,15 +9,16 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// retryChance is a line of the output of `sim csma --by-retry --json`. The names of its fields are
-// stable.
+// retryChance is a line of the output of `sim csma --by-retry --json`: the probability that a retry
+// collides. The names of its fields are stable.
 type retryChance struct {
 	Stations  int     `json:"stations"`
 	Retry     int     `json:"retry"`
 	Collision float64 `json:"collision"`
 }
 
-// runByRetry prints the probability of another collision for each retry.
+// runByRetry prints the probability that a retry collides again, for the first, second and each
+// further retry.
 func (f csmaFlags) runByRetry(out io.Writer) error {
 	if f.attempts < 2 || f.attempts > 1000 {
 		return usagef("sim csma --by-retry: --attempts is %d; want 2 to 1000", f.attempts)

@@ -28,8 +28,8 @@ type flowFlags struct {
 	into       string
 }
 
-// flowRun is a line of the output of `sim flow --json`. There is one line for each run. The members
-// of its figures follow in the same JSON object. All names are stable.
+// flowRun is the beginning of a line of the output of `sim flow --json`, one for each run. The
+// measured figures follow as further members of the same JSON object. All names are stable.
 type flowRun struct {
 	Scenario  string `json:"scenario"`
 	Algorithm string `json:"algorithm"`
@@ -54,7 +54,7 @@ type flowBound struct {
 	Bound string  `json:"bound"`
 	Value float64 `json:"value"`
 	OK    bool    `json:"ok"`
-	Of    string  `json:"of"` // median or worst: over the seeds
+	Of    string  `json:"of"` // "median" or "worst": of the values of all seeds
 }
 
 // inLines joins names with commas, six on a line.

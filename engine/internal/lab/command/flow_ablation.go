@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// ablationCase is a line of the output of `sim flow --ablate --json`. The names of its fields are
-// stable.
+// ablationCase is a line of the output of `sim flow --ablate --json`: one variant of flow control
+// in one experiment. The names of its fields are stable.
 type ablationCase struct {
 	Experiment string    `json:"experiment"`
 	Case       string    `json:"case"`
@@ -63,8 +63,8 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 	return nil
 }
 
-// ablateMarkdown writes an experiment as Markdown for the page at path page. It includes the plot,
-// if there is one.
+// ablateMarkdown writes an experiment as Markdown for the page at path page. It links the
+// experiment's plot in the directory plots, if there is one.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {
@@ -130,7 +130,7 @@ func ablateTable(w io.Writer, x *flowsim.Experiment) error {
 	return err
 }
 
-// rounded rounds v to the precision of the table.
+// rounded rounds v to the precision with which the table shows it.
 func rounded(v float64) float64 {
 	if short, err := strconv.ParseFloat(table.Number(v), 64); err == nil {
 		return short
@@ -138,7 +138,7 @@ func rounded(v float64) float64 {
 	return v
 }
 
-// ablatePlot draws a panel with bars for each column.
+// ablatePlot draws a panel of bars for each column of the experiment, with a bar for each row.
 func ablatePlot(dir string, x *flowsim.Experiment) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 )
 
 // tableAlgorithms are the columns of --table: first the algorithms of this program, then those of
-// others.
+// other programs.
 var tableAlgorithms = []string{
 	"linear", "linear+round_robin", "aimd", "queue", "credit", "rate", "fixed:4",
 	"vector_arc", "netflix_vegas", "netflix_gradient2", "reno", "queue+peak_ewma",
@@ -40,7 +40,7 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// A row may have an additional figure. It depends on the events of the scenario.
+	// A row may show an additional figure, which depends on the events of its scenario.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool
@@ -83,7 +83,7 @@ func has(s *scenario.Scenario, kind scenario.EventKind) bool {
 	return slices.ContainsFunc(s.Events, func(e scenario.Event) bool { return e.Kind == kind })
 }
 
-// tableResult has the medians of each scenario for each algorithm.
+// tableResult has, for each scenario and algorithm, the median of each figure over the seeds.
 type tableResult struct {
 	scenarios []*scenario.Scenario
 	medians   map[*scenario.Scenario]map[string]scenario.Figures
@@ -137,8 +137,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// seedsLine returns a sentence with the number of runs behind the figures of the page, and the
-// command that reproduces the figures.
+// seedsLine returns a sentence for the page. It states the number of runs for each figure of the
+// page, and the command that reproduces the figures.
 func seedsLine(seeds int, first uint64, what string) string {
 	const text = "Medians of %d seeds, from seed %d on: " +
 		"`penstock sim flow --seeds %d --seed %d %s`.\n"

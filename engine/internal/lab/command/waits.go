@@ -34,7 +34,7 @@ type backoffResult struct {
 	Steps []backoffStep `json:"steps"`
 }
 
-// backoffStep has the wait after n+1 failures, and the sum of all waits up to it.
+// backoffStep has the wait after n+1 failures, and the sum of this wait and all earlier ones.
 type backoffStep struct {
 	N            int           `json:"n"`
 	Lowest       time.Duration `json:"lowest_ns"`
@@ -180,7 +180,7 @@ func short(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// figure draws the wait of each step, and the sum of the waits so far.
+// figure draws the wait of each step, and the sum of all waits up to it.
 func (r backoffResult) figure(seed uint64) plot.Figure {
 	var n, low, mean, high, drawn, sumLow, sumMean, sumHigh, sumDrawn []float64
 	for _, s := range r.Steps {

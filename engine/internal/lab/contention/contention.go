@@ -30,8 +30,8 @@ const (
 	Latency = 4 * HopMean
 )
 
-// MaxCalls is the number of writes at which a trial ends. Otherwise a million clients that do not
-// wait, for example, would not finish.
+// MaxCalls is the number of writes at which a trial ends. Without this limit, a million clients
+// with a policy that never waits would not finish.
 const MaxCalls = 10_000_000
 
 // Trial is the result of one simulated contention.
@@ -147,7 +147,7 @@ func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	}
 }
 
-// sum computes a running mean and variance (Welford's method).
+// sum computes the mean and variance of added values (Welford's method).
 type sum struct {
 	n, mean, m2 float64
 }

@@ -79,9 +79,10 @@ func Resolve(text string) (backoff.Policy, error) {
 	return p, err
 }
 
-// decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. U(a, b)
-// is a random number from a to b. A drawn wait above the cap becomes the cap, which in a long
-// sequence happens to a fifth of the waits. In backoff.Decorrelated, the cap limits b instead.
+// decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. last is
+// the previous wait, and U(a, b) is a random number from a to b. A drawn wait above the cap becomes
+// the cap, which happens to a fifth of the waits in a long sequence. In backoff.Decorrelated, the
+// cap limits the upper end b instead, so that few waits equal the cap.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -13,11 +13,12 @@ import (
 // Window is the length of the interval in which the attempts of a burst are counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts is the maximum number of attempts of a client in an outage. It is for policies that
-// never wait.
+// maxAttempts is the maximum number of attempts of a client in an outage. It ends the simulation of
+// policies that never wait.
 const maxAttempts = 1_000_000
 
-// Loss is the cost of an outage with a policy. For several trials, it has the means.
+// Loss is the cost of an outage for clients with a policy. MeasureOutage returns the means over
+// several trials.
 type Loss struct {
 	Wasted     float64       // failed attempts per client
 	Delay      time.Duration // mean time from the recovery to the success of a client
@@ -49,10 +50,10 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 // length/10 is added to length. Without it, the delay of a policy without jitter would depend on
 // the moment within a wait at which the service recovers.
 //
-// Each client makes its first call within the first Latency. It fails, and the client retries
-// according to p until it succeeds. A failed attempt takes twice HopMean. After the recovery, the
-// service can serve all clients at once. The result therefore depends only on the waits of the
-// clients.
+// Each client makes its first call within the first Latency. This call fails, and the client
+// retries according to p until a call succeeds. A failed attempt takes twice HopMean. After the
+// recovery, the service can serve all clients at once. The result therefore depends only on the
+// waits of the clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

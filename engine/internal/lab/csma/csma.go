@@ -74,10 +74,10 @@ func (n Network) bits(count float64) time.Duration {
 	return time.Duration(math.Round(count / n.BitRate * float64(time.Second)))
 }
 
-// Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local
-// Computer Networks, CACM 1976). Each of Q stations sends in a slot with probability 1/Q. With
-// probability A = (1-1/Q)^(Q-1), exactly one station sends, which acquires the network. On average,
-// W = (1-A)/A slots are lost before that.
+// Formula returns the share of the time in which frames are sent, by the model of Metcalfe and
+// Boggs (Ethernet: Distributed Packet Switching for Local Computer Networks, CACM 1976). Each of Q
+// stations sends in a slot with probability 1/Q. With probability A = (1-1/Q)^(Q-1), exactly one
+// station sends and acquires the network. On average, W = (1-A)/A slots are lost before that.
 func Formula(n Network) float64 {
 	q := float64(n.Stations)
 	a := math.Pow(1-1/q, q-1)
@@ -95,7 +95,8 @@ func CollisionProbability(stations, retry int) float64 {
 	return 1 - math.Pow(free, float64(stations-1))
 }
 
-// Ideal simulates the model of Formula until the given number of frames has been sent.
+// Ideal simulates the model of Formula until the given number of frames has been sent, and returns
+// the same share.
 func Ideal(n Network, frames int, seed uint64) float64 {
 	rng := kernel.Rand(seed, uint64(n.Stations))
 	lost := 0
@@ -127,7 +128,7 @@ type Result struct {
 	Delivered   int
 	Lost        int     // frames given up after Attempts collisions
 	Collisions  int     // number of times that several stations sent at once
-	InARow      int     // frames sent by the sender of the previous frame
+	InARow      int     // frames whose sender also sent the previous frame
 	Longest     int     // maximum number of frames that one station sent in a row
 	MeanWait    float64 // mean number of slots that a station waits after a collision
 }
@@ -155,7 +156,7 @@ func (r Result) WinsInARow() float64 {
 // A station notices a transmission half a slot after it has begun. This is the delay of the longest
 // cable between two stations. If the backoff of another station ends in this half slot, that
 // station also sends, and the frames collide. A collision takes a slot and the jam signal. Then the
-// backoff begins. It also runs while others send.
+// backoff begins. The backoff also runs while other stations send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
@@ -185,7 +186,7 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	// Stations, ordered by the end of their backoff. Each always has a frame to send.
+	// Stations, ordered by the end of their backoff. Each station always has a frame to send.
 	ready      kernel.Kernel[int]
 	collisions []backoff.State // by station: collisions of its present frame
 	senders    []int
@@ -227,7 +228,8 @@ func (e *ether) transmit() {
 	e.result.Longest = max(e.result.Longest, e.row)
 }
 
-// collide starts the backoff of the stations that have collided.
+// collide starts the backoff of the stations in e.senders. Their transmissions began at begin and
+// have collided.
 func (e *ether) collide(begin time.Duration) {
 	end := begin + e.Slot + e.jam
 	e.idle = end + e.gap

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment tests one argument of the article on which flow control is based. Its result is a
-// table. The rows are variants of flow control, and the columns are figures of one or two
-// scenarios.
+// Experiment tests one argument of the article on which flow control is based
+// (docs/flow-control.md). Its result is a table. The rows are variants of flow control, and the
+// columns are figures of one or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -18,7 +18,7 @@ type Experiment struct {
 	Note           string // related measurements, as text
 }
 
-// Column is a figure. Its values are medians over the seeds.
+// Column is a measured figure, such as the throughput. Its values are medians over the seeds.
 type Column struct {
 	Title    string
 	scenario int // index into the rows' scenarios
@@ -34,8 +34,8 @@ type Row struct {
 	scenarios []string // as text, by Column.scenario; nil means those of the experiment
 }
 
-// article is a scenario with the twelve unequal workers of the article, which deliver 655 batches
-// per second in total.
+// article is a scenario with the workers of the article on which flow control is based: twelve
+// unequal workers, which together deliver 655 batches per second.
 const article = `warmup: 5s
 workers:
   - { count: 4, rate: 100 }
@@ -181,8 +181,8 @@ func windowSizes() (rows []Row) {
 	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
 }
 
-// slowStarts returns a row for each algorithm that is compared at the start: linear, reno with
-// TCP's slow start, and queue, which doubles its window at the start.
+// slowStarts returns a row for each algorithm in the comparison of how windows grow at the start:
+// linear, reno with TCP's slow start, and queue, which doubles its window at the start.
 func slowStarts() (rows []Row) {
 	for _, name := range AlgorithmNames() {
 		if name == "linear" || name == "reno" || name == "queue" {
@@ -205,8 +205,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run computes the values of the table. If a scenario begins with a line that has the name of an
-// algorithm, that algorithm is used for it.
+// run computes the values of the table. A scenario of a row may begin with a line that has the name
+// of an algorithm. Then run uses that algorithm for it.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// stormRow is a measurement of the real Storm 2.8.3, with one process, one acker, and 12 bolts. The
-// bolts have the rates of the article and exponential service times. There is no network delay. A
-// run takes 60 s, of which the first 20 s are omitted.
+// stormRow is a measurement of the real Apache Storm 2.8.3, with one process, one acker (the
+// component that tracks acknowledgments), and 12 bolts (workers). The bolts have the rates of the
+// article and exponential service times. There is no network delay. A run takes 60 s, of which the
+// first 20 s are omitted.
 type stormRow struct {
 	name                          string
 	limit                         int     // max.spout.pending; 0 means one window for each bolt
@@ -30,7 +31,8 @@ var stormMeasured = []stormRow{
 // stormRun is the duration of a measurement of Storm, and stormWarmup its omitted first part.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
-// oneLimit returns the experiment "one limit" without its results.
+// oneLimit returns the experiment that compares one limit for all workers with windows, without
+// results. runOneLimit adds the results.
 func oneLimit() Experiment {
 	x := Experiment{
 		Name: "one_limit", Question: "All workers share one limit, as in Storm's own flow " +
@@ -88,9 +90,9 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout returns the goodput of a sender that always has limit batches in flight over all workers of
-// s. It sends to the workers in turn, regardless of their queues. The model is a closed network of
-// queues without network delay.
+// spout simulates a sender that always has limit batches in flight over all workers of s, and
+// returns its goodput. It sends to the workers in turn, regardless of their queues. The model is a
+// closed network of queues without network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // key: worker

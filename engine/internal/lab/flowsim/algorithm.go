@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Spec is a window algorithm with a dispatch policy.
+// Spec is the flow control of a run: a window algorithm with a dispatch policy, which chooses the
+// worker for each batch.
 type Spec struct {
 	Name     string // as requested: "linear", "fixed:10", "queue+round_robin"
 	Dispatch string
@@ -25,8 +26,8 @@ type Spec struct {
 	Hedge    float64 // maximum share of hedges among the attempts; 0 means no hedges
 }
 
-// algorithm makes the Spec of an algorithm name. option is the text after a colon in the name, or
-// "".
+// algorithm creates the window algorithm of a Spec. option is the text after a colon in the
+// requested name, such as 10 in "fixed:10", or "".
 type algorithm struct {
 	name    string
 	option  string // description of the text allowed after a colon, for messages; "" for none
@@ -61,7 +62,8 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are the dispatch policies of package dispatch and of package peers, and hashOnce.
+// policies are the dispatch policies: those of package dispatch, those of package peers, and
+// hashOnce.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
@@ -71,10 +73,10 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch without a binding of batches to lanes. If the lane of a batch is not
-// free, for example after a failure, the batch goes to the free lane with the next highest hash.
-// The comparison with dispatch.Hash shows whether a batch should return to the same worker after a
-// timeout.
+// hashOnce is hash dispatch, but a batch may change its lane (the place of a worker). If the lane
+// of a batch is not free, for example after a failure, the batch goes to the free lane with the
+// next highest hash. The comparison with dispatch.Hash shows whether a batch should return to the
+// same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
@@ -188,7 +190,7 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// carries reports whether the name contains a dispatch policy.
+// carries reports whether the requested name contains a dispatch policy, as in "queue+round_robin".
 func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
 
 // Title returns the name with the dispatch policy, for display.

@@ -28,7 +28,7 @@ type collector struct {
 	hits, badHits int
 	settled       int
 	cost          float64
-	settledCost   float64 // including the warm-up
+	settledCost   float64 // including deliveries during the warm-up
 
 	work, done, planned bins
 }
@@ -45,7 +45,8 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance adds the time between two events to the sums of in-flight batches.
+// advance adds the in-flight cost, times the time from one event to the next, to the integral area.
+// It omits the warm-up.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// link is a receiver with a delay that depends on its load. It works like the receivers in the
-// tests that Vector has published for its adaptive concurrency.
+// link is a receiver with a delay that depends on its load. It models the receivers in the
+// published tests of adaptive concurrency in Vector, another data shipper.
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand

@@ -17,7 +17,7 @@ const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59
 // checkpointEvery is the interval at which the checkpoint is made durable.
 const checkpointEvery = time.Second
 
-// restarted returns the experiment "restart" without its results.
+// restarted returns the experiment on repeated deliveries after a crash, without its results.
 func restarted() Experiment {
 	return Experiment{
 		Name: "restart", Question: "Batches that a crash repeats, after a minute at 60 % " +

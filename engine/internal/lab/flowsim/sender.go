@@ -32,8 +32,8 @@ type attempt struct {
 	report  control.Report
 }
 
-// sender is a control.Machine, which makes the decisions of flow control, with its state in the
-// simulation.
+// sender is a simulated sender. Its control.Machine is the state machine that makes the decisions
+// of flow control.
 type sender struct {
 	num     int32
 	m       *control.Machine
@@ -47,23 +47,23 @@ type sender struct {
 	wakeAt  time.Duration
 	awake   bool
 	flying  map[uint64]*attempt
-	got     float64         // cost delivered since all senders have joined, without repetitions
+	got     float64         // cost delivered since the last sender has joined, without repetitions
 	windows []Sent          // by lane, for algorithms that are notified of attempts
 	atLane  []int           // number of in-flight attempts by lane, for windows
 	refused []control.Event // responses to Bisect and DeadLetter, not yet passed on
 }
 
-// plan adds a batch to those that d can send from now on.
+// plan adds a batch, planned for the given time, to the batches that d can send from now on.
 func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted is the maximum number of batches that a sender may omit. In the product,
-// Config.Waiting limits waiting batches in the same way.
+// maxOmitted is the maximum number of batches that a sender may omit. In production, Config.Waiting
+// limits the batches that wait for a retry in the same way.
 const maxOmitted = 1e6
 
-// feed offers batches to the machine of d while it accepts them, and schedules the next timer of
-// the machine.
+// feed offers batches to the state machine of d while it accepts them, and schedules the next timer
+// of the state machine.
 func (x *sim) feed(d *sender) {
 	if !d.joined {
 		return
@@ -89,7 +89,7 @@ func (x *sim) feed(d *sender) {
 	}
 }
 
-// offer returns the event that offers the next batch of d to its machine.
+// offer returns the event that offers the next batch of d to its state machine.
 func (x *sim) offer(d *sender) control.Event {
 	e := control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost}
 	if n := x.s.Bad.Keys; n > 0 {
@@ -99,7 +99,7 @@ func (x *sim) offer(d *sender) control.Event {
 	return e
 }
 
-// wake runs the timers of the machine of d, if this is the time for which they are scheduled.
+// wake runs the timers of the state machine of d, if this is the time for which they are scheduled.
 func (x *sim) wake(d *sender) {
 	if !d.awake || d.wakeAt != x.events.Now() {
 		return
@@ -183,7 +183,8 @@ func (x *sim) cancel(d *sender, id uint64) {
 	}
 }
 
-// end passes the outcome of attempt a to the machine of its sender.
+// end passes the outcome of attempt a to the state machine of its sender. hint is the wait that the
+// worker requested before a retry.
 func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	if a.over {
 		return

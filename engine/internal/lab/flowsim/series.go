@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Series has the values of a run over time for a plot, with one point every Step.
+// Series has the values of a run over time for a plot, with one point for each interval Step.
 type Series struct {
 	Step      time.Duration
 	Names     []string    // names of the lanes in Windows

@@ -17,13 +17,13 @@ type server struct {
 	cfg   scenario.Worker
 	rnd   *rand.Rand // for service times
 	fate  *rand.Rand // for errors
-	speed float64    // multiple of the nominal rate; 0 means a pause
+	speed float64    // multiple of the nominal rate; 0 while the worker is paused
 	queue fifo[waiting]
 	busy  []*job
 	waits float64 // cost of the batches in queue
 
 	pausedBy int                 // number of active pauses
-	rate     *scenario.Event     // the active event; the fields below likewise
+	rate     *scenario.Event     // the active event of this kind; likewise the next four fields
 	hung     *scenario.Event     //
 	fail     *scenario.Event     //
 	throttle *scenario.Event     //
@@ -198,7 +198,7 @@ func (v *server) leave(j *job) {
 	v.busy = v.busy[:len(v.busy)-1]
 }
 
-// lose discards all batches at a worker. They never get a response.
+// lose discards all batches at a worker. Their senders never get a response.
 func (x *sim) lose(v *server) {
 	for _, j := range v.busy {
 		x.account(v, j)
@@ -283,5 +283,5 @@ func (x *sim) oneWay() time.Duration {
 	return d
 }
 
-// fails reports whether a worker responds with errors or not at all.
+// fails reports whether v at present responds with errors or not at all.
 func (v *server) fails() bool { return v.fail != nil || v.hung != nil }

@@ -43,10 +43,10 @@ const (
 // trips without a queue if that is longer. If the deliveries never reach that level, the result is
 // the time until the end. The time to converge is measured up to the first event only.
 //
-// With a backlog, the busy time of slots is counted instead of deliveries, weighted with the rate
-// of a slot. Its mean equals the delivered cost. The delivered cost itself varies with the random
-// service times. This alone would put one interval in ten below 0.95. With an open load, deliveries
-// are counted and compared with the actual arrivals.
+// With a backlog from the start, settling does not count deliveries, because random service times
+// alone would put one interval in ten below 0.95. It counts the busy time of each parallel slot of
+// a worker, times the rate of the slot. On average, this product equals the delivered cost. Without
+// a backlog, it counts deliveries and compares them with the actual arrivals.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)

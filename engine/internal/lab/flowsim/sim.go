@@ -43,7 +43,7 @@ type sim struct {
 	patient   bool           // an event is scheduled for the first attempt in patience
 	abandon   time.Duration
 	canceled  []*attempt
-	block     []attempt // allocated attempts that are not used yet
+	block     []attempt // allocated attempts that are not in use yet
 	cmds      []control.Command
 	allJoined time.Duration
 	last      time.Duration // time of the last settlement
@@ -56,7 +56,7 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a dispatch.Chooser that must be notified of responses.
+// Observer is a dispatch policy's chooser of lanes that must be notified of every response.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -89,11 +89,11 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit and redeliverMost are the unit and the maximum of Vector's retry waits: 1, 2, 3, 5
-// s and so on, up to an hour.
+// redeliverUnit and redeliverMost are the unit and the maximum of the retry waits that Vector uses:
+// 1, 2, 3, 5 s and so on (Fibonacci numbers), up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
-// Config returns the configuration of the machine of a sender in scenario of.
+// Config returns the configuration of a sender's state machine in scenario of.
 func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	c := control.Config{Seed: seed, Window: s.Window, Dispatch: s.Policy, Timeout: of.Timeout}
 	c.Hedge.Share, c.Shared = s.Hedge, of.Shared != nil
@@ -150,7 +150,7 @@ func newServer(num int32, w scenario.Worker, seed, service, fate uint64) server 
 	}
 }
 
-// newSender creates sender i and its machine, which has its own seed.
+// newSender creates sender i and its state machine, which has its own seed.
 func (x *sim) newSender(i int32, seed uint64) error {
 	c := x.spec.Config(x.s, seed+uint64(i)*0x9e3779b97f4a7c15)
 	if x.adjust != nil {
@@ -176,13 +176,14 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a dispatch policy that must be notified of responses, through its choosers.
+// observing is a dispatch policy with choosers that must be notified of responses.
 type observing interface {
 	dispatch.Policy
 	Observes()
 }
 
-// keeper is a dispatch policy that records its choosers, so that they can be notified of responses.
+// keeper is a dispatch policy that records the choosers that it creates, so that the simulator can
+// notify them of responses.
 type keeper struct {
 	dispatch.Policy
 	x *sim
@@ -196,7 +197,7 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 	return c
 }
 
-// sending is an algorithm that must be notified of every attempt, through its windows.
+// sending is an algorithm with windows that must be notified of every attempt.
 type sending interface {
 	window.Algorithm
 	Sends()
@@ -209,8 +210,9 @@ type Sent interface {
 	Sent(inFlight int)
 }
 
-// sendingKeeper is an algorithm that records its windows. A machine creates them in the order of
-// its lanes.
+// sendingKeeper is an algorithm that records the windows that it creates, so that the simulator can
+// notify them of attempts. The state machine of a sender creates the windows in the order of its
+// lanes.
 type sendingKeeper struct {
 	window.Algorithm
 	x *sim
@@ -226,7 +228,7 @@ func (k sendingKeeper) New() window.Window {
 	return w
 }
 
-// schedule schedules the events and pauses of the scenario.
+// schedule adds the start and end of the scenario's events and pauses to the queue of events.
 func (x *sim) schedule(seed uint64) {
 	for i := range x.s.Events {
 		e := &x.s.Events[i]
@@ -386,7 +388,7 @@ func (x *sim) feedAll() {
 	}
 }
 
-// changes begins or ends events of the scenario, or a pause of one worker.
+// changes applies the start or end of events of the scenario, or of a pause of one worker.
 func (x *sim) changes(o *occurrence) {
 	if o.num < 0 {
 		for i := range x.servers {
@@ -410,7 +412,7 @@ func (x *sim) changes(o *occurrence) {
 	x.change(v)
 }
 
-// join starts a sender at its time.
+// join lets sender d start, at its time in the scenario.
 func (x *sim) join(d *sender) {
 	d.joined, x.joining = true, d.num
 	for i := range x.servers {

@@ -43,7 +43,7 @@ func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, 
 	return p, nil
 }
 
-// Verdict is a bound of a scenario with the measured value.
+// Verdict is a bound that the scenario sets for a figure, with the measured value.
 type Verdict struct {
 	scenario.Bound
 	Got float64

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a limit of Netflix' library. The type windowed updates it once per second. The
-// arguments of an update are the mean round trip of at least ten attempts, the maximum number of
-// in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
+// limiter is a concurrency limit of Netflix' library. The type windowed updates it once per second.
+// The arguments of an update are the mean round trip of at least ten attempts, the maximum number
+// of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -26,8 +26,8 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit, which wraps a limiter. It collects measurements for a second.
-// If there are fewer than leastSamples, it discards them.
+// windowed is Netflix' WindowedLimit. It collects measurements for a second, and then updates the
+// limiter inside it. It discards the measurements if there are fewer than leastSamples.
 type windowed struct {
 	simple
 	inner   limiter
@@ -184,7 +184,8 @@ const (
 	longWarmup        = 10
 )
 
-// gradient2 compares the present round trip with a long moving mean.
+// gradient2 compares the present round trip with a long moving mean, and lowers its limit if the
+// round trip is much longer.
 type gradient2 struct {
 	limit, min, max float64
 	long, sum       float64 // seconds

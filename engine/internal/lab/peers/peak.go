@@ -11,16 +11,16 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// PeakEWMA is the load metric of Finagle: a moving mean of round trips, times the number of pending
-// requests plus one. The mean jumps to each higher round trip and decays over ten seconds. As in
-// Finagle, every response counts, even an error. Finagle compares two random lanes. PeakEWMA
-// compares all lanes, so that only the metric is tested.
+// PeakEWMA chooses the lane with the lowest load by the metric of Finagle: a moving mean of round
+// trips, times the number of pending requests plus one. The mean jumps to each higher round trip
+// and decays over ten seconds. As in Finagle, every response counts, even an error. Finagle
+// compares two random lanes. PeakEWMA compares all lanes, so that only the metric is tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks policies that must be notified of every response, through their choosers.
+// Observes marks PeakEWMA as a policy with choosers that must be notified of every response.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser that breaks ties with src.

@@ -4,10 +4,10 @@
 // comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
-// Each implements window.Algorithm or dispatch.Policy, and is used with the production code of
-// package control. That code adds the features that surround the algorithm in its original program,
-// such as timeouts, redelivery and the breaker. Constants are the defaults of the original
-// programs. Only the simulator imports this package.
+// Each type implements window.Algorithm or dispatch.Policy, and is used with the production code of
+// package control. The production code adds the features that surround the algorithm in its
+// original program, such as timeouts, redelivery and the breaker. Constants are the defaults of the
+// original programs. Only the simulator imports this package.
 package peers
 
 import (
@@ -25,7 +25,8 @@ func (simple) Epoch() uint32          { return 0 }
 func (simple) OnUndo(time.Duration)   {}
 func (s *simple) State() window.State { return s.state }
 
-// inFlight returns the in-flight cost of a sample, in batches of the sample's size.
+// inFlight returns the in-flight cost of a sample, divided by the cost of the batch that was
+// sampled.
 func inFlight(s *window.Sample) float64 {
 	if s.Cost <= 0 {
 		return 1

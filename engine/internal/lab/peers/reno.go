@@ -35,7 +35,7 @@ type reno struct {
 	simple
 	window, threshold float64
 	roundTrip         time.Duration
-	deaf              time.Duration // losses before this time belong to the previous reduction
+	deaf              time.Duration // losses before this time belong to the previous cut
 }
 
 func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }
@@ -66,8 +66,8 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut handles a loss and reports whether it has reduced the window. Further losses within a round
-// trip belong to the same event and do not reduce the window again.
+// cut handles a lost attempt and reports whether it has reduced the window. Further losses within a
+// round trip have the same cause and do not reduce the window again.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {

@@ -35,7 +35,7 @@ func (v VectorARC) Validate() error {
 	return nil
 }
 
-// Sends marks algorithms that must be notified of every attempt, through their windows.
+// Sends marks VectorARC as an algorithm with windows that must be notified of every attempt.
 func (VectorARC) Sends() {}
 
 // New returns a window for a worker.
@@ -72,7 +72,8 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent records whether the limit was reached. Otherwise the limit does not grow.
+// Sent records whether the in-flight attempts have reached the limit. If they have not, the limit
+// does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
 func (v *vectorARC) OnSample(s window.Sample) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nominal returns the rate of all workers without events, in cost per second.
+// Nominal returns the total rate of all workers if no event changes it, in cost per second.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
@@ -117,8 +117,8 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	return sum
 }
 
-// idealStep is the time step of Ideal under an open load. A backlog may end at any time between two
-// events.
+// idealStep is the time step of Ideal under an open load. Steps are needed, because a backlog may
+// end at any time between two events.
 const idealStep = 10 * time.Millisecond
 
 // cuts returns the times at which the ideal rate may change. Under an open load with events or a

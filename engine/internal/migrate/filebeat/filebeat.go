@@ -167,7 +167,8 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	)
 }
 
-// suffixGlob converts an exclude_files pattern of the usual form `\.gz$` to a glob.
+// suffixGlob converts an exclude_files pattern of the usual form `\.gz$` to a glob such as `*.gz`.
+// ok is false for other patterns.
 func suffixGlob(pattern string) (glob string, ok bool) {
 	rest, anchored := strings.CutSuffix(pattern, "$")
 	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "^"), ".*")

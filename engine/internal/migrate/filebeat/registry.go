@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored identifies the state of one input in the registry.
+// stored has the settings of one input that identify its entries in Filebeat's registry (the stored
+// read positions).
 type stored struct {
 	kind, id       string
 	include        []string
@@ -94,8 +95,8 @@ type entry struct {
 	} `json:"meta"`
 }
 
-// position returns the position in an entry. It returns false if the entry belongs to another
-// input.
+// position returns the read position in the entry with the given key. It returns false if the entry
+// belongs to another input.
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// database is the path of the database (option DB) of an input.
+// database is the path of the SQLite file (option DB) in which an input stores its read positions.
 type database struct{ path string }
 
 // carry converts the positions of an input's files.

@@ -171,8 +171,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether a filter or output gets the records with a tag. A star in the tag stands
-// for the path of a file.
+// matches reports whether the filter or output v gets the records with a tag. A star in the tag
+// stands for the path of a file.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
@@ -184,7 +184,7 @@ func matches(v *migrate.Value, tag string) bool {
 	return re.MatchString(tag)
 }
 
-// filter converts the filters that match a tag, in order.
+// filter converts the filters that get the records with a tag, in order.
 func (c *converter) filter(tag string, p *migrate.Pipeline) {
 	for _, f := range c.filters {
 		if !matches(f, tag) {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// routes converts the outputs that match a tag.
+// routes converts the outputs that get the records with a tag to routes.
 func (c *converter) routes(tag string) []migrate.Route {
 	var out []migrate.Route
 	for _, v := range c.outputs {

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored has the place of a file source's checkpoints, and the options of its fingerprints.
+// stored has the directory of a file source's checkpoints, and the options of the checksums that
+// identify its files.
 type stored struct {
 	name             string
 	include, exclude []string
@@ -23,7 +24,7 @@ type stored struct {
 	maxLine          int // maximum length of a line in bytes
 }
 
-// fingerprint reads the options of the checksum from v.
+// fingerprint reads the options of the checksum from v, the section fingerprint of a source.
 func (s *stored) fingerprint(v *migrate.Value) {
 	s.lines = 1
 	if n, err := strconv.Atoi(v.Text("lines")); err == nil && n > 0 {
@@ -123,7 +124,8 @@ func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]in
 	return bySum, byInode
 }
 
-// find returns the position in the checkpoint that has the checksum of the file's first lines.
+// find returns the read position of the checkpoint that has the checksum of f's first lines. ok is
+// false if there is none.
 func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err error) {
 	head := make([]byte, s.maxLine)
 	n, err := f.ReadAt(head, int64(s.skip))

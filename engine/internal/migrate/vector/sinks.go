@@ -64,8 +64,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the format of records. For codecs that write only the message, it returns raw, and
-// otherwise object.
+// format returns the format of a sink's records. It returns "raw" for codecs that write only the
+// message of a record, and otherwise object.
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -74,7 +74,8 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template adds a note if text is a template. text is the value of v.
+// template adds a note if text, the value of v, contains a template, because templates have no
+// equivalent.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+
@@ -150,7 +151,8 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	}
 }
 
-// withPath adds a path and a query parameter to a URL. It returns any other text unchanged.
+// withPath adds the path last and a query parameter to the URL in text. It returns text unchanged
+// if it is not a URL.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
