@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,37 +59,30 @@ func isFinal(err error) bool {
 var errBucket = errors.New("bucket")
 
 func connectOnce(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket, error) {
-	conn, err := dial(c, log)
+	l := &link{config: c, log: log}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s, err := l.connect(ctx, life, true)
 	if err != nil {
-		return nil, fmt.Errorf("state.nats %s: %w", c.URL, err)
-	}
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(connectTimeout))
-	if err != nil {
-		conn.Close()
+		end()
 		return nil, err
 	}
-	kv, created, err := openBucket(ctx, js, c)
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("state.nats %s: bucket %q: %w", c.URL, c.Bucket, err)
-	}
-	open := func(key string) Register { return &natsRegister{js, kv, key} }
+	open := func(key string) Register { return &natsRegister{l, key} }
 	b := NewBucket(c.Bucket, c.Name(), open, log)
-	b.close, b.Created = conn.Close, created
-	if b.ID, err = checkBucket(ctx, js, c, log); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("state.nats %s: bucket %q: %w", c.URL, c.Bucket, err)
-	}
+	b.ID, b.Created = s.id, s.created
+	b.close = func() { end(); l.close() }
 	return b, nil
 }
 
-func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
+// dial connects to a server. closed is called when the library has closed the connection, and not
+// after a call of its method Close.
+func dial(c *config.Cluster, log *slog.Logger, closed natsgo.ConnHandler) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(reconnectWait),
 		natsgo.ReconnectBufSize(-1), // do not buffer: a renewal must not be sent late
 		natsgo.PingInterval(pingInterval), natsgo.MaxPingsOutstanding(2),
 		natsgo.IgnoreAuthErrorAbort(), natsgo.NoCallbacksAfterClientClose(),
+		natsgo.ClosedHandler(closed),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
 			log.Warn("connection to the cluster's bucket lost", "error", err)
 		}),
@@ -133,11 +125,12 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 // maxValue is the size in bytes of the largest value that a usable bucket must accept.
 const maxValue = MaxPositions + 4<<10
 
-// openBucket opens the bucket and reports whether it has created it.
-func openBucket(ctx context.Context, js jetstream.JetStream,
-	c *config.Cluster) (kv jetstream.KeyValue, created bool, err error) {
+// openBucket opens the bucket. If it is missing and create is true, openBucket creates it, and
+// reports that.
+func openBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
+	create bool) (kv jetstream.KeyValue, created bool, err error) {
 	kv, err = js.KeyValue(ctx, c.Bucket)
-	if err == nil || !errors.Is(err, jetstream.ErrBucketNotFound) {
+	if err == nil || !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return kv, false, err
 	}
 	kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -189,92 +182,4 @@ func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 			"bucket", c.Bucket, "replicas", o.Replicas, "configured", c.Replicas)
 	}
 	return info.Created.UTC().Format(time.RFC3339Nano), nil
-}
-
-// natsRegister is one key of a NATS bucket.
-type natsRegister struct {
-	js     jetstream.JetStream
-	bucket jetstream.KeyValue
-	key    string
-}
-
-// Write implements Register.
-func (r *natsRegister) Write(ctx context.Context, found bool, revision uint64,
-	data []byte) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	var next uint64
-	var err error
-	if found {
-		next, err = r.bucket.Update(ctx, r.key, data, revision)
-	} else {
-		next, err = r.bucket.Create(ctx, r.key, data)
-	}
-	if isConflict(err) {
-		return 0, ErrConflict
-	}
-	return next, err
-}
-
-// codeWrongLastSequence is the error code with which a replicated stream refuses a write whose
-// expected revision is old.
-const codeWrongLastSequence = jetstream.JSErrCodeStreamWrongLastSequenceConstant
-
-func isConflict(err error) bool {
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-			api.ErrorCode == codeWrongLastSequence
-	}
-	return errors.Is(err, jetstream.ErrKeyExists)
-}
-
-// Read implements Register. It reads from the leader of the stream. The method Get of the client
-// library may read from a replica, which may be behind.
-func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	stream := "KV_" + r.bucket.Bucket()
-	subject := "$KV." + r.bucket.Bucket() + "." + r.key
-	query, err := json.Marshal(map[string]string{"last_by_subj": subject})
-	if err != nil {
-		return Stored{}, err
-	}
-	api := jetstream.DefaultAPIPrefix + "STREAM.MSG.GET." + stream
-	m, err := r.js.Conn().RequestWithContext(ctx, api, query)
-	if err != nil {
-		return Stored{}, err
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *struct {
-			Seq    uint64 `json:"seq"`
-			Header []byte `json:"hdrs"`
-			Data   []byte `json:"data"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return Stored{}, fmt.Errorf("key %q: response of the server: %w", r.key, err)
-	}
-	if e := answer.Error; e != nil && e.ErrorCode == jetstream.JSErrCodeMessageNotFound {
-		return r.missing(ctx, stream)
-	} else if e != nil {
-		return Stored{}, e
-	}
-	if answer.Message == nil {
-		return Stored{}, fmt.Errorf("key %q: the response of the server has no message", r.key)
-	}
-	h, err := natsgo.DecodeHeadersMsg(answer.Message.Header)
-	if err == nil && h.Get("KV-Operation") != "" { // the key was deleted
-		return r.missing(ctx, stream)
-	}
-	return Stored{Found: true, Revision: answer.Message.Seq, Data: answer.Message.Data}, nil
-}
-
-// missing returns the Stored of a key that does not exist: the last revision of the whole bucket.
-func (r *natsRegister) missing(ctx context.Context, stream string) (Stored, error) {
-	s, err := r.js.Stream(ctx, stream)
-	if err != nil {
-		return Stored{}, err
-	}
-	return Stored{Revision: s.CachedInfo().State.LastSeq}, nil
 }

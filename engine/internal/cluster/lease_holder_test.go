@@ -17,16 +17,19 @@ import (
 
 // bucket is a server with a bucket.
 type bucket struct {
-	t   *testing.T
-	url string
+	t       *testing.T
+	url     string
+	server  *server.Server
+	options *server.Options
 }
 
 func newBucket(t *testing.T) *bucket {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
+	o := &server.Options{
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true,
 		NoSigs: true,
-	})
+	}
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,7 @@ func newBucket(t *testing.T) *bucket {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
-	return &bucket{t: t, url: s.ClientURL()}
+	return &bucket{t: t, url: s.ClientURL(), server: s, options: o}
 }
 
 // process is a LeaseHolder with its own connection.
@@ -97,7 +100,8 @@ func (b *bucket) start(name string, o *owners) *process {
 		b.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
-	k := NewLeaseHolder(&natsRegister{js, kv, "pipeline"}, "pipeline", name, quick, log)
+	r := &natsRegister{&link{session: &session{conn: conn, js: js, kv: kv}}, "pipeline"}
+	k := NewLeaseHolder(r, "pipeline", name, quick, log)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	p := &process{conn: conn, stop: cancel, ended: make(chan error, 1)}
 	go func() {
