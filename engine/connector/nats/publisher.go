@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -65,6 +66,9 @@ type responses struct {
 	outcomes   []error // by message; nil: stored
 	awaited    int
 	duplicates int64
+
+	abandoned time.Time
+	free      func() // called when no response is awaited; nil before abandon
 }
 
 // begin prepares for one message for each element of outcomes, which must not be empty. The outcome
@@ -88,6 +92,32 @@ func (r *responses) end() {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	delete(r.p.open, r.number)
+}
+
+// abandon is called instead of end if the caller does not use the outcomes. It calls free when all
+// responses have arrived, the connection is lost, or expire is called with a later time.
+func (r *responses) abandon(free func()) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.abandoned = time.Now()
+	r.free = func() {
+		delete(r.p.open, r.number)
+		free()
+	}
+	if r.awaited == 0 {
+		r.free()
+	}
+}
+
+// expire gives up on responses to batches that were abandoned before a time.
+func (p *publisher) expire(before time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.open {
+		if r.free != nil && r.abandoned.Before(before) {
+			r.failAllLocked(jetstream.ErrAsyncPublishTimeout)
+		}
+	}
 }
 
 // send publishes message k without waiting for its response. It does not keep m.
@@ -127,6 +157,9 @@ func (r *responses) recordLocked(k int, err error) bool {
 	r.outcomes[k] = err
 	if r.awaited--; r.awaited == 0 {
 		close(r.done)
+		if r.free != nil {
+			r.free()
+		}
 	}
 	return true
 }

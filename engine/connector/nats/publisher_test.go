@@ -3,6 +3,7 @@ package nats
 import (
 	"errors"
 	"testing"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,5 +90,41 @@ func TestResponses(t *testing.T) {
 	}
 	if r.duplicates != 1 {
 		t.Errorf("%d duplicates are counted, want 1", r.duplicates)
+	}
+}
+
+// TestAbandonedResponses checks that an abandoned batch is freed once: by its last response, by a
+// disconnection, or when it expires.
+func TestAbandonedResponses(t *testing.T) {
+	t.Parallel()
+	const stored = `{"stream":"out","seq":1}`
+	for name, finish := range map[string]func(p *publisher){
+		"response": func(p *publisher) {
+			p.receive(&natsgo.Msg{Subject: p.inbox + "1.1", Data: []byte(stored)})
+		},
+		"disconnection": (*publisher).disconnect,
+		"expiry":        func(p *publisher) { p.expire(time.Now().Add(time.Hour)) },
+	} {
+		p := publisher{inbox: "_INBOX.x.", open: make(map[uint64]*responses)}
+		freed := 0
+		p.begin(make([]error, 2)).abandon(func() { freed++ })
+		p.receive(&natsgo.Msg{Subject: p.inbox + "1.0", Data: []byte(stored)})
+		p.expire(time.Now().Add(-time.Hour))
+		if freed != 0 {
+			t.Errorf("%s: the batch is freed before its last response", name)
+		}
+		finish(&p)
+		finish(&p)
+		if freed != 1 || len(p.open) != 0 {
+			t.Errorf("%s: the batch is freed %d times, and %d are open", name, freed, len(p.open))
+		}
+	}
+	p := publisher{inbox: "_INBOX.x.", open: make(map[uint64]*responses)}
+	waiting := p.begin(make([]error, 1))
+	p.expire(time.Now().Add(time.Hour))
+	select {
+	case <-waiting.done:
+		t.Error("a batch that was not abandoned has expired")
+	default:
 	}
 }

@@ -64,6 +64,7 @@ const (
 	maxUnacked    = 8000
 	stallWait     = 5 * time.Second // for room below maxUnacked
 	responseBound = time.Minute     // for the responses to maxUnacked messages
+	abandonBound  = 5 * time.Second // for responses after the end of an attempt, if room is needed
 )
 
 // Open implements stream.Sink. It checks that the server answers and that a stream accepts the
@@ -233,7 +234,7 @@ func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch
 		}
 		return context.Cause(ctx)
 	}
-	defer d.s.places.Release(n)
+	free := func() { d.s.places.Release(n) }
 	r := d.s.out.begin(fates)
 	last := ""
 	for k, i := range part {
@@ -252,10 +253,14 @@ func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch
 		d.bytes += int64(len(m.Data))
 		r.send(k, m)
 	}
-	err := d.await(ctx, r, first)
+	if err := d.await(ctx, r, first); err != nil {
+		r.abandon(free)
+		return err
+	}
 	r.end()
+	free()
 	d.duplicates += r.duplicates
-	return err
+	return nil
 }
 
 // reserve waits for room for n messages that are not acknowledged.
@@ -263,6 +268,7 @@ func (s *StreamSink) reserve(ctx context.Context, n int64) error {
 	if s.places.TryAcquire(n) {
 		return nil
 	}
+	s.out.expire(time.Now().Add(-abandonBound))
 	ctx, cancel := context.WithTimeoutCause(ctx, stallWait, jetstream.ErrTooManyStalledMsgs)
 	defer cancel()
 	if s.places.Acquire(ctx, n) != nil {

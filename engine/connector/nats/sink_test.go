@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -113,6 +114,61 @@ func TestSinkLargeBatch(t *testing.T) {
 	if sent := h.Counted("records_sent"); info.State.Msgs != 20_000 || sent != 20_000 {
 		t.Errorf("%d messages are stored and %d counted, want 20000", info.State.Msgs, sent)
 	}
+}
+
+// TestSinkUnackedAfterAttempts checks that the messages of an attempt that has ended count as
+// unacknowledged until the stream's response arrives or the connection is lost.
+func TestSinkUnackedAfterAttempts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	st := c.create(nil)
+	s, _ := sinkOn(t, c, nil)
+	acknowledge := func(on bool) {
+		cfg := st.CachedInfo().Config
+		cfg.NoAck = !on
+		until(t, "the stream's settings", func() bool {
+			_, err := c.js.UpdateStream(t.Context(), cfg)
+			return err == nil
+		})
+	}
+	other, err := c.conn.SubscribeSync("orders.out")
+	if err == nil {
+		err = c.conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := func() int {
+		n, _, err := other.Pending()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	b := streamtest.Lines(make([]string, 5000)...)
+	acknowledge(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Deliver(ctx, stream.Attempt{Value: b})
+		ended <- err
+	}()
+	until(t, "the messages", func() bool { return published() == 5000 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the first attempt ended with %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Deliver(ctx, stream.Attempt{Value: b}); err == nil {
+		t.Error("the second attempt has succeeded")
+	}
+	if n := published(); n != 5000 {
+		t.Errorf("%d messages are unacknowledged, want the 5000 of the first attempt", n)
+	}
+	acknowledge(true)
+	c.restartServer()
+	until(t, "another attempt", func() bool { return deliver(t, s, b) == nil })
 }
 
 // TestSinkSplits checks that individually refused records are dead-lettered and the others are
