@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 // compare whole runs of penstock with them. Their arguments are an address, a group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
+	"kafka-member":  bareKafkaMember,
 	"nats-log":      bareNATSLog,
 	"nats-consumer": bareNATSConsumer,
 	"http":          bareHTTP,
@@ -27,13 +30,18 @@ var barePrograms = map[string]func(ctx context.Context, address, group, target s
 func runBare(b *testing.B, name, address, group, target string) time.Duration {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PENSTOCK_BARE_PROGRAM="+name, "PENSTOCK_BARE_ADDRESS="+address,
-		"PENSTOCK_BARE_GROUP="+group, "PENSTOCK_BARE_TARGET="+target)
+	cmd.Env = bareEnv(name, address, group, target)
 	start := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("%s: %v\n%s", name, err, out)
 	}
 	return time.Since(start)
+}
+
+// bareEnv returns the environment in which this test binary runs a bare program.
+func bareEnv(name, address, group, target string) []string {
+	return append(os.Environ(), "PENSTOCK_BARE_PROGRAM="+name, "PENSTOCK_BARE_ADDRESS="+address,
+		"PENSTOCK_BARE_GROUP="+group, "PENSTOCK_BARE_TARGET="+target)
 }
 
 // bareProgram is the main function of the process of a bare program. It returns the exit code.
@@ -86,6 +94,27 @@ func bareKafka(ctx context.Context, address, group, target string) error {
 		return failed
 	}
 	return client.CommitUncommittedOffsets(ctx)
+}
+
+// bareKafkaMember reads the topic "in" in a group until SIGTERM. It commits once a second.
+func bareKafkaMember(ctx context.Context, address, group, _ string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics("in"),
+		kgo.ConsumerGroup(group), kgo.AutoCommitInterval(time.Second),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for ctx.Err() == nil {
+		if err := client.PollFetches(ctx).Err(); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bareNATSLog reads the stream "in" by sequence, without acknowledgements.
