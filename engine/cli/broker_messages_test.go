@@ -41,10 +41,12 @@ func TestBrokerMessages(t *testing.T) {
 		// Kafka
 		{run, "", source(kafka, "topics: [order]"), "drop",
 			`topic "order" does not exist: create it, or correct its name`},
-		{run, "", source(nobody, "topics: [orders]"), "drop", "brokers " + nobody + ": "},
+		{run, "", source(nobody, "topics: [orders]"), "drop",
+			"brokers " + nobody + " cannot be reached: check the addresses: "},
 		{run, "", source(locked, "topics: [orders], sasl: {mechanism: scram_sha_256, user: u, "+
 			"password: hunter2}"), "drop", "brokers " + locked + " close the connection: check tls and sasl"},
-		{run, "", source(locked, "topics: [orders]"), "drop", "brokers " + locked},
+		{run, "", source(locked, "topics: [orders]"), "drop",
+			"brokers " + locked + " close the connection: check tls and sasl"},
 		{run, "", strings.Replace(source(kafka, "topics: [orders], tls: {enabled: true}"),
 			"10s", "1s", 1), "drop",
 			"no broker of " + kafka + " answers: check the addresses, tls and sasl"},
@@ -75,10 +77,12 @@ func TestBrokerMessages(t *testing.T) {
 			fmt.Sprintf("{kafka: {brokers: [%q], topic: nowhere}}", kafka),
 			`topic "nowhere" does not exist: create it, or correct its name`},
 		// NATS
-		{run, "", stream(nats, "stream: NONE"), "drop", `stream "NONE" does not exist at NATS`},
+		{run, "", stream(nats, "stream: NONE"), "drop", `stream "NONE" does not exist at NATS ` +
+			nats + ": create it, or correct its name"},
 		{run, "", stream(login, "stream: S, user: admin, password: hunter2"), "drop",
-			"refuses the login: check credentials, nkey, user or token"},
-		{run, "", stream(bare, "stream: S"), "drop", "enable it"},
+			"NATS " + login + " refuses the login: check credentials, nkey, user or token"},
+		{run, "", stream(bare, "stream: S"), "drop",
+			"nobody answers for JetStream at NATS " + bare + ": enable it, or check domain"},
 		{run, "", stream(nats, "stream: ORDERS, durable: none"), "drop",
 			`consumer "none" of stream "ORDERS" has the ack policy none, with which messages are lost: ` +
 				`it must be explicit`},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,6 +16,8 @@ import (
 // a remedy.
 func brokerError(err error, brokers []string) error {
 	where := strings.Join(brokers, ", ")
+	network, ok := errors.AsType[*net.OpError](err)
+	isDial := ok && network.Op == "dial"
 	switch {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return fmt.Errorf("brokers %s refuse the login: check sasl: %w", where, err)
@@ -26,6 +29,8 @@ func brokerError(err error, brokers []string) error {
 		return fmt.Errorf("brokers %s close the connection: check tls and sasl: %w", where, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no broker of %s answers: check the addresses, tls and sasl: %w", where, err)
+	case isDial:
+		return fmt.Errorf("brokers %s cannot be reached: check the addresses: %w", where, err)
 	}
 	return fmt.Errorf("brokers %s: %w", where, err)
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -65,6 +67,10 @@ func TestMessages(t *testing.T) {
 		{
 			brokerError(context.DeadlineExceeded, []string{"a:1", "b:1"}),
 			"no broker of a:1, b:1 answers: check the addresses, tls and sasl: ",
+		},
+		{
+			brokerError(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, []string{"a:1"}),
+			"brokers a:1 cannot be reached: check the addresses: dial: ",
 		},
 		{brokerError(io.EOF, []string{"a:1"}), "brokers a:1 close the connection: check tls and sasl: "},
 		{

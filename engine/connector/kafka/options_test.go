@@ -176,7 +176,8 @@ func TestRefusedByBrokers(t *testing.T) {
 	for _, c := range []struct{ name, brokers, options, want string }{
 		{"unknown topic", plain.brokers(), "topics: [order]",
 			`topic "order" does not exist: create it, or correct its name`},
-		{"nobody listens", "['" + nobody + "']", "topics: [orders]", "brokers " + nobody + ": "},
+		{"nobody listens", "['" + nobody + "']", "topics: [orders]",
+			"brokers " + nobody + " cannot be reached: check the addresses: "},
 		{
 			"wrong password", locked.brokers(),
 			"topics: [orders], sasl: { mechanism: scram_sha_256, user: user, password: wrong }",
