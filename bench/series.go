@@ -93,8 +93,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart reports whether a program runs in a round. Other programs also run in the warm-up round
-// (-1), because each program must be read from disk once.
+// takesPart reports whether another program than penstock runs in round n. It also runs in the
+// warm-up round (-1), so that it is read from the disk before it is measured.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }

@@ -19,8 +19,8 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0 means the value of the flag -size
 	halved                bool        // the quick run uses half of the bytes
 	pairs                 quickOrFull // number of pairs; 0 means the value of the flag -pairs
-	// weight determines the share of the workload in the time of -within. 0 means 1, or 3 if pairs
-	// is 0 and ours is set.
+	// weight is the workload's share of the time that the flag -within allows, relative to the
+	// other workloads. 0 means 1, or 3 if pairs is 0 and ours is set.
 	weight float64
 	input  func(e *env) (load.Input, error)
 	// absent returns the reason why the workload cannot be measured on this machine, or "". Nil

@@ -54,8 +54,8 @@ func (s *duplicateFilter) mustDeliver(at ledger.Position) (bool, error) {
 	return true, nil
 }
 
-// acceptTie accepts another row at the position of the previous row. The error gives the reason if
-// it must not be accepted.
+// acceptTie accepts a row with the same position as the row before it. The error gives the reason
+// if it must not be accepted.
 func (s *duplicateFilter) acceptTie() error {
 	s.ties, s.gap = s.ties+1, false
 	switch {

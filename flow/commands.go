@@ -240,7 +240,7 @@ func (l *loop[T]) deadLetterNext() {
 	b.next <- b.take()
 }
 
-// deadLetterQueue are the refused items that wait for Options.DeadLetter.
+// deadLetterQueue holds the refused items that have not been passed to Options.DeadLetter yet.
 type deadLetterQueue[T any] struct {
 	next    chan *heldItem[T] // holds one; nil until the first item is refused
 	waiting []*heldItem[T]    // bounded by the items held

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// eventQueue passes events from other goroutines to the loop, which takes all of them at once. It
-// holds at most one response for each running attempt, one item of the producer, one dead letter,
-// and the newest lanes. So its size is bounded.
+// eventQueue passes events from other goroutines to the event loop (loop.go), which takes all of
+// them at once. It holds at most one response for each running attempt, one item of the producer,
+// one dead letter, and the newest lanes. So its size is bounded.
 type eventQueue[T any] struct {
 	start time.Time
 	// wake has capacity one. A value means that there are events, and that the goroutine that added
@@ -118,8 +118,8 @@ func (b *eventQueue[T]) putPing() <-chan struct{} {
 	return b.pending.pinged
 }
 
-// close ends the event queue. It closes the channels of earlier pings, and later pings return a
-// closed channel.
+// close ends the event queue. It closes the channels that putPing returned, and later calls of
+// putPing return a closed channel.
 func (b *eventQueue[T]) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

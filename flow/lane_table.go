@@ -2,8 +2,8 @@ package flow
 
 import "github.com/penstock-io/penstock/flow/control"
 
-// laneTable holds the lanes by number. A lane's number becomes free when the lane is down and none
-// of its attempts runs.
+// laneTable holds the lanes (the workers' places in the sender) by number. A lane's number
+// becomes free when the lane was taken down and none of its attempts runs.
 type laneTable[T any] struct {
 	byNumber []*lane[T] // nil: free
 }

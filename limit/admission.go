@@ -53,7 +53,8 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh applies the window's size after the window has received an event.
+// refresh copies the limit and the epoch from the window. It is called after each event that may
+// have changed the window.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }

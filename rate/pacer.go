@@ -86,7 +86,8 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns the time until the last of n events may happen if nobody else wants any.
+// wait returns the time until the last of n events may happen if no other events happen before
+// them.
 func (p *pacer) wait(now time.Duration, n int) time.Duration {
 	p.renew(now)
 	wait := max(p.resumes-now, 0)

@@ -10,7 +10,8 @@ type tokens struct {
 	left                int
 }
 
-// take takes the price of a retry, and reports whether enough tokens were left.
+// take removes the price of a retry from the tokens, and reports whether enough tokens were left.
+// If not, it removes none.
 func (t *tokens) take(price int) bool {
 	if t.left < price {
 		return false

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// sequence runs the attempts of one call: it asks the plan and the budget, and waits. It is used by
-// one goroutine. Its methods have the options as an argument, because a field would move the
-// options to the heap.
+// sequence runs the attempts of one call. Between two attempts it asks the plan for the wait,
+// waits, and asks the budget for permission. Only one goroutine uses it. Its methods get the
+// options as an argument, because a field would move the options to the heap.
 type sequence struct {
 	ctx        context.Context // of attempt
 	attempt    Attempt         // the running one, or else the next one

@@ -19,10 +19,11 @@ type BufferingOptions interface {
 
 // OpenBuffer is a durable buffer that was opened without its source. It is used by one goroutine.
 type OpenBuffer interface {
-	// Bounds returns the numbers of the first and the last envelope, 0 and 0 if there is none.
+	// Bounds returns the numbers of the first and the last envelope (entry) in the buffer. Both
+	// are 0 if the buffer is empty.
 	Bounds(ctx context.Context) (first, last uint64, err error)
-	// Envelope returns the envelope with a number. A corrupt or missing envelope is not an error.
-	// Only a failure of the store is one.
+	// Envelope returns the envelope with the given number. The error is nil even if this envelope
+	// is corrupt or missing. It is not nil if the store fails.
 	Envelope(ctx context.Context, number uint64) (Envelope, error)
 	// Skip makes all routes of the source skip the envelopes from first to last. It takes effect
 	// when the source starts the next time.

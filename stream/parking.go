@@ -20,7 +20,7 @@ type ParkingSink interface {
 	Deliveries() DeliveryStore
 }
 
-// ParkedCounts are counts of the records in a store, in source records. Waiting is the current
+// ParkedCounts are counts of a ParkingSink's records, in source records. Waiting is the current
 // number of parked records. Exhausted is the part of Waiting that needs an operator. The other
 // counts only grow.
 type ParkedCounts struct {

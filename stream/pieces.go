@@ -18,11 +18,11 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p.Batch
 }
 
-// Pick returns a piece of b: the kept records with the given ascending indexes, as a batch that
-// covers exactly their parts of the spans. Records that are not kept, and spans without records, go
-// with the kept record before them. At the start of b they go with the first kept record. So if
-// several Picks divide the kept records among them, each part of b is in exactly one of them. Pick
-// calls Split.
+// Pick returns a piece of b: the kept records (neither dropped nor dead-lettered) with the given
+// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are
+// not kept, and spans without records, go with the kept record before them. At the start of b
+// they go with the first kept record. So if several Picks divide the kept records among them,
+// each part of b is in exactly one of them. Pick calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)

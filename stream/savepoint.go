@@ -2,8 +2,8 @@ package stream
 
 import "maps"
 
-// Savepoint is a state of a [Batch] that [Batch.RollbackTo] can restore. It belongs to the owner of
-// the batch.
+// Savepoint is a saved state of a [Batch] that [Batch.RollbackTo] can restore. Only the owner of
+// the batch may use it.
 type Savepoint struct {
 	data, spans, names, types, fields, records, origins, added int
 

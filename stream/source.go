@@ -27,8 +27,8 @@ type Mark struct {
 	Assignment uint32
 }
 
-// Source is data that can be read again. Every route opens its own [Reader] at its own position. So
-// a stopped route does not delay other routes.
+// Source reads data that can be read again from any position. Every route opens its own [Reader]
+// at its own position. So a stopped route does not delay other routes.
 type Source interface {
 	// Open returns a reader that starts each partition at the position given by o.Resume. It is
 	// called once per route before anything is read, and again when a failed route restarts. An

@@ -68,8 +68,8 @@ func logLine(e Event) (slog.Level, string) {
 	return slog.LevelInfo, "supervisor event"
 }
 
-// repeatsItsStop reports whether err is the normal end of a child: one that was told to stop, or
-// one that is done.
+// repeatsItsStop reports whether err is the error of a child that was told to stop or is done,
+// and so not a failure.
 func repeatsItsStop(err error) bool {
 	for _, asked := range []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting,
 		ErrRemoved} {

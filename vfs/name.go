@@ -41,8 +41,9 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name, if the file part has the type mode and op
-// cannot use it. part is name, or the beginning of it. The error wraps ErrNotRegular.
+// NotRegular returns the error of operation op on name if op cannot use the file part, which has
+// the type mode. part is name, or a directory at the beginning of name. The error wraps
+// ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -12,10 +12,10 @@ import (
 
 // Jpillora is the policy of github.com/jpillora/backoff v1.1.0: min * factor^n, at most max.
 //
-// Quirks: A field of 0 or less means its default. Min at or above Max means always Max. With Jitter
-// the wait is uniform between Min and the interval, and only then cut to Max. So the first wait is
-// always exactly Min, and waits pile up on Max: with the defaults, 22 % of the waits at n = 7, and
-// 90 % at n = 10. A NaN counts as Min, as on amd64.
+// Quirks: A field of 0 or less means its default. If Min is at or above Max, every wait is Max.
+// With Jitter the wait is uniform between Min and the interval, and only then cut to Max. So the
+// first wait is always exactly Min, and waits pile up on Max: with the defaults, 22 % of the
+// waits at n = 7, and 90 % at n = 10. A NaN counts as Min, as on amd64.
 type Jpillora struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s

@@ -12,10 +12,10 @@ import (
 // KubernetesWait gives the results of successive calls of Step of wait.Backoff (k8s.io/apimachinery
 // v0.37): Duration * Factor^n while Steps remain, then the same wait forever.
 //
-// Quirks: The jitter, U[0, 1) * Jitter of the wait, is added to the capped wait, which may then
-// exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval reaches Cap,
-// Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap the interval
-// overflows to the lowest int64, a hot loop (Compat only).
+// Quirks: The jitter is U[0, 1) * Jitter times the capped wait. It is added to that wait, so the
+// sum may exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval
+// reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap the
+// interval overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1

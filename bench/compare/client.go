@@ -18,7 +18,7 @@ func oursClient() *http.Client {
 	}}}
 }
 
-// theirsClient does the same as oursClient with go-retryablehttp.
+// theirsClient returns a client that makes up to 5 attempts, by go-retryablehttp.
 func theirsClient() *http.Client {
 	client := retryablehttp.NewClient()
 	client.RetryMax = 4

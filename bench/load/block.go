@@ -21,7 +21,8 @@ const (
 	Real     Kind = "real"     // logs of real systems in the folder PENSTOCK_DATA
 )
 
-// linesAtOnce is the number of different lines in a block. A file repeats them with other numbers.
+// linesAtOnce is the number of different lines in a block. A file repeats these lines, with new
+// numbers in each repetition.
 const linesAtOnce = 20_000
 
 // Block is a set of log lines. Each line has room for a mark, which contains its number.

@@ -40,8 +40,9 @@ func (j Job) Written() string {
 // Program is another program.
 type Program struct {
 	Name string // in results and in the flag -rival NAME=PATH
-	// Part divides the size of the input. A run should take only a few seconds, but long enough
-	// that the start of the program hardly matters.
+	// Part is the divisor of the input's size: with 4, the program gets a quarter of the input. A
+	// run should take only a few seconds, but long enough that the start of the program hardly
+	// matters.
 	Part  int64
 	parts map[string]int64 // used instead of Part, by workload
 	names []string

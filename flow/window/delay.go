@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// delay is the common part of the windows that are computed from round trips. It has the current
-// round of samples, the round trip of the drained worker, the start-up, and the figures of the last
-// verdict. w is in batches, times are in seconds.
+// delay is the common part of the windows that are computed from round trips. It holds the
+// current round of samples, the round trip of the drained worker (one without other batches), the
+// start-up, and the figures of the last verdict. The field w is the window in batches. Times are
+// in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup

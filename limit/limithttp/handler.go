@@ -120,7 +120,8 @@ func (r *recorder) WriteHeader(status int) {
 // Unwrap returns the ResponseWriter for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// as returns r with the optional methods of w that handlers look for by type assertion.
+// as returns r with the optional interfaces of w, such as http.Flusher, that handlers look for by
+// type assertion.
 func (r *recorder) as(w http.ResponseWriter) http.ResponseWriter {
 	flusher, _ := w.(http.Flusher)
 	hijacker, _ := w.(http.Hijacker)

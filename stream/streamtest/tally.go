@@ -46,8 +46,8 @@ func (t *tally) Faults() []error {
 // Route is the name of the only route of a host before SetRoutes.
 const Route = "test/main"
 
-// routes are the routes of a host. The zero value has the single route [Route]. It is safe for
-// concurrent use.
+// routes holds the names of the routes that a host reports (Routes). The zero value has the
+// single route [Route]. It is safe for concurrent use.
 type routes struct {
 	mu    sync.Mutex // guards the fields below
 	set   bool

@@ -22,8 +22,8 @@ const (
 	DataTorn Data = "torn"
 )
 
-// Names selects which names survive a crash, of the names that were created, renamed or removed
-// since their directory was synced.
+// Names selects the changes of names that survive a crash: of the files that were created,
+// renamed or removed since their directory was synced.
 type Names string
 
 // The values of Names. A rename within a directory survives completely or not at all. After a
