@@ -33,8 +33,8 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 }
 
 // warm writes as many bytes as the input has, and removes them. The machine then has the memory
-// pages for the next run. On a virtual machine, the hypervisor takes unused pages away. To get them
-// back takes up to three times as long as the copy.
+// pages for the next run. On a virtual machine, the hypervisor takes unused pages away. Getting
+// them back takes up to three times as long as copying the input.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")
 	_, err := e.limit(in, "copy", to)

@@ -41,9 +41,8 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name if op cannot use the file part, which has
-// the type mode. part is name, or a directory at the beginning of name. The error wraps
-// ErrNotRegular.
+// NotRegular returns the error of operation op on name if op cannot use a file because of its
+// type, mode. part is name, or the part of name that is this file. The error wraps ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -50,7 +50,8 @@ func (r *Reader) skip(n int) {
 	r.Rest = r.Rest[n:]
 }
 
-// Take takes the next n bytes. They share memory with Rest. It returns nil if there are fewer.
+// Take removes the next n bytes from Rest and returns them. They share memory with Rest. If Rest
+// has fewer than n bytes, Take returns nil.
 func (r *Reader) Take(n uint64) []byte {
 	if n > uint64(len(r.Rest)) {
 		r.Fail()

@@ -10,8 +10,9 @@ import (
 )
 
 // deviations is the number of standard errors by which a measured value may differ. In a normal
-// distribution, a share of 8e-11 lies beyond 6.5. With 10,000 comparisons per run, a correct policy
-// is refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
+// distribution, a share of 8e-11 lies beyond 6.5 standard errors. With 10,000 comparisons per
+// run, a correct policy is refused with a probability below 1e-6. Seeds are fixed, so each run
+// gives the same result.
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie outside the library's extremes. If all draws

@@ -18,8 +18,8 @@ type Subject struct {
 	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. Nil
 	// means that the waits do not depend on earlier ones: At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
-	// Bounds is checked: every draw and the library's extremes must be within it. Nil means
-	// unknown.
+	// Bounds returns the bounds of the waits at step n. The tests check that every draw and the
+	// library's extremes lie within them. Nil means that the bounds are unknown.
 	Bounds func(n int) (lowest, mean, highest time.Duration)
 }
 
