@@ -151,7 +151,8 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 	}
 }
 
-// lose counts and logs records that are lost: the intake drops them before any route has read them.
+// lose counts and logs records as lost, because the source has stopped or because they could not be
+// submitted.
 func (i *Intake) lose(records Records) {
 	if records.count == 0 {
 		return
