@@ -117,7 +117,7 @@ func (s Spec) Validate() error {
 }
 
 // minMemory is the least valid Spec.Memory. It is less address space than a C library needs to
-// start, so that only mistakes in the unit are refused.
+// start.
 const minMemory = 1 << 20
 
 // environ returns the environment of the child, in the order of Env.
