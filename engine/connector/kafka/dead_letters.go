@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The headers of a message that contains a dead letter, in the option's dead-letter topic.
+// The headers of a message that contains a dead letter, in the configured topic for dead letters.
 const (
 	headerID        = "penstock.id"        // of the record
 	headerRoute     = "penstock.route"     // PIPELINE/ROUTE

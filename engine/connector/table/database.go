@@ -88,8 +88,8 @@ const (
 	endRows             // the batch is full, or an error occurred
 )
 
-// filling is the state of a query whose rows are added to a batch. It also checks the order of the
-// rows.
+// filling adds the rows of one query to a batch, and checks the order of the rows. It is the state
+// of this query.
 type filling struct {
 	maker     *rowMaker
 	part      *partition

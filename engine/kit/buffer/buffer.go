@@ -45,8 +45,8 @@ const (
 	purgeEvery = 200 * time.Millisecond
 )
 
-// Buffer is a [stream.Source] whose routes read received data from a [Store]. Its methods are safe
-// for concurrent use.
+// Buffer is a [stream.Source]: the routes read the received data from a [Store]. Its methods are
+// safe for concurrent use.
 type Buffer struct {
 	o       Options
 	skips   []span // skipped by the operator; set before opened is closed
