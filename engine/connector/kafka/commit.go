@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// Commit implements stream.Reader. It skips marks of assignments that have ended, including
-// assignments that end during the commit. If a broker refuses the metadata as too large, Commit
-// shortens it and tries again.
+// Commit implements stream.Reader: it commits the progress in marks ([stream.Mark]) to the group.
+// It skips marks of assignments that have ended, including assignments that end during the commit.
+// If a broker refuses the metadata as too large, Commit shortens it and tries again.
 func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	for {
 		prepared := r.prepare(marks)
@@ -33,8 +33,8 @@ func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	}
 }
 
-// shorten halves the limit of a commit's metadata. It returns false if the limit is already at its
-// minimum.
+// shorten halves r.limit, the size limit of a commit's metadata. It returns false if the limit is
+// already at its minimum.
 func (r *reader) shorten() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,15 +46,16 @@ func (r *reader) shorten() bool {
 	return true
 }
 
-// prepared is the commit of one partition.
+// prepared is the commit of one partition that is not sent yet.
 type prepared struct {
 	p        *partition
 	at       kgo.EpochOffset
 	metadata string
 }
 
-// prepare returns the commits for marks, without those of ended assignments. The metadata of a
-// commit has the settled ranges of its mark. prepare omits and counts ranges that do not fit.
+// prepare returns the commits for marks, without those of ended assignments. The offset of a commit
+// is the watermark, and its metadata has the settled ranges above the watermark. If some ranges
+// exceed the size limit of the metadata, prepare omits and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

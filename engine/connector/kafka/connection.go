@@ -24,7 +24,7 @@ type TLS struct {
 
 func (t *TLS) on() bool { return *t != TLS{} }
 
-// Connection holds the options that source and sink share.
+// Connection holds the options for connections to brokers, which the source and the sink share.
 type Connection struct {
 	Brokers        []string      `yaml:"brokers" required:"true" doc:"HOST:PORT of brokers to ask first; they name the others"`
 	ClientID       string        `yaml:"client_id" doc:"name in the brokers' logs and quotas"`
@@ -83,7 +83,7 @@ func checkBroker(text string) error {
 	return nil
 }
 
-// options returns the client options of a connection.
+// options returns the options of the client library for a connection.
 func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	dialer := &net.Dialer{Timeout: c.ConnectTimeout}
 	out := []kgo.Opt{

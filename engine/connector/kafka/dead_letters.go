@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The headers of a dead letter.
+// The headers of a message that contains a dead letter, in the configured topic for dead letters.
 const (
 	headerID        = "penstock.id"        // of the record
 	headerRoute     = "penstock.route"     // PIPELINE/ROUTE
@@ -24,10 +24,12 @@ const (
 	headerOmitted   = "penstock.omitted_bytes" // length of a value that the brokers refuse
 )
 
-// StoresDeadLetters implements stream.DeadLetterSink.
+// StoresDeadLetters implements [stream.DeadLetterSink]: it reports whether a topic for dead letters
+// is configured.
 func (s *transactionalSink) StoresDeadLetters() bool { return s.o.DeadLetterTopic != "" }
 
-// StoreDead implements stream.DeadLetterSink.
+// StoreDead implements [stream.DeadLetterSink]: it writes the dead-lettered records of b to the
+// topic for dead letters.
 func (s *transactionalSink) StoreDead(ctx context.Context, b *stream.Batch) error {
 	_, err := s.store(ctx, b, nil)
 	return err
@@ -72,7 +74,7 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 // store writes three things in one transaction: the given messages, the dead letters of b, and the
 // progress for the spans of b. If the brokers refuse the content of dead letters, store tries again
 // without the values of the dead letters. These values are still in the dead-letter files. If the
-// brokers refuse some of the other messages, the returned job is marked as failed.
+// brokers refuse messages that are not dead letters, the returned job is marked as failed.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {

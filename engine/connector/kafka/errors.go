@@ -110,8 +110,8 @@ func isUnknownTopic(err error) bool {
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether err stays until an operator removes its cause. The client library calls
-// some of these errors retryable.
+// isFatal reports whether err occurs again and again until an operator removes its cause. The
+// client library calls some of these errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,

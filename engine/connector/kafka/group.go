@@ -17,8 +17,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// joined is called when the group has a new session. If the group gave this member no partitions,
-// there is nothing to read. Otherwise the client library calls assign next.
+// joined is called when this member has joined the group and begins a new session. given has its
+// partitions. If there are none, there is nothing to read. Otherwise the client library calls
+// assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -128,7 +129,8 @@ func (r *reader) offersSoon(ctx context.Context,
 	return parts, offers, err
 }
 
-// takeOver lets the engine assign the partitions. A revocation cancels it.
+// takeOver passes the partitions that the group has given to the engine, which returns the
+// positions to read from. If the group revokes partitions meanwhile, takeOver is canceled.
 func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	offers []stream.PartitionOffer) ([]stream.Assignment, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -235,9 +237,9 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// keepStart commits the positions of partitions that begin at the end of their logs. Otherwise, a
-// restart before the first commit would begin at a later end, and skip the records that were
-// written meanwhile.
+// keepStart commits the start positions of partitions that begin at the end of their logs. Without
+// this commit, a restart before the first regular commit would begin at a later end, and skip the
+// records that were written meanwhile.
 func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
 	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
@@ -260,7 +262,9 @@ func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []str
 	return r.Commit(ctx, marks)
 }
 
-// revoked lets the engine finish the assignments before another member gets the partitions.
+// revoked is called when the group takes partitions away from this member. It waits until the
+// engine has finished their assignments, but at most for the option RevokeTimeout. Then another
+// member gets the partitions.
 func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	if len(ids) > 0 {
@@ -271,7 +275,8 @@ func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]
 	r.remove(given)
 }
 
-// lost ends assignments of partitions that another member may already have.
+// lost is called when this member has lost partitions without a revocation. It ends their
+// assignments at once, because another member may already have the partitions.
 func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	r.mu.Lock()
@@ -313,7 +318,7 @@ func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	return ids
 }
 
-// of returns the given partitions that the reader has. The caller holds mu.
+// of returns those of the given partitions that are in the reader's list. The caller holds mu.
 func (r *reader) of(given map[string][]int32) (out []*partition) {
 	for topic, nums := range given {
 		for _, num := range nums {
@@ -335,7 +340,8 @@ func (r *reader) remove(given map[string][]int32) {
 }
 
 // ownership reports whether the response to a heartbeat confirms that the member owns its
-// partitions. During a rebalance, a member owns its partitions until it gives them up.
+// partitions. code is the error code of the response. During a rebalance, a member owns its
+// partitions until it gives them up.
 func ownership(code int16) (bool, error) {
 	err := kerr.ErrorForCode(code)
 	switch {

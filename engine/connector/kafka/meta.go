@@ -61,7 +61,7 @@ func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(strin
 	}
 }
 
-// appendMeta appends the value of field k of r.
+// appendMeta appends the value of the metadata field with index k for the Kafka record r.
 func appendMeta(dst []byte, r *kgo.Record, k int) ([]byte, stream.Kind) {
 	switch k {
 	case metaTopic:

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// topicPartition names a partition as the client library does.
+// topicPartition names a partition by its topic and number, as the client library does.
 type topicPartition struct {
 	topic string
 	num   int32
@@ -46,7 +46,7 @@ func uniqueTopic(topic string, id [16]byte) string {
 	return unique
 }
 
-// clusterName returns the first part of the ids of a cluster's partitions.
+// clusterName returns the name for a cluster with which the ids of its partitions begin.
 func clusterName(cluster string) string {
 	if len(cluster) > 64 || strings.ContainsFunc(cluster, func(c rune) bool { return !isTopicChar(c) }) {
 		cluster = digest(cluster)

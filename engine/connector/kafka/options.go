@@ -16,7 +16,8 @@ const (
 	startLatest   = "latest"
 )
 
-// Reactions to deleted records, and to an offset beyond the end of the log.
+// The values of the option truncated: the reaction if records after the committed offset were
+// deleted, or if the offset is beyond the end of the log.
 const (
 	truncatedStop     = "stop"
 	truncatedEarliest = "earliest"
@@ -131,7 +132,7 @@ func (o *SourceOptions) validateTopics() (err error) {
 	return nil
 }
 
-// reads reports whether the source reads a topic.
+// reads reports whether the options select a topic for reading.
 func (o *SourceOptions) reads(topic string) bool {
 	if o.pattern != nil {
 		return topic != "" && o.pattern.MatchString(topic)

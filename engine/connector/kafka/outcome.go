@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// judge classifies the error of one record. byRecord is set if the record determines the topic.
+// judge classifies the error of sending one record. Set byRecord if the record determines its
+// topic: an unknown topic is then a fault of the record.
 func judge(err error, byRecord bool) verdict.Verdict {
 	_, bad := errors.AsType[*messages.RecordError](err)
 	switch {

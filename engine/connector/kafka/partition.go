@@ -27,7 +27,8 @@ const (
 	stopped  // must not be read, but stays assigned
 )
 
-// partition is one assignment of a partition. Positions are offsets of the next record.
+// partition is the state of one partition during one assignment. A position is the offset of the
+// next record.
 type partition struct {
 	key    topicPartition
 	part   *stream.Partition
@@ -80,7 +81,8 @@ func (p *partition) fills(l stream.BatchLimits) bool {
 	return len(p.fetched) >= l.Records || p.bytes-int64(recordOverhead*len(p.fetched)) >= int64(l.Bytes)
 }
 
-// endFetched reports whether the fetched records reach the end that the log had at the assignment.
+// endFetched reports whether the fetched records reach the end that the partition's log had when
+// the partition was assigned.
 func (p *partition) endFetched() bool {
 	return len(p.fetched) > 0 && p.fetched[len(p.fetched)-1].Offset+1 >= p.end
 }
@@ -169,7 +171,7 @@ func (p *partition) epochAt(position int64) int32 {
 	return p.epochs[0].epoch
 }
 
-// atEnd reports whether the partition was read to the end that the log had at the assignment. A
+// atEnd reports whether the partition was read to the end that its log had when it was assigned. A
 // stopped partition counts as read.
 func (p *partition) atEnd() bool {
 	if p.phase == stopped {

@@ -17,13 +17,14 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// reader is one membership in the group. It implements stream.AssignedReader.
+// reader reads as one member of the consumer group. It implements stream.AssignedReader.
 //
 // The client library calls assign, revoked and lost one after the other, with one exception: a
 // revocation may begin while assign runs. The library ends the context of assign first. One
-// goroutine fetches records into the partitions, and pauses while they hold enough. From the return
-// of a poll, the library blocks rebalances until the polled records are in the partitions. So
-// records that were fetched for an earlier assignment never reach a later one.
+// goroutine polls the library for records, puts them into the partitions, and pauses while these
+// hold enough. From the return of a poll until its records are in the partitions, the library
+// blocks rebalances. So records that were fetched for an earlier assignment never reach a later
+// one.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
@@ -52,7 +53,7 @@ type reader struct {
 	taking    *taking
 }
 
-// taking is a running call of Assignments.Assign.
+// taking is a running call of Assignments.Assign, in which the engine takes over partitions.
 type taking struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -234,7 +235,7 @@ func (r *reader) fail(err error) {
 	r.wake()
 }
 
-// wake makes Read look at the partitions again. The caller holds mu.
+// wake makes a waiting Read check the partitions again. The caller holds mu.
 func (r *reader) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})

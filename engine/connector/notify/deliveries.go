@@ -22,7 +22,8 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 	}
 }
 
-// Deliveries answers queries about a parked store. It implements stream.DeliveryStore.
+// Deliveries lists and changes the deliveries in a [parked.Store], for commands and the API. It
+// implements stream.DeliveryStore.
 type Deliveries struct {
 	store    *parked.Store
 	schedule parked.Schedule

@@ -54,9 +54,9 @@ const (
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit of a lane. The circuit opens after downAfter failures in a row of
-// different deliveries. Failures of a single delivery never open it, because this delivery must
-// keep its exact schedule.
+// newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter failures in a
+// row of different deliveries. Failures of a single delivery never open it, because this delivery
+// must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -70,8 +70,8 @@ func newCircuit() *breaker.Circuit {
 	return c
 }
 
-// isDown reports whether the host counts as down. It then gets only probes and the last attempts of
-// deliveries.
+// isDown reports whether the host counts as down. A host that is down gets only probes and the last
+// attempts of deliveries.
 func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
 
 // allow reports whether the circuit allows an attempt. If it does, the caller must call settle
@@ -107,8 +107,8 @@ func (l *lane) isResting(now time.Time, since time.Duration) bool {
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth returns the value of the state that is lost if a resting lane is deleted. Lanes of low
-// worth are deleted first.
+// worth ranks a resting lane by the state that its deletion would lose. Lanes of low worth are
+// deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -119,7 +119,7 @@ func (l *lane) worth() (n int) {
 	return n
 }
 
-// attempt is an attempt that is in flight.
+// attempt is an attempt to send a delivery that is in flight.
 type attempt struct {
 	lane  *lane
 	begun time.Time

@@ -116,7 +116,7 @@ func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 // since returns now relative to epoch.
 func (s *laneSet) since(now time.Time) time.Duration { return now.Sub(s.epoch) }
 
-// miss records the due time of a host without a lane.
+// miss records that a host without a lane has a delivery due at the given time.
 func (s *laneSet) miss(due time.Time) {
 	if s.missing.IsZero() || due.Before(s.missing) {
 		s.missing = due
@@ -134,9 +134,9 @@ type round struct {
 	next  time.Time // time of the next page
 }
 
-// starts reports whether a page is due at now. If no round is running and a host without a lane is
-// due, starts begins a new round. A host that finds no room during a round belongs to the next
-// round.
+// starts reports whether a page must be read at now. If no round is running and a host without a
+// lane is due, starts begins a new round. A host that finds no room during a round waits for the
+// next round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are the options of the sink.
+// Options are the options of the sink notify.
 type Options struct {
 	URL     expr.Text            `yaml:"url" required:"true" doc:"an expression: the URL of the record's request"`
 	Allow   egress.Policy        `yaml:"allow" required:"true" doc:"URLs that records may choose"`
@@ -71,7 +71,7 @@ func (l HostLimit) pace() rate.GCRA {
 	}
 }
 
-// Parked are the options of the store.
+// Parked has the options of the store for parked deliveries.
 type Parked struct {
 	Bytes   stream.Size   `yaml:"bytes" doc:"size of all deliveries; beyond it the source waits"`
 	History time.Duration `yaml:"history" doc:"how long ended deliveries are kept for queries"`

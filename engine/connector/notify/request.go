@@ -94,7 +94,7 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the value of an expression for record i. If there is no expression, it returns
+// value returns the value of an expression for record i. If there is no expression, value returns
 // missing.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,

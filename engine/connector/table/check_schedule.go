@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// checkSchedule is the time of the next check for new rows of a partition, or for new tables.
+// checkSchedule determines the time of the next check for new rows of a partition (a table, or a
+// part of one), or for new tables.
 type checkSchedule struct {
 	due time.Duration // on the reader's clock
 	// the wait after the last check; 0 if that check found something
@@ -23,7 +24,7 @@ const (
 	openWait = 250 * time.Millisecond
 )
 
-// pacing returns the bounds between which the intervals grow.
+// pacing returns the policy by which the intervals between checks grow, for the option poll.
 func pacing(poll time.Duration) backoff.Adaptive {
 	return backoff.Adaptive{Min: max(pollLeast, poll/pollShare), Max: max(pollLeast, poll)}
 }
@@ -32,8 +33,9 @@ func pacing(poll time.Duration) backoff.Adaptive {
 // another one.
 func (t *checkSchedule) found() { *t = checkSchedule{} }
 
-// notFound schedules the next check after one that has found nothing. Set waiting if a visible row
-// may not be read yet. left is then the rest of its lag, or 0 if open transactions must end first.
+// notFound schedules the next check after a check that has found nothing. Set waiting if a row is
+// visible but must not be read yet. left is then the remaining time of the option lag for this row,
+// or 0 if open transactions must end first.
 func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool,
 	left time.Duration) {
 	t.interval = pace.Next(t.interval, false)

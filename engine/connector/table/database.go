@@ -15,8 +15,8 @@ type database interface {
 	describe(ctx context.Context, of subject) (*relation, error)
 	// list returns the names of the tables, in the form used in the option tables.
 	list(ctx context.Context) ([]string, error)
-	// observe returns the last row that q selects, and the open transactions that may still write
-	// rows before it.
+	// observe returns the last row that q selects, and the open transactions. These may still write
+	// rows before this row.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)
@@ -37,7 +37,7 @@ type database interface {
 	close() error
 }
 
-// sequence returns row as a callback of a query that never stops the query.
+// sequence converts row to a callback of a query. The callback never stops the query early.
 func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 	return func(v []driver.Value) (bool, error) {
 		row(v)
@@ -88,7 +88,8 @@ const (
 	endRows             // the batch is full, or an error occurred
 )
 
-// filling adds the rows of a query to a batch. It also checks their order.
+// filling adds the rows of one query to a batch, and checks the order of the rows. It is the state
+// of this query.
 type filling struct {
 	maker     *rowMaker
 	part      *partition
@@ -105,7 +106,7 @@ type filling struct {
 	more      bool   // it ended because the batch is full
 }
 
-// last returns the key of the previous row.
+// last returns the key of the row before the current one, with which the order is checked.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:
@@ -157,5 +158,5 @@ func (f *filling) accept(key []byte) rowDecision {
 	return takeRow
 }
 
-// done completes the accepted row.
+// done completes the row that accept has accepted last.
 func (f *filling) done() { f.maker.end(f.part.span) }

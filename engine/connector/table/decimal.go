@@ -130,7 +130,8 @@ func sign(flip byte) string {
 	return ""
 }
 
-// placed inserts a decimal point after the first point digits.
+// placed returns digits with a decimal point after the first point digits. If point lies outside of
+// the digits, it adds zeros.
 func placed(digits string, point int) string {
 	switch {
 	case point <= 0:

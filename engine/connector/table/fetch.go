@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fetcher reads rows over one connection to the database, and holds the rows read last. While a
-// goroutine of the workerPool runs the fetcher, only this goroutine may use the fetcher and its
-// partition. Otherwise only the goroutine that calls Read may.
+// fetcher reads rows over one connection to the database, and holds the rows that it has read last.
+// While a goroutine of the workerPool runs the fetcher, only this goroutine may use the fetcher and
+// its partition. Otherwise only the goroutine that calls Read may.
 type fetcher struct {
 	db      database
 	batch   *stream.Batch // Read exchanges its memory with that of the route's batch
@@ -22,8 +22,8 @@ type fetcher struct {
 	lost  error      // why the journal was not written: the rows must not be handed out
 }
 
-// workerPool has the goroutines of a reader. It starts another one when more fetchers are in use
-// than ever before.
+// workerPool has the goroutines that run a reader's fetchers. It starts another goroutine when more
+// fetchers are in use than ever before.
 type workerPool struct {
 	work    chan *fetcher // has room for all fetchers
 	results chan *fetcher // has room for all fetchers
@@ -71,7 +71,8 @@ func (c *workerPool) register(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// recordStop closes stopped, so that the reader learns that no goroutine accepts work any more.
+// recordStop records cause and closes stopped. The reader then knows that the goroutines accept no
+// more work.
 func (c *workerPool) recordStop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +101,9 @@ func (c *workerPool) stop() {
 
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
-// step reads rows of the partition. If the partition was read to its end, step first checks for new
-// rows. When step returns, the journal entries that a restart needs for these rows are durable.
+// step reads rows of the fetcher's partition. If the partition was read to its end, step first
+// checks for new rows. When step returns, the journal entries that a restart needs for these rows
+// are durable.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

@@ -16,7 +16,7 @@ type horizon struct {
 // newest one.
 const maxWaiting = 64
 
-// add adds an observation.
+// add adds an observation to the collected ones.
 func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return
@@ -34,8 +34,9 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass removes the first n observations, as far as they are at least lag old. It returns the last
-// row of the newest removed one, or "" if it has removed none.
+// pass removes those of the first n observations that are at least lag old. n is the number of
+// observations before which no transaction can write rows any more. pass returns the key of the
+// last row in the newest removed observation, or "" if it has removed none.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last

@@ -15,9 +15,10 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is a file with the state of a partition that is needed to find late rows: the last rows
-// that were seen, and the late rows found so far. An entry is written before its rows are handed
-// out. docs/formats/table-seen.md describes the format.
+// journal is a file with the state of a partition that is needed to find late rows. Late rows
+// become visible after rows behind them were read. The state consists of the last rows that were
+// seen, and the late rows found so far. An entry is written before its rows are handed out.
+// docs/formats/table-seen.md describes the format.
 type journal struct {
 	dir  vfs.Dir
 	name string
@@ -53,8 +54,9 @@ type journalState struct {
 	pruned int64       // the highest number of a late row that was removed because it is settled
 }
 
-// openJournal reads the journal of a partition into m. known is false if there is none. An
-// incomplete entry at the end is removed: it was not durable, so that its rows were not handed out.
+// openJournal reads the journal of a partition into m. known reports whether the journal existed.
+// openJournal removes an incomplete entry at the end: the entry was not durable, and so its rows
+// were not handed out.
 func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
@@ -184,7 +186,7 @@ func (m *journalState) prunable(settled int64, main string) (num int64) {
 	return num
 }
 
-// prune removes the late rows up to a number.
+// prune removes the late rows up to number num from m.
 func (m *journalState) prune(num int64) {
 	for len(m.found) > 0 && m.found[0].num <= num {
 		m.found = m.found[1:]

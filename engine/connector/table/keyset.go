@@ -25,7 +25,7 @@ const (
 	keyAny    // SQLite: numbers, then texts, then blobs
 )
 
-// keyValue is the value of one column in a key.
+// keyValue is the value of one order_by column in the key of a row.
 type keyValue struct {
 	kind keyKind // never keyAny: each value of a SQLite column has its own kind
 	n    int64   // for keyInteger, and the bits of keyUnsigned
@@ -254,7 +254,7 @@ func cutText(s string) (text, rest string, ok bool) {
 	return "", s, false
 }
 
-// show returns the values of a key for messages.
+// show returns the values of a key as a text for messages.
 func (k *keyset) show(key string) string {
 	values, err := k.decode(key)
 	if err != nil {

@@ -36,8 +36,8 @@ const (
 	rescanLeast = time.Second
 )
 
-// open restores the state from the journal and from the settled progress. main is the progress of
-// the partition, and own that of its late rows.
+// open restores the state from the journal and from the progress of the route. main is the progress
+// in the partition, and own is the progress in the partition of its late rows.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	most int) (known bool, err error) {
 	l.state.seen.max = most
@@ -87,7 +87,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	return known, err
 }
 
-// recordRows records rows that will be handed out.
+// recordRows adds rows that will be handed out to the rows seen.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)
@@ -179,9 +179,9 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	return len(late), nil
 }
 
-// compare returns an error if the last remembered rows that still exist were replaced by other
-// rows. If the very last one is unchanged, compare does not check the others, because a database
-// reuses keys at the end of a table first.
+// compare checks the last remembered rows that still exist. It returns an error if a row was
+// replaced by another row with the same key. If the very last row is unchanged, compare does not
+// check the rows before it, because a database reuses keys at the end of a table first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
@@ -255,8 +255,8 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 }
 
 // endsBefore returns an error if the table has no rows after the position of p. last is then the
-// last row of the table. There is no error if the keys come from a generator and the generator has
-// reached the position.
+// last row of the table. There is no error if the keys come from a generator (a sequence or
+// AUTO_INCREMENT) and the generator has reached the position: it will not return lower keys again.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {
@@ -294,7 +294,7 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the late rows up to number to, as one span. If a row was deleted meanwhile, its
+// stretch adds the late rows up to number to to b, as one span. If a row was deleted meanwhile, its
 // number has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {

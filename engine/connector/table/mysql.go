@@ -102,7 +102,7 @@ func (d *mysqlServer) transient(err error) bool {
 		errors.Is(err, mysql.ErrPktSync)
 }
 
-// tick quotes a name in MySQL's syntax.
+// tick quotes a name with backticks, as in MySQL's syntax.
 func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
@@ -221,7 +221,7 @@ func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name s
 	return nil
 }
 
-// columns returns the columns without reading a row.
+// columns returns the columns of r without reading a row.
 func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []column, err error) {
 	err = d.query(ctx, func(rows driver.Rows) error {
 		columns, err = mysqlColumns(rows, len(rows.Columns()))

@@ -162,7 +162,8 @@ func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error
 	return r.changed(now)
 }
 
-// mysql adds a value in the form in which the driver returns it.
+// mysql adds the value x of column c to the row. x has the form in which the driver for MySQL
+// returns it.
 func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case nil:

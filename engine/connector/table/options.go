@@ -42,7 +42,7 @@ const (
 	maxConnections     = 64
 )
 
-// Source returns the component for the registry.
+// Source returns the table source as a component for the engine's registry.
 func Source() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "table", DefaultOptions, New)
 }
@@ -169,7 +169,8 @@ func (o *Options) subjects() []subject {
 
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
 
-// grows reports whether new partitions may appear while the source runs.
+// grows reports whether new partitions may appear while the source runs: new stripes of a table, or
+// new tables that match a glob.
 func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
 // matches reports whether the option tables selects a table.

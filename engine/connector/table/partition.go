@@ -119,8 +119,8 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	return nil
 }
 
-// page reads rows into b as one span, up to the row with the key bound. If it returns an error, b
-// has the rows read before.
+// page runs one query and reads its rows into b as one span, up to the row with the key bound. If
+// it returns an error, b has the rows read before.
 func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *filling,
 	bound string) error {
 	f.part, f.prev, f.keys, f.ends = p, p.pos, f.keys[:0], f.ends[:0]

@@ -45,7 +45,8 @@ const (
 	purgeEvery = 200 * time.Millisecond
 )
 
-// Buffer is a stream.Source over a Store. Its methods are safe for concurrent use.
+// Buffer is a [stream.Source]: the routes read the received data from a [Store]. Its methods are
+// safe for concurrent use.
 type Buffer struct {
 	o       Options
 	skips   []span // skipped by the operator; set before opened is closed
@@ -74,7 +75,7 @@ type Buffer struct {
 	changed  chan struct{}
 }
 
-// progress is the progress of one route.
+// progress is the progress of one route through the stored data.
 type progress struct {
 	committed int64 // durable watermark
 	known     bool  // committed is set
@@ -150,8 +151,8 @@ func (b *Buffer) openStore(ctx context.Context) (Store, error) {
 // storeDir is the default directory of the store, in the state directory of the source.
 const storeDir = "buffer"
 
-// openRecords reads the operators' skip decisions and checks that the store contains all
-// acknowledged envelopes.
+// openRecords reads the list of envelopes that operators have decided to skip. It also checks that
+// the store contains all acknowledged envelopes.
 func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	state, err := b.host.State()
 	if err != nil {
@@ -178,7 +179,7 @@ func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	return err
 }
 
-// run stores data until ctx is done.
+// run moves data from the intake to the store until ctx is done.
 func (b *Buffer) run(ctx context.Context) error {
 	store, err := b.open(ctx)
 	if err == nil {
@@ -215,7 +216,8 @@ func (b *Buffer) run(ctx context.Context) error {
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover restores the state for storing from the last intact envelope.
+// recover restores the state of the buffer after a start from the last intact envelope in the
+// store.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -381,8 +383,8 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
-// put stores e as the next envelope, and returns its size. It may read the fields last, sum and
-// keys without b.mu, because only its own goroutine changes them.
+// put stores e as the next envelope, and returns its size. It reads the fields last, sum and keys
+// without b.mu, because only the goroutine that calls put changes them.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

@@ -13,7 +13,7 @@ import (
 // envelope is one entry of the store. It contains the records of one batch, or a copy of the keys
 // of earlier requests. docs/formats/buffer.md describes its format.
 type envelope struct {
-	id       string // of the buffer
+	id       string // random id of the buffer
 	number   uint64 // 1 and up, without gaps
 	previous uint32 // checksum of the preceding envelope; 0 for the first
 	stored   int64  // nanoseconds since 1970
@@ -115,7 +115,8 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError returns an error if e does not contain the checksum of before, the preceding envelope.
+// chainError returns an error if e does not contain the checksum of before, the preceding envelope:
+// the store has then lost or replaced an envelope.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)
@@ -151,7 +152,7 @@ func (e *envelope) check() error {
 	return nil
 }
 
-// next returns the end of the record that begins at the given offset of data.
+// next returns the offset of the end of the record that begins at the given offset of e.data.
 func (e *envelope) next(offset int) int {
 	if e.ends == nil {
 		return offset + bytes.IndexByte(e.data[offset:], '\n') + 1

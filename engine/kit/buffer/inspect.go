@@ -50,7 +50,7 @@ func Inspect(
 	return i, nil
 }
 
-// inspection implements stream.OpenBuffer.
+// inspection implements [stream.OpenBuffer], with which commands list and skip envelopes.
 type inspection struct {
 	state    vfs.Dir
 	store    Store
@@ -136,7 +136,8 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	return appendSkip(i.state, s, time.Now())
 }
 
-// shorten sets the recorded number of the last acknowledged envelope to stored.
+// shorten lowers the recorded number of the last acknowledged envelope to stored, the last envelope
+// in the store.
 func (i *inspection) shorten(stored uint64) error {
 	r, err := openLast(i.state)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// OpenStore fails, because this binary was built without the embedded server.
+// OpenStore returns an error, because this program was built without the embedded NATS server.
 func OpenStore(context.Context, string, Options, *slog.Logger) (Store, error) {
 	return nil, errors.New("ack: buffered: this binary was built with the tag no_nats")
 }

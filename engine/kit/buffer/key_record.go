@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxKeys is the maximum number of keys of requests that a buffer remembers. A small buffer
-// remembers fewer; see keyShare.
+// maxKeys is the maximum number of keys of requests that a buffer remembers. A key identifies a
+// request that may be sent twice. A small buffer remembers fewer keys; see keyShare.
 const maxKeys = 128 << 10
 
 // recoverKeys restores the remembered keys of requests. It reads the envelopes that contain them,
@@ -80,8 +80,9 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow returns number, or a lower number if envelopes below number contain remembered
-// keys of requests: these envelopes must not be deleted. The caller holds b.mu.
+// deletableBelow returns the number below which envelopes may be deleted. This is number, or a
+// lower number if envelopes below number contain remembered keys of requests. The caller holds
+// b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

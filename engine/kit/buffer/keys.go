@@ -14,10 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The buffer remembers the keys of requests in the envelopes themselves: an envelope has the keys
-// of its own records. Envelopes are deleted in the end, and their keys with them. Before that, the
-// buffer appends copies of all remembered keys. The field keysFrom of each envelope is the number
-// of the first envelope that is needed to read all remembered keys:
+// The buffer remembers the keys of requests, so that it can ignore a request that is sent twice. It
+// stores the keys in the envelopes, its numbered entries: an envelope has the keys of its own
+// records. When an envelope is deleted, its keys are deleted with it. Before that, the buffer
+// appends copies of all remembered keys. The field keysFrom of each envelope is the number of the
+// first envelope that is needed to read all remembered keys:
 //
 //	number      1         2         3 (copies)   4
 //	keys        a         b         a b          c
@@ -41,9 +42,9 @@ const (
 	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
 	// limit of servers.
 	copiesEach = 4 << 10
-	// copiesEvery bounds the space for copies: keys are copied again only after copiesEvery bytes
-	// of envelopes per byte of the last copies. There is an exception: when these envelopes have a
-	// quarter of the buffer's size, keys are copied in any case.
+	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
+	// since the last copies have copiesEvery times the size of these copies, or a quarter of the
+	// buffer's size if that is less.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
@@ -119,7 +120,7 @@ func checkKeys(keys []key, size int) error {
 	return nil
 }
 
-// keysOf returns the keys of the requests in a batch of the intake.
+// keysOf returns the keys of the requests in a batch of the intake, from the batch's spans.
 func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	off := 0
 	for i := range spans {
@@ -135,14 +136,15 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	return keys
 }
 
-// copyOf returns a key that records the progress in a request.
+// copyOf returns a copy of a request's key for the record of keys. m is the progress in the
+// request.
 func copyOf(m stream.Mark, now time.Time) key {
 	return key{
 		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
 	}
 }
 
-// mark returns the progress in the request of a key.
+// mark returns the progress in the request of k, in the form that the intake needs.
 func (k *key) mark() stream.Mark {
 	name := intake.RequestName(time.Unix(k.arrived, 0))
 	m := stream.Mark{Part: stream.Partition{ID: k.id, Name: name}}
@@ -186,8 +188,8 @@ func (r *keyRecord) stored(e *envelope, size int) {
 	r.since += int64(size)
 }
 
-// found updates r during recovery, which reads the envelopes of the record of keys from its
-// beginning.
+// found updates r for an envelope that recovery has read. Recovery reads the envelopes with
+// remembered keys in order.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)
@@ -196,7 +198,7 @@ func (r *keyRecord) found(e *envelope) {
 	}
 }
 
-// due reports whether keys must be copied. size is the size of the buffer.
+// due reports whether keys must be copied now. size is the size limit of the buffer.
 func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }

@@ -20,8 +20,8 @@ func (b *Buffer) settledBelow() uint64 {
 	return max(below, b.first)
 }
 
-// purge deletes settled envelopes until ctx is done. It retries a failed deletion. It keeps the
-// last envelope, because the next envelope must contain its checksum.
+// purge deletes envelopes that all routes have settled, until ctx is done. It retries a failed
+// deletion. It keeps the last envelope, because the next envelope must contain its checksum.
 func (b *Buffer) purge(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()

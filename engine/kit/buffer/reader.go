@@ -115,8 +115,9 @@ func (r *reader) ended() (bool, <-chan struct{}) {
 	return r.p.draining && (b.emptied || !b.allDraining()), b.changed
 }
 
-// finish records the position at which the batch ends, so that the route ends a batch there again
-// after a restart. It also sets the fields of records that are objects.
+// finish completes the batch. It records the position at which the batch ends, so that the route
+// ends a batch at the same position after a restart. If records are JSON objects, finish adds their
+// fields.
 func (r *reader) finish(batch *stream.Batch) {
 	r.b.mu.Lock()
 	r.p.cuts.Add(r.At)
@@ -169,7 +170,7 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 	return true, nil
 }
 
-// stored returns the number of the last envelope.
+// stored returns the number of the last envelope in the store.
 func (b *Buffer) stored() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,8 +217,8 @@ func (e *corruptError) Error() string {
 // Unwrap returns the reason.
 func (e *corruptError) Unwrap() error { return e.err }
 
-// load sets r.current to the envelope with the given number. It checks the envelope, also against
-// the preceding one if r.before is this one.
+// load sets r.current to the envelope with the given number, and checks its checksum. If r.before
+// is the preceding envelope, load also checks that the two belong together.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {
 		return nil
@@ -275,7 +276,8 @@ func (e *envelope) after(end int) int64 {
 	return positionOf(e.number, end)
 }
 
-// Commit implements stream.Reader. Only this durable progress decides which envelopes are deleted.
+// Commit implements stream.Reader. It records the route's durable progress, which decides which
+// envelopes are deleted.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	b := r.b
 	b.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Store keeps numbered envelopes. Its methods are safe for concurrent use. Only one goroutine calls
-// Append.
+// Store keeps numbered envelopes, the entries of a [Buffer], on disk. Its methods are safe for
+// concurrent use, except Append: only one goroutine may call it.
 type Store interface {
 	// Append durably stores an envelope. number must be the last envelope's number plus 1.
 	Append(ctx context.Context, number uint64, text []byte) error
@@ -18,9 +18,9 @@ type Store interface {
 	// State returns the numbers of the first and last envelopes, and the bytes on disk. Both
 	// numbers are 0 if no envelope was ever stored.
 	State(ctx context.Context) (first, last uint64, bytes int64, err error)
-	// Close frees the store.
+	// Close closes the store.
 	Close() error
 }
 
-// ErrMissing is returned for an envelope that the store does not have.
+// ErrMissing is the error of [Store.Get] for an envelope that the store does not have.
 var ErrMissing = errors.New("the store does not have it")

@@ -1,5 +1,5 @@
-// Package child runs programs as child processes. Connectors and processors use it to delegate work
-// to a program.
+// Package child runs programs as child processes. Connectors and processors use it to pass records
+// to a program, or to read records from one.
 //
 // A child runs without a shell and gets only the listed environment variables. It has a process
 // group of its own, which can be killed as a whole, and resource limits if the system supports
@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Spec describes a program to run and its limits. It is copied and never modified.
+// Spec describes a program to run and its limits. The package copies it and never modifies it.
 type Spec struct {
 	// Command is the program and its arguments. A program name without a slash is looked up in
 	// PATH. A path with a slash is relative to Dir.
@@ -42,8 +42,8 @@ type Spec struct {
 	// CPU bounds the processor time of each process, rounded up to seconds. Zero means no limit.
 	// Linux only.
 	CPU time.Duration
-	// Grace bounds the time in which the child must end by itself after its standard input is
-	// closed. Zero means 5s. If it is negative, the child is killed at once.
+	// Grace is the time that the child has to end by itself after its standard input is closed.
+	// Then it is killed. Zero means 5s. If Grace is negative, the child is killed at once.
 	Grace time.Duration
 	// Terminate makes Run send SIGTERM to the child's process group when its context ends. It is
 	// for programs that do not notice the end of their standard input. It has no effect on systems
@@ -62,8 +62,8 @@ type Spec struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time in which the output of a dead child is still read, while a process
-	// that has left the child's group holds the pipes open.
+	// lingering bounds the time for which the output of a child is still read after its death. A
+	// process that has left the child's process group may hold the pipes open longer.
 	lingering = time.Second
 )
 
@@ -116,7 +116,8 @@ func (s Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minMemory is less address space than a C library needs to start.
+// minMemory is the least valid Spec.Memory. It is less address space than a C library needs to
+// start.
 const minMemory = 1 << 20
 
 // environ returns the environment of the child, in the order of Env.

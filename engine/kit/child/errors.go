@@ -26,8 +26,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 var ErrEnded = errors.New("exited unexpectedly with status 0")
 
 // EndedCleanly reports whether a child ended by itself with status 0 and without a protocol error.
-// A program that serves a limited number of requests ends like this. err is the error that
-// [Session.End] receives.
+// For example, a program ends like this if it serves a limited number of requests. err is the error
+// that [Session.End] receives.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code == 0 && exit.Protocol == nil && errors.Is(exit.Killed, ErrNotReading)
@@ -47,7 +47,7 @@ type ExitError struct {
 	Stderr    string // the last 300 bytes of its standard error
 }
 
-// Error returns the way the child ended and the end of its standard error.
+// Error describes how the child ended, and quotes the end of its standard error.
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Program, e.State)

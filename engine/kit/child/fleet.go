@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Session is the conversation with one child, from its start to its end.
+// Session is the exchange of messages with one child, from its start to its end. The user of a
+// [Fleet] implements it.
 type Session interface {
 	comparable
 	// Serve reads the child's output until the child ends. If the child breaks the protocol, Serve
@@ -21,8 +22,8 @@ type Session interface {
 	// End is called after Serve has returned, and after the process and its group have died. It
 	// passes err to all callers that wait for a response of the child.
 	End(err error)
-	// Did reports whether the child has completed any work since its start, and whether it had work
-	// in progress at its end. It is called before End.
+	// Did reports two facts about the child that has ended: worked, it has completed some work
+	// since its start, and busy, it had work in progress at its end. Did is called before End.
 	Did() (worked, busy bool)
 }
 
@@ -32,7 +33,7 @@ type Session interface {
 //   - The child has completed work since its start.
 //   - The child died with work in progress, and no child of this slot has died without work since
 //     the last completed work. A single bad record may have killed it, and the caller isolates such
-//     a record. At most maxKilled such deaths are exempt until work is completed again.
+//     a record. Until work is completed again, at most maxKilled such deaths cause no wait.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]
@@ -58,9 +59,9 @@ const (
 // the last completed work.
 const maxKilled = 16
 
-// waits is the restart policy of one slot. The usual backoff of the supervisor is not enough,
-// because the wait depends on whether the last children completed any work. The supervisor does not
-// know this.
+// waits is the restart policy of one slot: it determines the wait before the next start. The usual
+// backoff of package supervise is not enough. It does not know whether the last children completed
+// any work, and the wait depends on this.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]
@@ -145,7 +146,7 @@ func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 // only once.
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
-// event records the time of a child's next start.
+// event records the time of a child's next start, which the supervisor reports in e.
 func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
@@ -196,7 +197,8 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count updates the counters ends and killed after a child has ended.
+// count updates the counters ends and killed after a child has ended. worked and busy are the
+// results of [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,10 +16,10 @@ const lineBuffer = 64 << 10
 // Quoted returns the beginning of line, for an error that quotes it.
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
-// ServeLines implements Serve of a [Session] for a protocol of lines. It calls take with each line
-// that ReadLine returns, until the child ends. If a line is too long, or take returns an error,
-// ServeLines kills the child. At the end of the output it returns nil, because the exit status
-// describes the end of the child better.
+// ServeLines implements [Session.Serve] for a protocol of lines. It calls take with each line of
+// the child's output, until the child ends. If a line is longer than most bytes, or take returns an
+// error, ServeLines kills the child. At the end of the output it returns nil, because the exit
+// status describes the end of the child better than an error of the pipe.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {

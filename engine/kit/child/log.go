@@ -62,7 +62,8 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endLocked completes the current line. It appends the line to lines if the rate limit allows this.
+// endLocked completes the current line. If the rate limit allows this, it appends the line to
+// lines, which the caller logs. The caller holds w.mu.
 func (w *logWriter) endLocked(lines []string) []string {
 	text := string(bytes.TrimRight(w.line, "\r"))
 	if w.long {

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// advert is the state that a lane keeps about a receiver that advertises its window
+// advert is the state that a lane keeps about a receiver that advertises its window: the receiver
+// limits the batches in flight to it, by a header of its responses
 // (docs/formats/advertised-window.md).
 type advert struct {
 	sender string
@@ -71,8 +72,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether the unit of a grant, the text of an advertised window, is records.
-// Records are also the default unit. Grants in batches are not passed to isOwnUnit.
+// isOwnUnit reports whether the unit of a grant is records, which is also the default unit. A grant
+// is the text of an advertised window. The caller must have handled grants in batches.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

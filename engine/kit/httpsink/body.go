@@ -21,8 +21,8 @@ var (
 // A request has no GetBody. Therefore net/http cannot send the body a second time by itself, and
 // each call of Deliver sends at most one request.
 type body struct {
-	wake chan struct{} // holds a value after Close and after a direct write has returned
-	sent chan error    // the result of writing the request; holds one value
+	wake chan struct{} // has a value after Close and after a direct write has returned
+	sent chan error    // the result of writing the request; buffer of 1
 
 	mu       sync.Mutex // guards the fields below; held while bytes are copied
 	data     []byte
@@ -76,8 +76,8 @@ func (b *body) recordSent(err error) {
 	}
 }
 
-// awaitSent waits until the whole request has been written. It returns an error if a write fails,
-// ctx ends, or there is no progress for stallPatience.
+// awaitSent waits until the whole request has been written. It returns an error in three cases: a
+// write fails, ctx ends, or no byte is written for the time stallPatience.
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case
@@ -109,9 +109,10 @@ func (b *body) progress() int {
 	return b.off
 }
 
-// release ends the use of the data. It waits up to bodyPatience until net/http has closed the body:
-// only then can the connection be used again. If net/http has not closed the body by then, release
-// aborts the request with cancel, and closes the connection of a running direct write.
+// release ends the use of the body's data, so that the caller can use its memory again. It first
+// waits until net/http has closed the body, because only then can the connection serve another
+// request. If this takes longer than bodyPatience, release aborts the request with cancel, and
+// closes the connection of a running direct write.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything
@@ -139,8 +140,8 @@ func (b *body) releaseIfClosed() bool {
 	return true
 }
 
-// breakOff refuses further reads. If a direct write is running, breakOff closes its connection and
-// waits for the end of the write.
+// breakOff makes further reads of the body fail. If a direct write is running, breakOff closes its
+// connection and waits for the end of the write.
 func (b *body) breakOff() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,8 +155,9 @@ func (b *body) breakOff() {
 	}
 }
 
-// beginWrite returns the bytes that are left for a direct write to c, at most most bytes. The
-// caller must call endWrite afterwards.
+// beginWrite begins a direct write of the body's data to c, without a copy. It returns the
+// remaining bytes of the data, but at most most bytes. The caller must call endWrite after the
+// write.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,12 +12,13 @@ import (
 type Codec interface {
 	// Format returns the properties that are the same for all requests. It is called once.
 	Format() Format
-	// Append appends the body of a request with the records of b that are kept. If a record cannot
-	// be encoded, Append leaves it out and calls refuse for it.
+	// Append appends to dst the body of a request with the records of b, except dropped and
+	// dead-lettered records. If a record cannot be encoded, Append leaves it out and calls refuse
+	// for it.
 	Append(dst []byte, b *stream.Batch, refuse func(i int, reason error)) []byte
 	// Outcome returns the outcome of the request for b. This is r.Err, or a more precise error from
-	// the response's body. If the request or the response was incomplete, the sink replaces an
-	// outcome of full or partial delivery by an error.
+	// the response's body. If the request or the response was incomplete, the sink does not trust
+	// an outcome of full or partial delivery, and replaces it by an error.
 	Outcome(b *stream.Batch, r *Response) error
 }
 
@@ -61,5 +62,5 @@ type Response struct {
 	Header           nethttp.Header
 	Body             []byte // the first bytes, or all of the body; see Format
 	Cut              error  // why the body ended early; nil if it was read to its end or limit
-	Err              error  // the outcome by the status; nil means delivered
+	Err              error  // outcome by the status; nil: delivered
 }

@@ -85,7 +85,7 @@ func (c *conn) writeBody(data []byte) (int, error) {
 	return first + n, err
 }
 
-// copy writes data from a reader that is not a *body.
+// copy writes the data of r to the connection. ReadFrom calls it for a reader that is not a *body.
 func (c *conn) copy(r io.Reader) (int64, error) {
 	if len(c.header) > 0 {
 		_, err := c.Conn.Write(c.header)

@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Endpoint is a URL, or a DNS name. Each address of the name is a worker of its own. In a config,
-// an endpoint is a text or a mapping.
+// Endpoint is one item of the option `endpoints`: a URL, or a name that stands for several
+// addresses. Each address of a name is a worker of its own. In a config, an endpoint is a text or a
+// mapping.
 type Endpoint struct {
 	// URL is http://host:port/path. Empty means that DNS, SRV or NATS is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
@@ -30,8 +31,8 @@ type Endpoint struct {
 	// NATS is a NATS subject. Workers that listen on it answer with their addresses, and each
 	// address is a worker.
 	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
-	// Port is the port of all workers of the option DNS, for which it is required. SRV records and
-	// the answers at a NATS subject contain the port.
+	// Port is the port of all workers of the option DNS. It is required with DNS and forbidden
+	// otherwise, because SRV records and the answers at a NATS subject contain the port.
 	Port int `yaml:"port" min:"0" max:"65535" doc:"port, for dns"`
 	// Scheme is http or https. Empty means http. With https, certificates must be valid for the
 	// name, not for the address.
@@ -49,7 +50,7 @@ func URLs(all ...string) []Endpoint {
 	return out
 }
 
-// UnmarshalText sets the URL.
+// UnmarshalText sets the endpoint to the URL in text.
 func (e *Endpoint) UnmarshalText(text []byte) error {
 	*e = Endpoint{URL: string(text)}
 	return nil
@@ -63,7 +64,8 @@ func (e Endpoint) MarshalText() ([]byte, error) {
 	return []byte(e.URL), nil
 }
 
-// target returns the URL. If the endpoint is a name, the host of this URL is the name.
+// target returns the endpoint as a URL. If the endpoint is a name, the host of this URL is the
+// name.
 func (e *Endpoint) target() string {
 	if e.URL != "" {
 		return e.URL
@@ -148,8 +150,8 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 // maxDiscovered bounds the workers of one name; further addresses are not used.
 const maxDiscovered = 1000
 
-// discovered is a DNS name or a NATS subject, with the workers found there. After Open, only the
-// goroutine that runs lanes.run uses it.
+// discovered is an endpoint that is a DNS name or a NATS subject, with the workers that the last
+// lookup found. After Open, only the goroutine that runs lanes.run uses it.
 type discovered struct {
 	written Endpoint
 	base    endpoint // of its URL
@@ -210,10 +212,10 @@ func (o *Options) discovered(f Format) (all []discovered) {
 	return all
 }
 
-// lookup returns the addresses of the name in a stable order. If the lookup of all targets fails,
-// lookup returns only an error. If it fails for some targets, lookup returns addresses and an
-// error. The last addresses of these targets are included, unless DNS reports that the target does
-// not exist.
+// lookup returns the addresses of the name in a stable order. A name of SRV records has several
+// targets, which are host names. If the lookups of all targets fail, lookup returns only an error.
+// If some fail, lookup returns addresses and an error. The addresses include the last known ones of
+// the failed targets, unless DNS reports that the target does not exist.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {
@@ -255,7 +257,7 @@ func lookupHost(ctx context.Context, r *net.Resolver, host string) (found []stri
 	return found, err
 }
 
-// endpointAt returns the endpoint of an address behind the name.
+// endpointAt returns the endpoint of a worker that the lookup has found at address.
 func (d *discovered) endpointAt(address string) endpoint {
 	e := d.base
 	e.address = address

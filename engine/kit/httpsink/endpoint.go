@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// endpoint is a parsed URL.
+// endpoint is the address of one worker: a parsed URL with its credentials.
 type endpoint struct {
 	name   string // for logs and metrics: scheme, host and path
 	target *url.URL
@@ -17,8 +17,8 @@ type endpoint struct {
 	auth    string // value of the header Authorization; "" for none
 }
 
-// endpoints parses the URLs. Its errors never contain a whole URL, because a URL may contain a
-// password.
+// endpoints parses the configured endpoints that are URLs. Its errors never contain a whole URL,
+// because a URL may contain a password.
 func (o *Options) endpoints(f Format) ([]endpoint, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")

@@ -41,7 +41,7 @@ const (
 	keepAliveProb = 15 * time.Second // between probes of an idle connection
 )
 
-// lane is the worker of one endpoint.
+// lane is the worker of one endpoint. It sends each batch as one request.
 type lane struct {
 	sink     *Sink
 	endpoint endpoint
@@ -133,7 +133,7 @@ func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	return out, nil
 }
 
-// read reads the response, and as much of its body as the format needs.
+// read reads as much of the response's body as the format needs.
 func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	f := &l.sink.format
 	out := &answer{Response: Response{
@@ -156,7 +156,8 @@ func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	return out
 }
 
-// target returns the URL of a request.
+// target returns the URL of a request. key is the idempotency key; if the format has a key
+// parameter, it is added to the query.
 func (l *lane) target(key string) *url.URL {
 	parameter := l.sink.format.KeyParameter
 	if parameter == "" || key == "" {
@@ -211,7 +212,7 @@ func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	return text, cut
 }
 
-// readWhole reads a response of at most limit bytes.
+// readWhole reads a response completely. If it has more than limit bytes, cut is an error.
 func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if cut == nil && len(text) > limit {
@@ -220,7 +221,8 @@ func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	return text, cut
 }
 
-// outcome returns the outcome of a delivery attempt, given its response.
+// outcome returns the outcome of a delivery attempt from its response. An outcome of delivery
+// becomes an error if the request was not sent completely.
 func (l *lane) outcome(b *stream.Batch, a *answer) error {
 	r := &a.Response
 	r.Err = statusOutcome(r, l.sink.format.Key != nil)

@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// drainPause is the time for which a worker that reports that it drains gets no batches. Then the
-// sink tries the worker again, because a new process may have started at its address.
+// drainPause is the time for which the sink sends no batches to a worker after the worker has
+// reported that it drains (will stop soon). Then the sink tries the worker again, because a new
+// process may have started at its address.
 const drainPause = 5 * time.Second
 
-// lanes holds the workers of the sink: the configured ones and those found by DNS lookups. A worker
-// that drains is left out for drainPause.
+// lanes holds the workers of the sink: the configured ones and those found by lookups in DNS or at
+// NATS servers. It pauses a worker for drainPause after the worker has reported that it drains.
 type lanes struct {
 	sink *Sink
 	set  func([]stream.Lane)
@@ -62,9 +63,9 @@ func (ls *lanes) drain(l *lane) {
 	}
 }
 
-// publish passes the lanes that are not paused to the engine by calling set, if they have changed
-// since the last call of publish. again is the time at which the first pause ends, so that publish
-// must be called again. It is zero if no lane is paused.
+// publish passes the lanes that are not paused to the engine, if they have changed since the last
+// call of publish. again is the time at which the next pause ends: call publish again then. again
+// is zero if no lane is paused.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane
@@ -90,10 +91,9 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 	return again
 }
 
-// look looks up the addresses of a name, and adds and removes lanes to match them. If the lookup
-// fails, the lanes stay. If it fails for only some targets of an SRV name, it also counts as
-// failed. The last addresses of these targets then stay, unless DNS reports that the target does
-// not exist.
+// look looks up the addresses of a name, and adds and removes lanes to match them. If the whole
+// lookup fails, the lanes stay. If it fails for only some targets of an SRV name, the lookup counts
+// as failed, but look still uses the addresses that lookup returns.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
@@ -162,7 +162,7 @@ func (ls *lanes) at(name string) *lane {
 	return ls.all[slices.IndexFunc(ls.all, func(l *lane) bool { return l.endpoint.name == name })]
 }
 
-// run repeats the DNS lookups, and includes workers again that have drained, until ctx is done.
+// run repeats the lookups of names, and ends the pauses of drained workers, until ctx is done.
 func (ls *lanes) run(ctx context.Context) error {
 	names := ls.sink.names
 	defer func() {

@@ -18,8 +18,8 @@ const (
 	None = "none"
 )
 
-// Options are the options that all HTTP sinks share. A sink's own options embed them. There is no
-// timeout among them: `flow.timeout` and `flow.abandon` bound the time until a response.
+// Options are the options that all HTTP sinks share. A sink's own options embed them. They include
+// no timeout, because `flow.timeout` and `flow.abandon` bound the time until a response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
@@ -128,8 +128,8 @@ func (o *Options) HasAuthorization() bool {
 	return given
 }
 
-// Environment returns lines for [stream.EnvironmentUser]: for each endpoint that is reached through
-// a proxy, the proxy.
+// Environment returns lines of text for [stream.EnvironmentUser]. There is a line for each endpoint
+// that is reached through a proxy, and the line names the proxy.
 func (o *Options) Environment(f Format) []string {
 	proxy, err := httpaccess.Proxy(o.Proxy)
 	endpoints, wrong := o.endpoints(f)
@@ -146,8 +146,8 @@ func (o *Options) Environment(f Format) []string {
 	return lines
 }
 
-// Within puts a prefix before the key of an option error: the key of its group. It returns nil if
-// err is nil.
+// Within returns err with the key of the option's group before the key of the option. Example:
+// group `tls` and key `ca` become `tls.ca`. It returns nil if err is nil.
 func Within(group string, err error) error {
 	if e, ok := err.(*stream.OptionError); ok {
 		inner := *e

@@ -30,8 +30,8 @@ func statusOutcome(r *Response, keyed bool) error {
 	return r.StatusError()
 }
 
-// As returns the response as an error with the given outcome, or nil if the outcome is Delivered.
-// If the outcome is throttled and r.Err contains a wait, the returned error contains the same wait.
+// As returns an error with the outcome o that describes the response, or nil if o is Delivered. If
+// o is throttled and r.Err contains the time to wait, the returned error contains the same time.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {
@@ -54,7 +54,7 @@ func (r *Response) As(o control.Outcome) error {
 // Where returns the method and endpoint of the request, separated by a space.
 func (r *Response) Where() string { return r.Method + " " + r.Endpoint }
 
-// StatusError returns the response as an error after which the batch is retried.
+// StatusError returns an error that describes the response. After this error, the batch is retried.
 func (r *Response) StatusError() *StatusError {
 	return &StatusError{Method: r.Method, Endpoint: r.Endpoint, Status: r.Status, Answer: r.Body}
 }

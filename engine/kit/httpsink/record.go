@@ -34,7 +34,7 @@ func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	return missing
 }
 
-// timeForms are tried in turn.
+// timeForms are the layouts of time.Parse that readTime tries, in this order.
 var timeForms = []string{
 	time.RFC3339Nano, "02/Jan/2006:15:04:05 -0700", "2006-01-02 15:04:05.999999999Z07:00",
 	"2006-01-02 15:04:05",

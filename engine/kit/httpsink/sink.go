@@ -27,8 +27,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// inFlight bounds the concurrent requests and connections of one endpoint. The endpoint's window,
-// which bounds its in-flight batches, stays below it.
+// inFlight bounds the concurrent requests and connections of one endpoint. The window of the
+// endpoint, which is the adaptive limit on its in-flight batches, stays below this bound.
 const inFlight = 256
 
 // Sink sends batches to endpoints. It implements stream.Sink and stream.Encoder.

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// current returns the transport. It first replaces the transport if the file of tls.ca has changed
-// or the connections are too old. Old connections close when their requests end.
+// current returns the transport for the lane's requests. If the file of tls.ca has changed or the
+// connections are too old, current first replaces the transport. The connections of the old one
+// close when their requests end.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.Current()
 	l.mu.Lock()
@@ -58,8 +59,8 @@ func newTransport(s *Sink, e *endpoint, secure *tls.Config) *nethttp.Transport {
 	}
 }
 
-// roundTrip makes a request with net/http. net/http returns a response even if the request is still
-// being written, or if writing it has failed.
+// roundTrip makes a request with net/http. net/http may return a response while the request is
+// still being written, or after a failed write.
 func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	begun time.Time) (*answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,7 +97,7 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	return out, nil
 }
 
-// unsentError returns the error for a request that got a response but was not written completely.
+// unsentError returns the error for a request that got a response before it was written completely.
 func unsentError(status int, cause error) error {
 	return fmt.Errorf(
 		"status %d is ignored, because the request was not written completely: %w", status,

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Cutter cuts a stream of bytes into records at a delimiter. A record that is longer than the limit
-// becomes several records. A Cutter must be used by one goroutine.
+// Cutter cuts a stream of bytes into records at a delimiter. It cuts a record that is longer than
+// the maximum into several records. Only one goroutine may use a Cutter.
 type Cutter struct {
 	max   int
 	delim byte
@@ -15,16 +15,16 @@ type Cutter struct {
 	long  int64
 }
 
-// The minimum size of the buffer that Space returns, and the maximum to which this size grows
-// automatically.
+// The size of the buffer that Space returns: its minimum, and the maximum to which it grows while
+// reads fill the buffer.
 const (
 	minSpace  = 4 << 10
 	mostSpace = 64 << 10
 )
 
 // NewCutter returns a Cutter for records that end with delim. A record has at most max bytes. size
-// is the expected number of bytes of a read. If it is 0, the buffer for reads is small at first and
-// grows while reads fill it.
+// is the expected number of bytes of a read. If size is 0, the buffer for reads is small at first
+// and grows while reads fill it.
 func NewCutter(max int, delim byte, size int) *Cutter {
 	if size <= 0 {
 		size = minSpace
@@ -62,13 +62,14 @@ func (c *Cutter) Cut(n int) Records {
 	return out
 }
 
-// Write adds data that was not read into Space, and returns the records that are complete now.
+// Write adds data and returns the records that are complete now. Use it for data that was not read
+// into the buffer of Space.
 func (c *Cutter) Write(data []byte) Records {
 	c.buf = append(c.buf, data...)
 	return c.Cut(0)
 }
 
-// Keep moves the incomplete record of another Cutter to c.
+// Keep moves the incomplete record of before, an earlier Cutter of the same stream, to c.
 func (c *Cutter) Keep(before *Cutter) { c.buf, before.buf = before.buf, nil }
 
 // End returns the bytes after the last delimiter as a record, or no record if there are none.
@@ -84,7 +85,8 @@ func (c *Cutter) End() Records {
 // Pending returns the number of bytes after the last delimiter.
 func (c *Cutter) Pending() int { return len(c.buf) }
 
-// Long returns the number of pieces that were cut off long records since the last call.
+// Long returns the number of pieces that Cut and Write have cut off records longer than the
+// maximum. It counts the pieces since the last call of Long.
 func (c *Cutter) Long() int64 {
 	n := c.long
 	c.long = 0
@@ -109,7 +111,7 @@ func (c *Cutter) drop(n int) {
 	c.buf = c.buf[:copy(c.buf, c.buf[n:])]
 }
 
-// each adds the records in data to out. data must end with a delimiter.
+// each cuts data into records and adds them to out. data must end with a delimiter.
 func (c *Cutter) each(data []byte, out *Records) {
 	for len(data) > 0 {
 		end := bytes.IndexByte(data, c.delim)

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// gate bounds the sum of reserved bytes and bytes of unsettled data. It is guarded by the mutex of
-// its Intake.
+// gate enforces the memory limit of an [Intake]. It counts the reserved bytes and the bytes of data
+// that some route has not settled yet (delivered, dead-lettered or dropped). The mutex of the
+// Intake guards it.
 type gate struct {
 	max       int64
 	held      int64
@@ -17,7 +18,7 @@ type gate struct {
 	oversized *Reservation // may grow beyond max; nil if none does
 }
 
-// waiter is a call that waits until bytes are added to its reservation.
+// waiter is a call of Reserve or Grow that waits until bytes are added to its reservation.
 type waiter struct {
 	r     *Reservation
 	bytes int64
@@ -25,7 +26,8 @@ type waiter struct {
 	ready chan struct{} // closed when it was granted or refused
 }
 
-// Reservation is room for data that is about to be read. It belongs to one goroutine.
+// Reservation is a number of bytes of the intake's memory limit, reserved for data that the source
+// is about to read. Only one goroutine may use it.
 type Reservation struct {
 	in     *Intake
 	bytes  int64
@@ -38,8 +40,9 @@ type Reservation struct {
 // must not block and must not call the intake. Call OnRead before Submit.
 func (r *Reservation) OnRead(f func()) { r.onRead = f }
 
-// Reserve waits until the given number of bytes is free, and reserves them. Concurrent calls are
-// served in order. The error is [ErrTooLarge], [ErrDraining] or the cause of ctx.
+// Reserve waits until the given number of bytes is free within the memory limit, and reserves them.
+// Concurrent calls get their bytes in the order of arrival. The error is [ErrTooLarge],
+// [ErrDraining] or the cause of ctx.
 func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{in: i}
 	i.mu.Lock()
@@ -77,8 +80,9 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // exceed the maximum of the reservation.
 const expandStep = 256 << 10
 
-// maxExpansion is the memory that a request may use beyond the limit of the intake, as a multiple
-// of the size of its body. Decoded OTLP log records are about ten times as large as their body.
+// maxExpansion bounds the memory of a request that needs more than the limit of the intake, as a
+// multiple of the size of the request's body. Decoded OTLP log records are about ten times as large
+// as their body.
 const maxExpansion = 16
 
 // Expand grows the reservation to at least body+records bytes: the size of a body, and the
@@ -105,8 +109,8 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle replaces the reserved bytes by the given number of bytes of submitted data. The caller
-// holds the intake's mu.
+// settle ends the reservation: the given number of bytes of submitted data replaces the reserved
+// bytes in the gate. The caller holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes
@@ -117,7 +121,7 @@ func (r *Reservation) settle(bytes int64) {
 	g.grant()
 }
 
-// granted waits until w has its bytes.
+// granted waits until the gate has granted the bytes of w or refused w.
 func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	err := i.await(ctx, w.ready)
 	i.mu.Lock()
@@ -139,7 +143,8 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 }
 
 // routesEvery is the interval at which waiting callers check whether a route was removed from the
-// pipeline. Data that only this route has not settled is then settled. One caller checks for all.
+// pipeline. Data that only the removed route has not settled then counts as settled. One caller
+// checks on behalf of all waiting callers.
 const routesEvery = time.Second
 
 // await waits until ready is closed. If ctx ends earlier, await returns its cause.
@@ -173,10 +178,10 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// grant gives free bytes first to the growing reservations, then to new ones, each in order of
-// arrival. If the first growing reservation does not fit, it may exceed the limit. Only one
-// reservation at a time may do so: the next one must wait until the first has ended and the bytes
-// in use are within the limit again.
+// grant serves the waiting calls. It gives free bytes first to the growing reservations, then to
+// new ones, each in order of arrival. If the first growing reservation does not fit, it may exceed
+// the limit. Only one reservation at a time may do so: the next one must wait until the first has
+// ended and the bytes in use are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0
@@ -206,7 +211,7 @@ func (g *gate) give(w *waiter) {
 	close(w.ready)
 }
 
-// free subtracts the bytes of settled or withdrawn data, and serves waiting reservations.
+// free returns the bytes of settled or withdrawn data to the gate, and serves waiting calls.
 func (g *gate) free(bytes int64) {
 	g.held -= bytes
 	g.grant()

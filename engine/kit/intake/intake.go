@@ -13,25 +13,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of an [Intake].
+// Options configure an [Intake].
 type Options struct {
 	// Name is the partition's name, for logs and displays.
 	Name string
-	// MaxBytes bounds the sum of reserved bytes and bytes of unsettled data. Each record counts
-	// [RecordOverhead] bytes in addition to its text. Zero means [DefaultMaxBytes].
+	// MaxBytes is the memory limit: it bounds the sum of reserved bytes and bytes of unsettled
+	// data. Each record counts [RecordOverhead] bytes in addition to its text. Zero means
+	// [DefaultMaxBytes].
 	MaxBytes int64
 	// Objects means that each record is a valid JSON object on one line. Its members become the
 	// record's fields.
 	Objects bool
-	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. If Refuse is
-	// not set, both still work then, and the routes end after the last producer has finished; see
-	// [Intake.Producer].
+	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain (deliver their
+	// remaining data before a stop). If Refuse is not set, Reserve and Submit still work while
+	// routes drain, and the routes end after the last producer has finished; see [Intake.Producer].
 	Refuse bool
-	// Remember is the time for which the intake keeps the outcome of an identified request; see
+	// Remember is the time for which routes remember that an identified request was settled; see
 	// [Reservation.Identify].
 	Remember time.Duration
-	// MaxRequests bounds the number of identified requests that a route remembers. Beyond it, the
-	// oldest ones are forgotten. Zero means 131,072.
+	// MaxRequests bounds the number of identified requests that a route remembers. If there are
+	// more, the route forgets the oldest requests. Zero means 131,072.
 	MaxRequests int
 }
 
@@ -108,10 +109,9 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest waits until the source stops. Then it logs and counts the records that some route has
-// not settled, for example because the route has failed or its drain took too long. These records
-// are lost. Records for which a sender waits are not counted: the sender gets no response and still
-// has them.
+// reportRest waits until the source stops. Then it logs and counts the lost records: those that
+// some route has not settled, for example because the route has failed. It does not count records
+// for which a sender waits. Their sender gets no response and still has the records.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -132,7 +132,8 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	return nil
 }
 
-// KeepsRequests implements [stream.RequestSource].
+// KeepsRequests implements [stream.RequestSource]. own is the id of the intake's partition, which
+// is unique to this process. keep is the time for which routes remember requests.
 func (i *Intake) KeepsRequests() (own string, keep time.Duration) { return i.part.ID, i.o.Remember }
 
 // Held returns the sum of reserved bytes and bytes of unsettled data.
@@ -166,7 +167,8 @@ func (i *Intake) IsDraining() bool {
 	return i.allDraining()
 }
 
-// Accepting returns nil as soon as not all routes drain. Its error is the cause of ctx.
+// Accepting waits until at least one route does not drain, and returns nil. If ctx ends first, it
+// returns the cause of ctx.
 func (i *Intake) Accepting(ctx context.Context) error {
 	for {
 		i.mu.Lock()
@@ -185,7 +187,7 @@ func (i *Intake) Accepting(ctx context.Context) error {
 	}
 }
 
-// allDraining is IsDraining for a caller that holds i.mu.
+// allDraining reports whether all routes drain. The caller holds i.mu.
 func (i *Intake) allDraining() bool {
 	select {
 	case <-i.draining:
@@ -195,9 +197,9 @@ func (i *Intake) allDraining() bool {
 	}
 }
 
-// Producer registers a goroutine that submits data. Draining routes end only after all registered
-// goroutines have called done. The goroutine must watch Draining, and call done after its last
-// submission. done may be called twice.
+// Producer registers a goroutine that submits data. While routes drain, they end only after all
+// registered goroutines have called done. The goroutine must watch Draining, and call done after
+// its last submission. done may be called twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -224,8 +226,9 @@ func (i *Intake) notify() {
 	i.changed = make(chan struct{})
 }
 
-// checkDraining closes the channel of Draining if all routes drain. If a route no longer drains,
-// checkDraining replaces the closed channel by an open one. The caller holds i.mu.
+// checkDraining updates the channel that Draining returns. If all routes drain, it closes the
+// channel. If a route no longer drains, it replaces the closed channel by an open one. The caller
+// holds i.mu.
 func (i *Intake) checkDraining() {
 	all := len(i.routes) > 0
 	for _, p := range i.routes {
@@ -243,5 +246,5 @@ func (i *Intake) checkDraining() {
 	i.notify()
 }
 
-// isRefusing reports whether new data is refused. The caller holds i.mu.
+// isRefusing reports whether new data is refused because all routes drain. The caller holds i.mu.
 func (i *Intake) isRefusing() bool { return i.o.Refuse && i.allDraining() }

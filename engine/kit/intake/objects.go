@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Objects parses records that are JSON objects and adds their members as fields. It must be used by
-// one goroutine.
+// Objects parses records that are JSON objects and adds their members to a batch as fields. Only
+// one goroutine may use it.
 type Objects struct {
 	scan  json.Scanner
 	names map[string]uint32 // of the batch
@@ -19,7 +19,7 @@ type Objects struct {
 	likely []likelyKey
 }
 
-// likelyKey is a key as it is written in a record, with its quotes. name is the index of the key in
+// likelyKey is a key in the spelling of a record, with its quotes. name is the index of the key in
 // Batch.Names.
 type likelyKey struct {
 	text []byte
@@ -30,7 +30,7 @@ type likelyKey struct {
 // its index in Batch.Fields.
 type seen struct{ turn, field int }
 
-// Set sets the fields of every record of b. It dead-letters a record that is not an object.
+// Set sets the fields of every record of b. It dead-letters each record that is not a JSON object.
 func (o *Objects) Set(b *stream.Batch) {
 	b.Split()
 	o.Begin()
@@ -119,13 +119,14 @@ func (o *Objects) add(b *stream.Batch, data []byte, name uint32) {
 	b.Fields = append(b.Fields, f)
 }
 
-// notObjectError is the reason for dead-lettering a record that is not a JSON object.
+// notObjectError is the error for a record that is not a JSON object, stored as the reason of its
+// dead letter.
 type notObjectError struct {
 	what string
 	at   int
 }
 
-// Error describes the mistake and its position.
+// Error describes the mistake in the record's text and its position.
 func (e *notObjectError) Error() string {
 	return fmt.Sprintf("not a JSON object: %s, at byte %d", e.what, e.at)
 }

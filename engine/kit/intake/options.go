@@ -4,13 +4,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The values of an option `delimiter`.
+// The values of the option `delimiter`, the character that ends a record.
 const (
 	ByNewline = "newline"
 	ByNUL     = "nul"
 )
 
-// CheckDelimiter checks an option `delimiter` under its key.
+// CheckDelimiter returns an error if value is not valid for the option `delimiter`. key is the
+// option's key in the config.
 func CheckDelimiter(key, value string) error {
 	if value != ByNewline && value != ByNUL {
 		return stream.OptionErrorf(key, "is %q, want %s or %s", value, ByNewline, ByNUL)
@@ -30,8 +31,8 @@ func Delimiter(value string) byte {
 // enough for one read of short records.
 const MinMemory stream.Size = 8 << 20
 
-// CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into
-// records.
+// CheckSizes returns an error if the options `max_record` and `memory` are not valid. It is for
+// sources that cut a stream into records.
 func CheckSizes(maxRecord, memory stream.Size) error {
 	return CheckSizesUnder("memory", maxRecord, memory)
 }

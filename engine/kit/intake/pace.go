@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Pace measures how fast routes settle data. A source uses it to tell refused senders when to
-// retry. The zero value is ready to use. A Pace is safe for concurrent use.
+// Pace measures the bytes per second that routes settle (deliver, dead-letter or drop). A source
+// uses it to tell refused senders when to retry. The zero value is ready to use. A Pace is safe for
+// concurrent use.
 type Pace struct {
 	mu    sync.Mutex // guards the fields below
 	bytes float64    // bytes settled in about the last paceMemory, decayed until since
@@ -24,8 +25,8 @@ const (
 	unknownRetry = 15 * time.Second
 )
 
-// decay reduces p.bytes by the time since the last call, linearly: after half of paceMemory, half
-// of the bytes remain; after all of it, none. The caller holds p.mu.
+// decay reduces p.bytes linearly with the time since the last call. Half of the bytes remain after
+// half of paceMemory, and none after paceMemory. The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))
@@ -33,7 +34,8 @@ func (p *Pace) decay(now time.Time) {
 	p.since = now
 }
 
-// Settled adds bytes that routes have settled to the measurement.
+// Settled adds the given number of bytes, which routes have settled at the time now, to the
+// measurement.
 func (p *Pace) Settled(bytes int, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,10 +43,10 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter estimates the time until the routes have settled the given number of bytes (held) at
-// the measured rate. Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was
-// measured, the estimate is 15s. The estimate is limited to between 1s and 50s and then varied by
-// up to 20 percent (jitter). The result is in whole seconds and at least 1s.
+// RetryAfter estimates the time in which the routes settle held bytes at the measured rate.
+// Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was measured, the estimate is
+// 15s. The estimate is limited to between 1s and 50s and then varied by up to 20 percent (jitter).
+// The result is in whole seconds and at least 1s.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the progress of one route, guarded by the mutex of its Intake.
+// progress records the data of an [Intake] that one route has settled (delivered, dead-lettered or
+// dropped). The mutex of the Intake guards it.
 type progress struct {
 	settled  // in the partition of the intake
 	requests requests
@@ -22,7 +23,8 @@ type progress struct {
 	reader   *reader // of the current run of the route
 }
 
-// of returns the route's progress in the partition of s.
+// of returns the route's progress in the partition of s. This is the partition of the intake, or
+// that of an identified request.
 func (p *progress) of(s *Submission) *settled {
 	if s.part == &s.in.part {
 		return &p.settled
@@ -35,7 +37,7 @@ func (p *progress) covers(s *Submission) bool {
 	return p.of(s).covers(s.position(s.from), s.position(s.to()))
 }
 
-// settled is the progress of a route in one partition.
+// settled is the progress of a route in one partition: the settled positions.
 type settled struct {
 	watermark int64
 	above     []stream.Range
@@ -55,16 +57,16 @@ func (p *settled) covers(from, to int64) bool {
 	return false
 }
 
-// note replaces the progress by that of m, unless m is older.
+// note replaces the progress by that of m, unless the watermark of m is lower.
 func (p *settled) note(m stream.Mark) {
 	if m.Watermark.Num >= p.watermark { // ignore an older mark
 		p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
 	}
 }
 
-// in returns the settled ranges of s, converted from positions to places. A place counts the bytes
-// of all submissions in the order in which they were read, whereas each identified request has
-// positions of its own, from 0.
+// in returns the settled ranges of s as places. A place is an offset in the bytes of all
+// submissions, in the order in which they were read. A position is an offset in one partition. They
+// differ because each identified request is a partition of its own, with positions from 0.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -92,7 +94,7 @@ type reader struct {
 
 	readers.Cursor       // in places
 	main           int64 // position in the partition of the intake
-	// ranges of the intake's partition that were settled when the reader was opened
+	// ranges of the intake's partition that the route had settled when the reader was opened
 	passed  []stream.Range
 	known   int64   // Above has the ranges of all submissions below this place
 	ends    []int32 // ends of the records in the batch, once one of them is odd
@@ -171,8 +173,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// finish completes the batch. It records the position at which the batch ends, so that a restarted
-// route ends a batch there too. It also adds the fields of records that are objects.
+// finish completes the batch. It records the position at which the batch ends, so that the route
+// ends a batch at the same position after a restart. If records are JSON objects, finish adds their
+// fields.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	r.progress.cuts.Add(r.At)
@@ -200,8 +203,8 @@ func (r *reader) finish(b *stream.Batch) {
 	}
 }
 
-// fill appends available data to b. full reports whether b can be sent now. The error is io.EOF if
-// no more data will follow.
+// fill appends available data to b. full reports whether b should be sent now. If not, changed is
+// closed when more data may be available. The error is io.EOF if no more data will follow.
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	i := r.in
 	i.mu.Lock()
@@ -242,8 +245,8 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return b.Full() || r.awaited, i.changed, nil
 }
 
-// isLast reports whether this route gets no more submissions. If only some routes drain, later
-// submissions go to the others.
+// isLast reports whether this route gets no more submissions. If this route drains and some other
+// route does not, later submissions go only to the other routes.
 func (r *reader) isLast() bool {
 	i := r.in
 	if i.ended {
@@ -253,8 +256,8 @@ func (r *reader) isLast() bool {
 }
 
 // next returns the first submission that ends after the place at, or nil. A place is an offset in
-// all submissions in the order in which they were read. If no route has read the submission before,
-// next moves it from the queue to the log and assigns its place.
+// the bytes of all submissions, in the order in which they were read. If no route has read the
+// submission yet, next moves it from the queue to the log and assigns its place.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
 		if s.to() <= at {
@@ -286,7 +289,8 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn adds the route's settled ranges of s to r.Above. It does so once for each submission.
+// learn adds the parts of s that the route has settled to r.Above, the ranges that the reader
+// skips. It does so once for each submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
@@ -300,7 +304,7 @@ func (r *reader) learn(s *Submission) {
 
 // follow moves r.main, the position in the intake's partition, up to position to. If follow passes
 // over positions that this route has not settled, it adds an empty span with these positions to b
-// and returns true. The span lets the ledger of a sink advance beyond these positions as well.
+// and returns true. With this span, the ledger of a sink can advance beyond these positions.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -319,7 +323,7 @@ func (r *reader) follow(b *stream.Batch, to int64) bool {
 	return true
 }
 
-// skip moves past a range of s that the route has settled.
+// skip moves the reader past a range of s that the route has already settled.
 func (r *reader) skip(s *Submission) {
 	r.Skip()
 	if s.part == &r.in.part {
@@ -342,7 +346,7 @@ func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	}
 }
 
-// take appends records of s to b. It stops when b is full or the place border is reached.
+// take appends records of s to b. It stops when b is full, or at the place border.
 func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	data := s.records.data
 	start := int(r.At - s.from)
@@ -370,7 +374,8 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	s.mayBeSent = s.mayBeSent || len(r.in.routes) > 1
 }
 
-// beginOdd sets r.ends to the line ends of the data that b already contains.
+// beginOdd sets r.ends to the ends of the lines that b already contains. It is called before the
+// first record that is not a line, because from then on r.ends determines the records.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true
@@ -378,7 +383,8 @@ func (r *reader) beginOdd(b *stream.Batch) {
 	}
 }
 
-// appendEnds appends the ends of lines. The first line begins at offset base.
+// appendEnds appends the offset of the end of each line to ends. The first line begins at offset
+// base.
 func appendEnds(ends []int32, lines []byte, base int) []int32 {
 	for at := 0; at < len(lines); {
 		at += bytes.IndexByte(lines[at:], '\n') + 1
@@ -387,8 +393,8 @@ func appendEnds(ends []int32, lines []byte, base int) []int32 {
 	return ends
 }
 
-// cut returns the end and number of the first lines. It stops after the line that reaches size
-// bytes or the given number of records.
+// cut selects the first lines for a batch. It returns the offset of their end and their number. It
+// stops after the line that reaches size bytes or the given number of records.
 func cut(lines []byte, size, records int) (end, count int) {
 	end = len(lines)
 	if size < end {
@@ -445,8 +451,8 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Metadata implements stream.PartitionTracker. It returns no metadata: the data cannot be read
-// again.
+// Metadata implements stream.PartitionTracker. It returns no metadata, because an intake needs
+// none: its data cannot be read again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
 // Deleted implements stream.PartitionTracker. It returns the partitions of earlier runs of the

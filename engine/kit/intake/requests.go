@@ -10,9 +10,9 @@ import (
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
-// Identify gives the data to be submitted a partition of its own, named by id. If the same data is
-// submitted again, routes that have already settled it skip it, even after a restart. If an earlier
-// submission with this id is not settled yet, Submit returns that submission.
+// Identify gives the data to be submitted a partition of its own, named by id. If data with the
+// same id is submitted again, routes that have already settled it skip it, even after a restart. If
+// an earlier submission with this id is not settled yet, Submit returns the earlier submission.
 //
 // id must identify the data: different data needs a different id. It has at most 128 bytes of
 // printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before Submit.
@@ -37,7 +37,8 @@ func RequestTime(name string, now time.Time) time.Time {
 	return now
 }
 
-// requests is one route's progress in identified requests. The zero value is empty.
+// requests is one route's progress in identified requests ([Reservation.Identify]). The zero value
+// is empty.
 type requests struct {
 	by    map[string]*request
 	order []*request // in the order of note; by time after sort
@@ -49,7 +50,8 @@ type request struct {
 	time time.Time
 }
 
-// of returns the progress in the partition with the given id. It is empty if the id is unknown.
+// of returns the progress in the partition of the request with the given id. If the id is unknown,
+// nothing is settled in the result.
 func (q *requests) of(id string) *settled {
 	if e := q.by[id]; e != nil {
 		return &e.settled
@@ -57,7 +59,7 @@ func (q *requests) of(id string) *settled {
 	return new(settled)
 }
 
-// note updates the progress from a mark of a request.
+// note updates the progress of a request from m ([stream.Mark]).
 func (q *requests) note(m stream.Mark) {
 	e := q.by[m.Part.ID]
 	if e == nil {
@@ -71,7 +73,7 @@ func (q *requests) note(m stream.Mark) {
 	e.note(m)
 }
 
-// sort orders the requests by time.
+// sort orders the requests by the time of their arrival.
 func (q *requests) sort() {
 	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
 }
@@ -94,9 +96,9 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the oldest requests while they arrived before the given time, or while more than
-// most requests remain. It stops at the first request in working, the requests that are not settled
-// yet. It appends the ids of the removed requests to gone.
+// expire removes the oldest requests: those that arrived before the given time, and more if more
+// than most requests remain. It stops at the first request in working, which has the requests that
+// are not settled yet. It appends the ids of the removed requests to gone.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

@@ -18,8 +18,8 @@ type Records struct {
 	odd   bool // a record contains a line end or ends in CR
 }
 
-// Lines returns the lines of data as records. It takes ownership of data, which must end with a
-// line end.
+// Lines returns the lines of data as records. data must end with a line end. The caller must not
+// use data afterwards.
 func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(data, newline)} }
 
 var newline = []byte{'\n'}
@@ -51,7 +51,7 @@ func (r *Records) Size() int { return len(r.data) }
 // cost returns the number of bytes that the records count against the memory limit.
 func (r *Records) cost() int64 { return int64(len(r.data)) + int64(r.count)*RecordOverhead }
 
-// Submission is data that was submitted to the routes.
+// Submission is data that a source has submitted to the routes of its pipeline.
 type Submission struct {
 	in      *Intake
 	records Records
@@ -71,7 +71,8 @@ type Submission struct {
 	mayBeSent bool
 }
 
-// position converts a place to a position in the submission's partition.
+// position converts a place (an offset in the bytes of all submissions) to a position in the
+// submission's partition.
 func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
@@ -150,7 +151,8 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 	}
 }
 
-// lose counts and logs records that will not be delivered.
+// lose counts and logs records as lost, because the source has stopped or because they could not be
+// submitted.
 func (i *Intake) lose(records Records) {
 	if records.count == 0 {
 		return

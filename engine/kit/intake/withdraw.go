@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The states of a submission, and the effect of Withdraw:
+// The states of a submission, and the effect of [Submission.Withdraw]:
 //
 //	queued ──read──▶ read ──────▶ sent ──▶ settled
 //	   │              │ Withdraw
@@ -20,13 +20,13 @@ import (
 // batch. So that this is possible, the reader puts all of a submission into one batch if it fits.
 //
 // Data that a route has read is not withdrawn if the pipeline has several routes, because another
-// route may have delivered it. For a similar reason, a restarted route does not withdraw data that
-// it read before the restart: its earlier run may have delivered the data.
+// route may have delivered it. After a restart, a route does not withdraw data that it read before
+// the restart, because it may have delivered the data.
 
 // Withdraw takes the data back unless a worker may have received it. After a withdrawal,
 // [Submission.Wait] returns [ErrWithdrawn]. If a route has read the data, Withdraw waits until the
 // route has withdrawn or settled it, or until ctx is done. The route may withdraw the data even
-// after that.
+// after ctx is done.
 func (s *Submission) Withdraw(ctx context.Context) {
 	if withdraw := s.disown(); withdraw != nil {
 		withdraw()
@@ -35,9 +35,8 @@ func (s *Submission) Withdraw(ctx context.Context) {
 }
 
 // disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
-// returns a function that makes the route withdraw unwanted data. The function is nil if nothing is
-// left to do: the data is already settled or withdrawn, or the pipeline does not have exactly one
-// route.
+// returns a function that makes the route withdraw unwanted data. The function is nil in two cases:
+// the data is already settled or withdrawn, or the pipeline does not have exactly one route.
 func (s *Submission) disown() (withdraw func()) {
 	i := s.in
 	i.mu.Lock()
@@ -72,14 +71,16 @@ func (s *Submission) disown() (withdraw func()) {
 // caller holds i.mu.
 func (i *Intake) hasOneRoute() bool { return len(i.routes) == 1 && len(i.host.Routes()) == 1 }
 
-// exceeds reports whether s fits into an empty batch, but not into the remaining room of b.
+// exceeds reports whether the records of s fit into an empty batch, but not into the remaining room
+// of b.
 func (s *Submission) exceeds(b *stream.Batch) bool {
 	size, count, most := s.records.Size(), s.records.count, b.Limits()
 	return s.awaited && size <= most.Bytes && count <= most.Records &&
 		(len(b.Data)+size > most.Bytes || b.Origins+count > most.Records)
 }
 
-// Unwanted implements stream.WithdrawingReader.
+// Unwanted implements stream.WithdrawingReader: it reports whether b contains only unwanted
+// submissions.
 func (r *reader) Unwanted(b *stream.Batch) bool {
 	i := r.in
 	i.mu.Lock()
@@ -92,7 +93,8 @@ func (r *reader) Unwanted(b *stream.Batch) bool {
 		!slices.ContainsFunc(found, func(s *Submission) bool { return !s.unwanted || s.mayBeSent })
 }
 
-// Withdrawn implements stream.WithdrawingReader.
+// Withdrawn implements stream.WithdrawingReader: it completes the withdrawal of the submissions in
+// b, which was not sent.
 func (r *reader) Withdrawn(b *stream.Batch) {
 	i := r.in
 	i.mu.Lock()
@@ -115,7 +117,8 @@ func (r *reader) Withdrawn(b *stream.Batch) {
 	i.notify()
 }
 
-// ReadsAgain implements stream.WithdrawingReader.
+// ReadsAgain implements stream.WithdrawingReader. Only identified requests can be submitted again
+// with the same positions.
 func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
 
 // wholeIn returns the unsettled submissions in b. It returns none if b contains only a part of a

@@ -16,16 +16,16 @@ type Added struct {
 	Repeated int    // rows that were already parked
 }
 
-// Host is a host with its earliest due time.
+// Host is a receiver's host with the earliest due time of its waiting deliveries.
 type Host struct {
 	ID   int64
 	Name string
 	Due  time.Time
 }
 
-// Add parks rows, and returns when they are durable. Rows that are already parked stay unchanged.
-// After an error, none of the rows is parked. The error is [ErrFull] if the rows do not fit into
-// the store.
+// Add parks rows, which means that it stores them as deliveries. It returns when they are durable.
+// Rows that are already parked stay unchanged. After an error, none of the rows is parked. The
+// error is [ErrFull] if the rows do not fit into the store.
 func (s *Store) Add(ctx context.Context, rows []Row) (out Added, err error) {
 	var bytes int64
 	for i := range rows {
@@ -90,7 +90,8 @@ func (t *transaction) insert(r *Row, out *Added) error {
 	return nil
 }
 
-// idOf returns the id of a name. If the name has none, idOf assigns one.
+// idOf returns the number that stands for a name in the file. If the name has none, idOf assigns
+// one.
 func (t *transaction) idOf(
 	cache map[string]int64, find, add *sql.Stmt, name string,
 ) (id int64, err error) {
@@ -185,7 +186,8 @@ func (t *transaction) advance(
 	return t.moveOperation(to, host)
 }
 
-// count updates the sums for a delivery that changes its state.
+// count updates the sums of the store when the state of a delivery changes. weight is the
+// delivery's number of source records.
 func (t *transaction) count(from, to State, weight int64) {
 	if from == Exhausted {
 		t.delta.Exhausted -= weight
@@ -226,7 +228,8 @@ func (t *transaction) insertEntries(id int64, entries []Entry) error {
 	return nil
 }
 
-// NotFoundError means that the store has no delivery with the key. It may have been pruned.
+// NotFoundError means that the store has no delivery with the key. Such a delivery may have existed
+// and been pruned.
 type NotFoundError struct{ Key string }
 
 // Error names the key.

@@ -77,7 +77,7 @@ type readStatements struct{ due, next *sql.Stmt }
 
 // dueQuery has no LIMIT, because SQLite recompiles a statement whenever a parameter of LIMIT is
 // bound. Instead, the caller stops reading after enough rows. SQLite reads the rows in the order of
-// an index, so that the others cost nothing.
+// an index, so that the remaining rows cost nothing.
 const dueQuery = "SELECT " + columns + joined +
 	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
 
@@ -110,8 +110,8 @@ func (s *Store) Due(
 	return deliveriesOf(rows, limit, nil)
 }
 
-// Next returns the earliest due time later than after of a host's waiting deliveries. It returns
-// false if there is none.
+// Next returns the earliest due time of a host's waiting deliveries that is later than after. It
+// returns false if there is none.
 func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := s.reads.next.QueryRowContext(ctx, host, after.UnixMilli()).Scan(&due)

@@ -56,7 +56,8 @@ type Delivery struct {
 	Ended time.Time // zero if it has not ended
 }
 
-// Schedule returns the schedule of the delivery, given the schedule of its route (s).
+// Schedule returns the schedule of the delivery: s, the schedule of its route, with the delivery's
+// own waits if it has some.
 func (d *Delivery) Schedule(s Schedule) Schedule {
 	if d.Waits != nil {
 		s.Waits = d.Waits

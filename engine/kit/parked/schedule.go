@@ -44,7 +44,7 @@ type Polling struct {
 // MaxPolls bounds the polls of an operation.
 const MaxPolls = 10_000
 
-// end returns the state of a delivery at the end of its schedule.
+// end returns the state of a delivery after its last attempt has failed: Exhausted or Dead.
 func (s Schedule) end() State {
 	if s.Keep {
 		return Exhausted
@@ -89,7 +89,8 @@ func (s Schedule) Planned(id int64, n int) time.Duration {
 	return at
 }
 
-// draw returns a number in [0, 1) that depends only on the delivery and the attempt.
+// draw returns a pseudo-random number in [0, 1) for the jitter. It depends only on the delivery's
+// id and the attempt's number.
 func draw(id int64, n int) float64 {
 	h := fnv.New64a()
 	var key [16]byte

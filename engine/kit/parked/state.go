@@ -43,7 +43,7 @@ func ParseState(name string) (State, error) {
 // Ended reports whether nothing more happens to a delivery in this state.
 func (s State) Ended() bool { return s == Done || s == Dead || s == Cancelled }
 
-// Event is something that happens to a delivery.
+// Event is something that happens to a delivery and may change its state.
 type Event uint8
 
 // The events of a delivery.
@@ -154,7 +154,8 @@ func (p Progress) Next(
 	return p, nil
 }
 
-// Started returns the progress after the receiver has started an operation at time now.
+// Started returns the progress after the receiver has accepted an asynchronous operation at time
+// now.
 func (p Progress) Started(
 	s Schedule, o Operation, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {

@@ -268,7 +268,7 @@ func (s *Store) LastTotals() Totals {
 	return s.totals
 }
 
-// fields returns pointers to the sums by their names in the file.
+// fields returns pointers to the sums in t, by the names that they have in the file.
 func (t *Totals) fields() map[string]*int64 {
 	return map[string]*int64{
 		"waiting":   &t.Waiting,
@@ -288,7 +288,7 @@ func (t *Totals) add(o Totals) {
 	}
 }
 
-// state returns a pointer to the sum for a state.
+// state returns a pointer to the sum in t for deliveries in state s.
 func (t *Totals) state(s State) *int64 {
 	switch s {
 	case Done:

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Audited describes how a database recounts the rows of a table. It stores the rows that the table
-// must hold in a temporary table, so that the database itself compares equal types.
+// Audited describes how a database recounts the rows of a sink's table, for an audit
+// ([stream.Audit]). The audit inserts the expected rows into a temporary table. The database then
+// compares the two tables, so that both sides of each comparison have the same type.
 type Audited[C Session] struct {
 	Server Server[C]
 	Ledger *Ledger // after Open
@@ -21,23 +22,25 @@ type Audited[C Session] struct {
 
 	// Find sets the columns in Shape and reports whether the table exists.
 	Find func(ctx context.Context, c C) (exists bool, err error)
-	// HasLedger is a query for one row with one column: whether the ledger's tables exist.
+	// HasLedger is a query that returns one boolean: whether the ledger's tables exist.
 	HasLedger Statement
-	// Shadow is the name of the temporary table in SQL. Create is the beginning of its CREATE
-	// statement, before the list of columns.
+	// Shadow is the SQL name of the temporary table for the expected rows. Create is the beginning
+	// of its CREATE statement, before the list of columns.
 	Shadow, Create string
-	// At is an SQL value that determines the type of the temporary table's column for record ids.
+	// At is an SQL value. Its type becomes the type of the column for record ids in the temporary
+	// table.
 	At string
-	// Same returns an SQL expression over a column. Its results are equal exactly if the column's
-	// values are equal.
+	// Same returns an SQL expression over a column, for use in comparisons. The expression has
+	// equal results for two rows exactly if the column has equal values in these rows.
 	Same func(column string) string
-	// Value returns a cell as an argument that the database converts to the column's type.
+	// Value returns a cell of an expected row as an argument of the INSERT statement. The database
+	// converts the argument to the column's type.
 	Value func(c *sqltable.Column, cell []byte) any
 	// Outcome maps an error of the database to an outcome of package flow.
 	Outcome func(err error) error
 }
 
-// Bounds of one INSERT into the temporary table.
+// Limits on the size of one INSERT into the temporary table.
 const (
 	auditArgs  = 800
 	auditBytes = 256 << 10
@@ -56,14 +59,14 @@ type audit[C Session] struct {
 	bytes   int
 }
 
-// pendingRow is a row that is not inserted yet.
+// pendingRow is an expected row that is not in the temporary table yet.
 type pendingRow struct {
 	args   []any
 	batch  *stream.Batch
 	record int
 }
 
-// Audit connects to the database.
+// Audit connects to the database and returns the audit of its table.
 func (a Audited[C]) Audit(ctx context.Context) (stream.Audit, error) {
 	c, err := a.Server.Connect(ctx)
 	if err != nil {
@@ -138,7 +141,8 @@ func (a *audit[C]) Expect(ctx context.Context, b *stream.Batch) error {
 	return a.flush(ctx)
 }
 
-// flush inserts the pending rows: together or, if the database refuses them, one by one.
+// flush inserts the pending rows into the temporary table. It inserts them together. If the
+// database refuses them, it inserts them one by one.
 func (a *audit[C]) flush(ctx context.Context) error {
 	rows := a.pending
 	a.pending, a.bytes = a.pending[:0], 0
@@ -205,9 +209,11 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 		}})
 }
 
-// compareSQL returns the query for the differences. Each expected row counts 1, and each stored row
-// counts -1. Rows with the same values differ if their sum is not 0. In mode upsert, a key differs
-// if it is expected and no stored row has it.
+// compareSQL returns the query for the differences between the expected and the stored rows. Each
+// expected row counts 1, and each stored row counts -1. For each set of equal rows with at least
+// one expected row, the query returns the sum if it is not 0. Example: a row that is expected twice
+// and stored once has the sum 1. In mode upsert, the query returns the expected keys that no stored
+// row has.
 func (a *audit[C]) compareSQL() string {
 	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
 	if len(columns) == 0 {

@@ -13,16 +13,16 @@ import (
 // are called concurrently.
 type Database[C Session] interface {
 	Server[C]
-	// Find sets the columns of the data's table after Load, if the table exists or the config lists
-	// them.
+	// Find sets the columns of the table for the data, if the table exists or the config lists its
+	// columns. It is called after Load.
 	Find(ctx context.Context, c C) error
-	// Transient reports whether Load should retry after err.
+	// Transient reports whether [Connections.Load] should retry after err.
 	Transient(err error) bool
 	// Writer returns a writer for use by one goroutine at a time.
 	Writer() Writer[C]
-	// Outcome maps an error of [Deliver] to the error that a worker returns. This is one of the
-	// outcomes of package flow, such as [stream.Misconfigured], if the error of the database
-	// determines it.
+	// Outcome maps an error of [Deliver] to the error that a worker returns. If the database's
+	// error shows the remedy, the result is an outcome of package flow, such as
+	// [stream.Misconfigured].
 	Outcome(err error) error
 }
 
@@ -69,9 +69,9 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, named by to, the destination. Open does not connect. The Ledger must be
-// open. kind is the sink's name. It names the goroutine that ends the route when another process
-// has taken over the ledger.
+// Open creates the lanes, and does not connect them. Their names begin with to, the destination.
+// The Ledger must be open. kind is the sink's name, as in the config. It is part of the name of a
+// goroutine, which ends the route when another process has taken over the ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
@@ -85,9 +85,9 @@ func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int
 // Encodes implements stream.Encoder.
 func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes rows for the database. If the database cannot store
-// a record, Encode returns nothing; Deliver encodes the batch again and returns the refused
-// records.
+// Encode implements stream.Encoder. It encodes the records of b as rows for the database. If the
+// database cannot store one of the records, Encode returns no payload. Deliver then encodes the
+// batch again and reports the refused records.
 func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	dst, refusals := s.database.Writer().Encode(dst, b)
@@ -97,10 +97,10 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// Ahead connects all lanes before their first batches, so that the batches need not wait for it. If
-// f is not nil, it prepares each connection. Ahead returns at once, and the lanes connect in
-// goroutines. Their errors are ignored, because the first batch of a lane meets the same error.
-// kind is the sink's name, for the names of the goroutines.
+// Ahead connects all lanes in goroutines and returns at once. The first batches therefore need not
+// wait for a connection. If f is not nil, it prepares each new connection. Errors are ignored,
+// because the first batch of the lane meets the same error. kind is the sink's name, for the names
+// of the goroutines.
 func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
 	for i, w := range s.workers {
 		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
@@ -115,7 +115,8 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 	}
 }
 
-// Load implements stream.TransactionalSink. It waits for a server that is not running yet.
+// Load implements [stream.TransactionalSink]: it returns the progress that the ledger contains. If
+// the server is not running yet, Load waits for it.
 func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
 	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark,
 		error) {
@@ -123,7 +124,7 @@ func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
 	}, s.database.Transient)
 }
 
-// Attempt makes one attempt to load the ledger, over the ledger's connection and within
+// Attempt makes one attempt to load the ledger over the ledger's connection, bounded by the time
 // LoadAttempt. If connected is not nil, Attempt calls it as soon as there is a connection.
 func (s *Connections[C]) Attempt(ctx context.Context,
 	connected func()) (marks []stream.Mark, err error) {
@@ -139,8 +140,8 @@ func (s *Connections[C]) Attempt(ctx context.Context,
 	return marks, err
 }
 
-// Take implements stream.PartitionLedger. It makes one attempt, which LoadAttempt bounds. The
-// engine repeats Take after an error.
+// Take implements [stream.PartitionLedger]: it makes this process the owner of partitions. It makes
+// one attempt, bounded by the time LoadAttempt. The engine repeats Take after an error.
 func (s *Connections[C]) Take(ctx context.Context,
 	parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
@@ -153,13 +154,14 @@ func (s *Connections[C]) Take(ctx context.Context,
 	return taken, nil
 }
 
-// Change calls f with the ledger's connection. BookBound bounds the time of the call. If the error
-// of f must end the route ([Ends]), the route ends.
+// Change calls f with the ledger's connection, for a change to the ledger. BookBound bounds the
+// time of the call. If f returns an error that must end the route ([Ends]), the route ends.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }
 
-// Store implements stream.TransactionalSink.
+// Store implements [stream.TransactionalSink]: it stores spans of batches that have no data to
+// write.
 func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	spans = Covering(nil, spans)
 	if len(spans) == 0 {
@@ -171,7 +173,8 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	})
 }
 
-// Compact implements stream.TransactionalSink.
+// Compact implements [stream.TransactionalSink]: it deletes the rows of spans that a watermark has
+// passed.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.Change(ctx, func(ctx context.Context,
 		c C) error {
@@ -179,7 +182,7 @@ func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error
 	})
 }
 
-// Prune implements stream.TransactionalSink.
+// Prune implements [stream.TransactionalSink]: it deletes partitions from the ledger.
 func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
 	return s.Change(ctx, func(ctx context.Context,
 		c C) error {
@@ -200,7 +203,7 @@ func (s *Connections[C]) Close() error {
 	return nil
 }
 
-// worker delivers over one connection.
+// worker delivers batches over one connection.
 type worker[C Session] struct {
 	*Lane[C]
 	of      *Connections[C]
@@ -216,8 +219,8 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// Making tracks whether the data's table exists, and lets one lane at a time create it. It is safe
-// for concurrent use.
+// Making tracks whether the table for the data exists, and lets one lane at a time create it. It is
+// safe for concurrent use.
 type Making struct {
 	there atomic.Bool
 	token chan struct{} // buffer of 1; the goroutine that fills it may create the table
@@ -225,11 +228,12 @@ type Making struct {
 
 func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 
-// Found records whether the table exists.
+// Found records whether the table for the data exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// Once calls make if the table does not exist. Concurrent callers wait. It returns the error of
-// make. If ctx has ended before the turn of the caller, it returns the cause.
+// Once calls make, which creates the table, if the table does not exist, and returns the error of
+// make. Only one caller at a time runs make, and the others wait. If ctx ends while a caller waits,
+// Once returns the cause of ctx.
 func (m *Making) Once(ctx context.Context, make func() error) error {
 	if m.there.Load() {
 		return nil

@@ -7,31 +7,33 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// Dialect is the SQL of a ledger's tables in one kind of database. In its texts, $routes, $marks,
-// $spans and $epochs stand for the names of the tables. docs/formats/sql-tables.md describes the
-// tables. Each statement has the listed arguments, in this order.
+// Dialect has the SQL statements for a ledger's tables in one kind of database. In the statements,
+// $routes, $marks, $spans and $epochs stand for the names of the tables. docs/formats/sql-tables.md
+// describes the tables: $marks has the watermarks of partitions, and $spans has the delivered
+// ranges above them. The comment of each statement lists its arguments in order; part is the id of
+// a partition. A position has two arguments, a number and a key.
 type Dialect struct {
 	// Place describes the location of the tables in messages. Example: `table
 	// "s"."penstock_marks"`.
 	Place string
 	// Names replaces $routes, $marks, $spans and $epochs in a text; see [Beside].
 	Names func(text string) string
-	// Present is a query that returns whether the tables exist. If it is set, Create must create
-	// all of them or none. If it is empty, Create always runs.
+	// Present is a query that returns whether the ledger's tables exist. If it is set, Create must
+	// create all of the tables or none. If it is empty, Create always runs.
 	Present Statement
 	Create  []string
 
-	// Load runs Alone, which waits until the transactions of earlier processes have ended. To make
-	// this possible, every other transaction runs Share, and Lock is appended to its query for the
+	// Alone waits until the transactions of earlier processes have ended; Load runs it. To make
+	// this wait possible, every other transaction runs Share, and appends Lock to its query for the
 	// epoch.
 	Alone, Share []Statement
 	Lock         string
 
-	// Bump increments the epoch of a route. Arguments: route, format. It is empty if Alone also
-	// increments the epoch.
+	// Bump increments the epoch of a route, which fences earlier processes. Arguments: route,
+	// format. Bump is empty if Alone also increments the epoch.
 	Bump string
-	// SetMark raises the watermark of a mark, and never lowers it. Arguments: route, part, name,
-	// num, key.
+	// SetMark raises the watermark of a partition, in its row of $marks. It never lowers the
+	// watermark. Arguments: route, part, name, num, key.
 	SetMark string
 	// InsertSpan inserts the row of a span, unless there is a row with the same start. Arguments:
 	// route, part, from_num, from_key, to_num, to_key.
@@ -42,46 +44,50 @@ type Dialect struct {
 	// from_num and from_key of the inserted rows. With Arrays, the texts below are required.
 	// Without it, they have defaults.
 	Arrays bool
-	// SpanEnd returns the row of the span with a given start. Arguments: route, part, from_num,
+	// SpanEnd returns the row of $spans with a given start. Arguments: route, part, from_num,
 	// from_key.
 	SpanEnd string
-	// MarkOf returns part, num and key of a mark. Arguments: route, part.
+	// MarkOf returns part, num and key from a partition's row of $marks. Arguments: route, part.
 	MarkOf string
-	// FoldSpans deletes the rows of spans that end at or before a position. Arguments: route, part,
-	// num, key.
+	// FoldSpans deletes the rows of a partition's spans that end at or before a position.
+	// Arguments: route, part, num, key.
 	FoldSpans string
-	// PruneMarks and PruneSpans delete the rows of a partition. Arguments: route, part.
+	// PruneMarks and PruneSpans delete the rows of a partition from $marks and $spans. Arguments:
+	// route, part.
 	PruneMarks, PruneSpans string
 
-	// Claim inserts the mark of a request, or locks the mark if it exists. Arguments: route, part,
-	// name, num, key. With Arrays, Claim returns the part of each inserted mark.
+	// Claim inserts the row of a request in $marks, or locks this row if it exists
+	// ([RequestFormat]). Arguments: route, part, name, num, key. With Arrays, Claim returns the
+	// part of each inserted row.
 	Claim string
 	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for transactions
 	// of other processes that store the same requests.
 	BeforeClaim, AfterClaim []Statement
-	// PruneRequests deletes a mark if its name matches a pattern or is less than a bound.
-	// Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a partition that
-	// has no mark. Arguments: route, part.
+	// PruneRequests deletes the row of a request in $marks if its name matches a pattern or is less
+	// than a bound. Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a
+	// partition that has no row in $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
 
-	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs, which has the
-	// epoch of each partition. Only a ledger with several owners has this table.
+	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has
+	// the epoch of each partition. It exists only if several processes own partitions of the
+	// ledger.
 	PresentEpochs Statement
 	CreateEpochs  string
-	// TakeParts returns statements that wait for all transactions of the given partitions, before
-	// their epochs are raised. To make this possible, all other transactions run the statements of
-	// ShareParts, and Lock is appended to their query for the epochs. Both functions are nil if
-	// Lock suffices, or if the database has one writer at a time. ids must be sorted.
+	// TakeParts returns statements that wait for all transactions that write to the given
+	// partitions. They run before the epochs of the partitions are raised. To make this wait
+	// possible, all other transactions run the statements of ShareParts, and append Lock to their
+	// query for the epochs. Both functions are nil if Lock suffices, or if the database has one
+	// writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
-	// RaiseEpoch increments the epoch of a partition. If the partition has none, RaiseEpoch inserts
-	// 1. Arguments: route, part.
+	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
+	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.
 	RaiseEpoch string
 	// EpochOf returns part and epoch of a partition. Arguments: route, part.
 	EpochOf string
 	// SpansOf returns the rows of all spans of a partition. Arguments: route, part.
 	SpansOf string
 
-	// ID returns the id of a route or partition as an argument of a statement. If ID is nil, the
+	// ID converts the id of a route or partition to an argument of a statement. If ID is nil, the
 	// argument is the id as a string.
 	ID func(id string) any
 }
@@ -96,7 +102,7 @@ func Beside(name sqltable.Name) func(text string) string {
 	).Replace
 }
 
-// complete sets defaults and replaces the table names in all texts.
+// complete sets defaults and inserts the table names into all statements.
 func (d *Dialect) complete() {
 	d.SpanEnd = cmp.Or(d.SpanEnd, spansText+" AND part = ? AND from_num = ? AND from_key = ?")
 	d.MarkOf = cmp.Or(d.MarkOf, `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`)
@@ -128,8 +134,8 @@ func (d *Dialect) complete() {
 	}
 }
 
-// shared prepares one of the texts of all dialects. It replaces the names of tables and, with
-// Arrays, the parameters.
+// shared converts the text of a statement that all dialects have in common. It inserts the names of
+// the tables and, with Arrays, changes the form of the parameters.
 func (d *Dialect) shared(text string) string {
 	if d.Arrays {
 		text = strings.Replace(text, "?", "$1", 1)
@@ -138,8 +144,8 @@ func (d *Dialect) shared(text string) string {
 	return d.Names(text)
 }
 
-// Texts of all dialects. Their only argument is the route. moveMarks and moveSpans have two
-// arguments: the new and the old route.
+// Statements that all dialects have in common. Their only argument is the route, except in
+// moveMarks and moveSpans. Those two have two arguments: the new and the old route.
 const (
 	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
 	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// Direct is a [Session] over one connection of a database/sql driver. Each statement is one round
-// trip.
+// Direct implements [Session] with one connection of a database/sql driver. Each statement takes
+// one round trip to the server.
 type Direct struct {
 	Conn      sqldriver.Conn
 	BeginText string // statement that begins a transaction
@@ -35,7 +35,7 @@ func (d *Direct) Commit(ctx context.Context) error {
 	return err
 }
 
-// Rollback ends the transaction.
+// Rollback rolls back the transaction.
 func (d *Direct) Rollback(ctx context.Context) error {
 	_, err := sqldriver.Exec(ctx, d.Conn, "ROLLBACK")
 	d.open = d.open && err != nil

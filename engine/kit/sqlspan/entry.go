@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The kinds of the arguments of statements, with one letter for each argument: i for an id, t for a
-// text, n for a number, k for a key.
+// The types of the arguments of statements, with one letter for each argument: i for an id, t for a
+// text, n for a position's number, k for its key.
 const (
 	kindsOfMark     = "itnk" // part, name, num, key
 	kindsOfPosition = "ink"  // part, num, key
@@ -16,9 +16,9 @@ const (
 	kindsOfPrune    = "itt" // part, pattern and bound of the name
 )
 
-// over returns the statements that execute text for each of rows. A row has the arguments after the
-// route, and kinds has their kinds. There is one statement for each row, or with Arrays a single
-// statement.
+// over returns the statements that execute text for each of rows. A row has the arguments that
+// follow the route, and kinds has their types. There is one statement for each row. With
+// Dialect.Arrays, there is a single statement for all rows.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
@@ -65,7 +65,7 @@ func array[T any](rows [][]any, k int) []T {
 	return values
 }
 
-// place identifies the row of a span among the rows of a route.
+// place identifies a span's row in the spans table, among the rows of one route.
 type place struct {
 	part string
 	from stream.Position
@@ -73,7 +73,8 @@ type place struct {
 
 func placeOf(s *stream.Span) place { return place{s.Part.ID, s.From} }
 
-// entry stores the spans of a batch in the ledger, and finds out which of them were stored before.
+// entry stores the spans of a batch ([stream.Span], a range in a partition) in the ledger, and
+// finds out which spans were already stored.
 type entry struct {
 	ledger   *Ledger
 	spans    []stream.Span
@@ -104,7 +105,7 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 	return e
 }
 
-// statements returns the statements that store the spans and then read the marks of their
+// statements returns the statements that store the spans and then read the watermarks of their
 // partitions.
 func (e *entry) statements() []*Statement { return append(e.insert, e.readMarks()...) }
 
@@ -135,7 +136,8 @@ func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Sta
 	return statements
 }
 
-// judge reports how much of the spans was stored before. Call it after the statements have run.
+// judge reports whether none, all or a part of the spans were already stored. Call it after the
+// statements have run.
 func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	before, folded, err := e.before(ctx, s)
 	if err == nil && folded {
@@ -152,9 +154,9 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 }
 
 // before returns, for each span, the end of the row that was stored before, or nil if the row was
-// inserted now. folded means that a row that prevented the insert has disappeared since then. In
-// this case, another attempt has delivered the batch, and its result arrived late: the row was
-// replaced by a mark that is newer than the marks in e.marks.
+// inserted now. folded means that a row prevented the insert and has disappeared since then. This
+// happens if an earlier attempt has delivered the batch and its result arrived late. A newer
+// watermark than the one in e.marks has then replaced the row.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

@@ -13,19 +13,20 @@ import (
 // Server creates connections of type C. Its methods may be called concurrently, but only by one
 // goroutine at a time for the same connection.
 type Server[C any] interface {
-	// Connect creates a connection for a lane that has none, or whose last connection was closed.
+	// Connect creates a connection for a lane. It is called if the lane has no connection yet, or
+	// if its last connection was closed.
 	Connect(ctx context.Context) (C, error)
-	// Restore is called after each use of a connection, with the error of that use. It rolls back
-	// an open transaction. If the state of the connection is unknown, Restore closes the connection
-	// and returns false. Restore must work even if ctx has ended, and must limit its own time.
+	// Restore is called after each use of a connection. err is the error of that use. Restore rolls
+	// back an open transaction. If the state of the connection is unknown, it closes the connection
+	// and returns false. It must work even if ctx has ended, and must limit its own time.
 	Restore(ctx context.Context, c C, err error) bool
 	// Close closes a connection that is in a known state.
 	Close(c C)
 }
 
-// Lane is one connection. It is created at its first use, and replaced after each failure that
-// leaves its state unknown. A Lane is safe for concurrent use: callers wait until the connection is
-// free.
+// Lane holds one connection of a sink. The connection is created at its first use, and is replaced
+// after each failure that leaves its state unknown. A Lane is safe for concurrent use: callers wait
+// until the connection is free.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // buffer of 1; its holder may use the connection
@@ -93,9 +94,9 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes returns a lane for each worker, with a name made of the destination to and a number. Each
-// lane delivers one batch at a time. A single lane is ordered, so that it keeps the order of each
-// partition.
+// Lanes returns a [stream.Lane] for each worker. Its name consists of the destination to and a
+// number. Each lane delivers one batch at a time. If there is a single lane, it is ordered: it
+// delivers the records of each partition in order.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
@@ -107,24 +108,25 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	return lanes
 }
 
-// Writer delivers batches over a connection that the caller holds. Each database has its own
-// Writer. If a method fails, Server.Restore rolls back the changes.
+// Writer has the steps of [Deliver] that depend on the database. The caller holds the connection.
+// If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
 	// encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare creates missing tables for a batch with data.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
-	// Enter begins the transaction of a batch, as [Ledger.Enter] does. data means that rows follow.
+	// Enter begins the transaction of a batch, as [Ledger.Enter] does. data reports whether the
+	// caller will write rows in this transaction.
 	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
 	// Write writes the rows to the table, in the transaction of Enter.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
 
-// Deliver writes a batch with its spans exactly once: if the ledger contains the batch, Deliver
-// writes nothing. It returns errors of the database, errors that end the route ([Ends]), and
-// outcomes of package flow for refused records. scratch is memory of the lane, in which Deliver
-// encodes a batch without a payload.
+// Deliver writes a batch to the database exactly once, together with the batch's spans in the
+// ledger. If the ledger already contains the spans, Deliver writes nothing. It returns errors of
+// the database, errors that end the route ([Ends]), and outcomes of package flow for refused
+// records. scratch is a reusable buffer, in which Deliver encodes a batch without a payload.
 func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape,
 	b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload

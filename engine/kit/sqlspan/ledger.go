@@ -27,8 +27,8 @@ type Session interface {
 	Commit(ctx context.Context) error
 }
 
-// Statement is an SQL statement with its arguments. An argument is a string, an int64, a []byte, or
-// a slice of these.
+// Statement is an SQL statement with its arguments. An argument is a string, an int64 or a []byte,
+// or a slice of one of these types.
 type Statement struct {
 	SQL  string
 	Args []any
@@ -37,9 +37,9 @@ type Statement struct {
 	Affected int64 // rows changed, set by Run if Row is nil
 }
 
-// Ledger is the ledger of one route in a database. It records which data the database contains
-// (docs/formats/sql-tables.md). All lanes of the route's sink share it. It is safe for concurrent
-// use after Open.
+// Ledger is the ledger of one route in a database. It records which data the database contains, in
+// the tables of docs/formats/sql-tables.md. All lanes (connections) of the route's sink share the
+// ledger. It is safe for concurrent use after Open.
 type Ledger struct {
 	Name string // of the ledger, as in its tables
 
@@ -66,8 +66,8 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The ledger logs to h.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the name of the ledger, and its dialect. The name is configured, or PIPELINE/ROUTE if
-// configured is "". table is the name of the data's table.
+// Open sets the ledger's name and its SQL dialect. The name is configured. If configured is "", the
+// name is PIPELINE/ROUTE. table is the name of the table for the data.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
@@ -111,7 +111,8 @@ func (l *Ledger) Note(err error) error {
 	return err
 }
 
-// check returns a FencedError if seen, the epoch in the database, is not the epoch of this process.
+// check compares seen, the epoch in the database, with the epoch of this process. If they differ,
+// another process has taken over the ledger, and check returns a FencedError.
 func (l *Ledger) check(seen int64) error {
 	if own := l.epoch.Load(); own != seen {
 		return &FencedError{Ledger: l.Name, Own: own, Seen: seen}
@@ -128,8 +129,9 @@ const (
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await calls attempt until it succeeds, with backoff, as long as its errors are transient. For
-// example, it waits until the server runs. In a finite run (--once), it waits for at most loadOnce.
+// Await calls attempt, with backoff between the calls, until it succeeds or returns an error that
+// is not transient. For example, it waits until the server runs. In a finite run (--once), it waits
+// for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,
@@ -172,8 +174,9 @@ func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
 	})
 }
 
-// Load returns the progress of all partitions. First it creates missing tables. Then it raises the
-// epoch, which fences earlier processes: their transactions cannot commit any more.
+// Load returns the progress of all partitions of the route. Before that, it creates missing tables
+// and raises the epoch. The new epoch fences earlier processes: their transactions cannot commit
+// any more.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -237,7 +240,8 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 	return nil
 }
 
-// read returns the progress that results from the marks and the spans in the tables ([Fold]).
+// read reads the ledger's tables and returns the progress of all partitions, as [Fold] combines it
+// from watermarks and spans.
 func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 	var marks []stream.Mark
 	rows, spans := rowsOf()
@@ -259,7 +263,8 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 	return Fold(marks, *rows)
 }
 
-// rowsOf returns a slice, and the function Row of a Statement that appends the rows of spans to it.
+// rowsOf returns a slice and a function for Statement.Row. The function appends the rows of the
+// spans table to the slice.
 func rowsOf() (*[]Row, func(scan func(dest ...any) error) error) {
 	var rows []Row
 	return &rows, func(scan func(dest ...any) error) error {
@@ -276,10 +281,11 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 	return r, err
 }
 
-// fold raises marks, and deletes the rows of spans at or below their watermarks. Both must be in
-// one transaction, so that a late second copy of a batch is detected: when its span can be inserted
-// again, the raised watermark is visible. fold locks the marks in the order of their ids, as claims
-// do, so that no deadlock occurs.
+// fold raises the watermarks of partitions to those in marks, and deletes the rows of spans at or
+// below the new watermarks. Both changes must be in one transaction, so that a late second copy of
+// a batch is detected: as soon as its span can be inserted again, the raised watermark is visible.
+// fold locks the rows of the marks table in the order of the partition ids, as claims do. Two
+// transactions therefore cannot deadlock.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -295,7 +301,8 @@ func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error
 	return s.Run(ctx, append(statements, l.over(l.d.FoldSpans, kindsOfPosition, at)...)...)
 }
 
-// Compact implements [stream.TransactionalSink], over the session s.
+// Compact implements [stream.TransactionalSink], over the session s: it raises watermarks and
+// deletes the rows of spans that they cover.
 func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) error {
 	if l.shared.Load() {
 		return l.compactOwned(ctx, s, marks)
@@ -303,7 +310,8 @@ func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) er
 	return l.change(ctx, s, func() error { return l.fold(ctx, s, marks) })
 }
 
-// Prune implements [stream.TransactionalSink], over the session s.
+// Prune implements [stream.TransactionalSink], over the session s: it deletes the partitions with
+// the given ids.
 func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	if l.shared.Load() {
 		return errors.New("BUG: a ledger with several owners prunes no partitions")
@@ -329,7 +337,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })
 }
 
-// Store stores spans without the data of their records.
+// Store stores spans in the ledger without data, for batches of which no record is to be written.
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
 	presence, err := l.Enter(ctx, s, spans)
 	if e, ok := errors.AsType[*OverlapError](err); ok {
@@ -341,7 +349,7 @@ func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) erro
 	return s.Commit(ctx)
 }
 
-// change calls f in a transaction, after Begin has checked the epoch, and commits the transaction.
+// change begins a transaction, which checks the epoch, calls f in it, and commits it.
 func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	err := l.Begin(ctx, s)
 	if err == nil {
@@ -374,10 +382,10 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 }
 
 // Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
-// It returns the part of spans that was stored before: None, All or Part. After All, the batch was
-// already delivered, and the transaction must be rolled back. With Part, the error is a PartError,
-// or an OverlapError if the spans contain requests. Enter runs the statements in more in the same
-// round trip.
+// It reports how many of the spans were already stored: none, all or a part. All means that the
+// batch was already delivered, and the transaction must be rolled back. With Part, the error is a
+// PartError, or an OverlapError if the spans contain requests. Enter runs the statements in more in
+// the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	own, c, statements := l.entries(spans)
@@ -387,9 +395,9 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	return judge(ctx, l, s, own, c)
 }
 
-// entries divides spans. own stores those of partitions that only this process reads. c stores
-// those of requests, which several processes may receive. Either may be nil. statements are the
-// statements of both.
+// entries divides spans in two groups. own stores the spans of partitions that only this process
+// reads. c stores the spans of requests, which several processes may receive ([RequestFormat]).
+// Each is nil if its group is empty. statements has the statements of both groups.
 func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
 	others, requests := l.partition(spans)
 	if len(others) > 0 || len(requests) == 0 {

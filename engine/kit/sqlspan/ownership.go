@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// ownership is the epoch that this process has taken of a partition.
+// ownership records that this process owns a partition, with the epoch of the partition in the
+// ledger.
 type ownership struct {
 	assignment uint32
 	part       stream.Partition
@@ -16,14 +17,16 @@ type ownership struct {
 	confirmed  bool
 }
 
-// ownerships are the partitions that this process owns. The keys are the numbers of the
-// assignments. The zero value is ready for use. It is safe for concurrent use.
+// ownerships has the partitions that this process owns, by the number of the assignment with which
+// the broker gave them to this process. The zero value is ready for use. It is safe for concurrent
+// use.
 type ownerships struct {
 	mu  sync.Mutex // guards all
 	all map[uint32]ownership
 }
 
-// set records the epoch of a partition. The assignment is not confirmed yet.
+// set records that this process owns a partition. Until the assignment is confirmed, the process
+// must not write to the partition.
 func (o *ownerships) set(own ownership) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,7 +112,7 @@ func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
 	}}, nil
 }
 
-// shareEpochs returns the statements that read the epochs of partitions into seen. The epochs
+// shareEpochs returns statements that read the epochs of partitions into seen, and lock them: they
 // cannot change until the transaction ends.
 func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen map[string]int64) {
 	seen = make(map[string]int64, len(owned))

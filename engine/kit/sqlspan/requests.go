@@ -13,10 +13,11 @@ import (
 )
 
 // RequestFormat is the format of a ledger for requests that several processes may receive
-// ([stream.RequestSource]). The mark of a request is also its lock: a transaction inserts or locks
-// the mark before it stores any part of the request. Transactions that store parts of the same
-// request therefore wait for each other, and each of them sees the parts that are already stored.
-// The name of a mark ends with the process that wrote it last. Prune uses this name.
+// ([stream.RequestSource]). Each request has a row in the marks table, its mark. The mark is also
+// the lock of the request: a transaction inserts or locks the mark before it stores any part of the
+// request. Transactions that store parts of the same request therefore wait for each other, and
+// each of them sees the parts that are already stored. The name of a mark ends with the process
+// that wrote it last. Prune uses this name.
 const RequestFormat = 3
 
 // rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. It
@@ -27,13 +28,15 @@ func rowsOfTarget(name, route, table string) string {
 	return name + " " + hex.EncodeToString(sum[:8])
 }
 
-// fenceOf returns the key of the row in RoutesTable with the epoch of the process own.
+// fenceOf returns the key of a row in RoutesTable: the row with the epoch of the process with the
+// id own.
 func fenceOf(rows, own string) string { return rows + " " + own }
 
 // by separates the name of a request from the process that wrote its mark last.
 const by = " by "
 
-// claims inserts or locks the marks of the requests in a batch, in a ledger of RequestFormat.
+// claims inserts or locks the marks of the requests in a batch (their rows in the marks table), in
+// a ledger of RequestFormat.
 type claims struct {
 	l      *Ledger
 	spans  []stream.Span
@@ -44,7 +47,8 @@ type claims struct {
 	stored map[string][]stream.Range // by request
 }
 
-// claim returns the claims for spans, which are all of requests. It returns nil if there are none.
+// claim returns the claims for spans, which must all belong to requests. It returns nil if spans is
+// empty.
 func claim(l *Ledger, spans []stream.Span) *claims {
 	if len(spans) == 0 {
 		return nil
@@ -82,8 +86,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 	return c
 }
 
-// markName returns the name to store in the mark of a partition. For a request, it ends with the
-// name of this process.
+// markName returns the name to store in a partition's row of the marks table. If the partition is a
+// request, the name ends with the name of this process.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.keep > 0 && stream.IsRequest(p.ID) {
@@ -93,7 +97,7 @@ func (l *Ledger) markName(p *stream.Partition) string {
 	return name
 }
 
-// partition divides spans into those of requests and the others.
+// partition divides spans into the spans of requests and those of other partitions.
 func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span) {
 	if l.keep == 0 {
 		return spans, nil
@@ -109,8 +113,8 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 }
 
 // resolve reads the stored parts of the requests. missing has the parts of the spans that are not
-// stored. rows has those of them that need a row of their own, since no inserted mark covers them.
-// Call resolve after the statements in insert have run.
+// stored. rows has the missing parts that need a row in the spans table, since no inserted mark
+// covers them. Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {
@@ -187,8 +191,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores the spans of requests, without a check. The transaction must have locked the
-// marks of the requests.
+// insertRows stores the spans of requests without a check for stored parts. The transaction must
+// have locked the marks of the requests.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -247,8 +251,8 @@ func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
 	return false
 }
 
-// judge returns how much of a batch was stored before. It combines the results of own, for the
-// spans that only this process reads, and of c, for the requests.
+// judge reports whether none, all or a part of a batch was already stored. It combines the result
+// of own, for partitions that only this process reads, with that of c, for requests.
 func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	c *claims) (Presence, error) {
 	presence := None
@@ -298,7 +302,7 @@ func (c *claims) duplicates(missing []stream.Span) int64 {
 	return n
 }
 
-// overlap reports whether any part of the spans was stored before.
+// overlap reports whether any part of the spans was already stored.
 func (c *claims) overlap() bool {
 	return slices.ContainsFunc(c.spans, func(s stream.Span) bool {
 		return slices.ContainsFunc(c.stored[s.Part.ID], func(r stream.Range) bool {
@@ -307,9 +311,9 @@ func (c *claims) overlap() bool {
 	})
 }
 
-// adopt converts a ledger of Format to RequestFormat. A process that has loaded the ledger in
-// Format is fenced, and its rows become those of the new ledger. Older versions of penstock refuse
-// the ledger from then on.
+// adopt converts a ledger from Format to RequestFormat, and keeps its rows. It fences every process
+// that has loaded the ledger in the old format. Versions of penstock that do not know RequestFormat
+// refuse the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
 	name := l.d.ID(l.Name)
@@ -356,7 +360,7 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 
 // pruneRequests returns the statements that delete requests with the given ids from the ledger.
 // They delete a request only if it has expired, or if this process wrote its mark last. Other
-// processes still need the remaining ones.
+// processes still need the remaining requests.
 func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil

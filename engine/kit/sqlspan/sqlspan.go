@@ -1,8 +1,9 @@
 //penstock:pure
 
 // Package sqlspan implements the ledger of SQL sinks. The ledger records which data the database
-// contains. A sink writes the data of a batch and the spans of the batch in one transaction, so
-// that no batch is stored twice.
+// contains. A batch has data and spans: the ranges of the source's partitions from which the data
+// came ([stream.Span]). A sink writes the data and the spans of a batch in one transaction, so that
+// no batch is stored twice.
 //
 // The ledger has three tables (docs/formats/sql-tables.md):
 //
@@ -50,8 +51,9 @@ type Row struct {
 
 // Fold returns the progress of a route from its marks and its rows of spans. For each partition, it
 // advances the watermark over the rows that follow without a gap, and joins adjacent rows above the
-// watermark. A partition without a mark begins at the zero position. The result is sorted by
-// partition id.
+// watermark. Example: the watermark 10 and the rows 10-20, 30-40 and 40-50 become the watermark 20
+// and the range 30-50. A partition without a mark begins at the zero position. The result is sorted
+// by partition id.
 func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
@@ -80,8 +82,8 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	return out, nil
 }
 
-// Covering appends the non-empty spans to dst. Empty spans only mark the end of a partition and
-// have no row.
+// Covering appends the non-empty spans to dst. An empty span only marks the end of a partition, and
+// the ledger has no row for it.
 func Covering(dst, spans []stream.Span) []stream.Span {
 	for _, s := range spans {
 		if s.From != s.To {
@@ -101,8 +103,9 @@ const (
 	Part                 // a part: changed by hand, or requests stored by another process
 )
 
-// Judge returns how much of spans a ledger contains. stored has, for each span, the end of the
-// existing row with the same start, or nil. marks has the watermark of each partition with a mark.
+// Judge reports whether a ledger contains none, all or a part of spans. stored has an element for
+// each span: the end of the existing row with the same start, or nil. marks has the watermarks by
+// partition.
 func Judge(spans []stream.Span, stored []*stream.Position,
 	marks map[string]stream.Position) Presence {
 	there := 0
@@ -188,7 +191,7 @@ func (e *PartError) Error() string {
 }
 
 // Ends returns the error in err that must end the route, because no later attempt can succeed. It
-// returns nil if there is none.
+// returns nil if err contains no such error.
 func Ends(err error) error {
 	if e, ok := errors.AsType[*FencedError](err); ok {
 		return e

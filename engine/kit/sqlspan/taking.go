@@ -12,9 +12,9 @@ import (
 // lock, and servers limit the number of locks.
 const maxParts = 100
 
-// Take implements [stream.PartitionLedger], over the session s. The first call creates missing
-// tables, converts a ledger of Format to SharedFormat, and then calls find, which determines the
-// columns of the data's table.
+// Take implements [stream.PartitionLedger], over the session s: it makes this process the owner of
+// parts and returns their progress. The first call creates missing tables, converts a ledger of
+// Format to SharedFormat, and then calls find, which determines the columns of the data's table.
 func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 	find func() error) ([]stream.Taken, error) {
 	if !l.shared.Load() {
@@ -37,14 +37,17 @@ func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 	return taken, nil
 }
 
-// Confirm implements [stream.PartitionLedger].
+// Confirm implements [stream.PartitionLedger]: from now on, this process may write to the
+// partitions of the assignments.
 func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
 
-// Release implements [stream.PartitionLedger].
+// Release implements [stream.PartitionLedger]: this process no longer owns the partitions of the
+// assignments.
 func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
 
-// share converts the ledger of the route to SharedFormat. It fences a process that has loaded the
-// ledger in Format: each transaction of that process has ended, or will find another epoch.
+// share converts the ledger of the route from Format to SharedFormat. It fences a process that has
+// loaded the ledger in Format: each transaction of that process has ended, or will find a different
+// epoch and fail.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
 		return err
@@ -80,9 +83,9 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	return s.Commit(ctx)
 }
 
-// take makes this process the owner of partitions, in one transaction. It raises their epochs,
-// which waits for the transactions of the earlier owners. Then it reads the progress, which
-// includes these transactions.
+// take makes this process the owner of partitions, in one transaction. It waits until the
+// transactions of the earlier owners have ended, and raises the epochs of the partitions. Then it
+// reads the progress, which includes these transactions.
 func (l *Ledger) take(ctx context.Context, s Session,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	ids := make([]string, len(parts))
@@ -151,7 +154,7 @@ func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	return answers(parts, found), nil
 }
 
-// answers returns the result of Take from the progress of the partitions that were found.
+// answers returns the result of Take. found has the progress of the partitions in the tables.
 func answers(parts []stream.Taking, found map[string]stream.Mark) []stream.Taken {
 	taken := make([]stream.Taken, len(parts))
 	for i := range parts {
@@ -168,7 +171,8 @@ func answers(parts []stream.Taking, found map[string]stream.Mark) []stream.Taken
 	return taken
 }
 
-// storeTaken stores the start of partitions that are missing in the tables, and folds the others.
+// storeTaken stores the start of partitions that the tables lack: their watermark and the settled
+// ranges above it. It compacts the rows of all other partitions.
 func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Taking,
 	taken []stream.Taken) error {
 	var marks []stream.Mark

@@ -76,8 +76,9 @@ func NewWork(n int) *Work {
 		Blamed: -1, open: n}
 }
 
-// Bolt is the conversation with one child that speaks Storm's multilang protocol. It implements
-// child.Session. Give may be called concurrently.
+// Bolt is the exchange of messages with one child over Storm's multilang protocol, in which a bolt
+// is a component that processes tuples. It implements child.Session. Give may be called
+// concurrently.
 type Bolt struct {
 	o     Options
 	p     Process
