@@ -107,9 +107,6 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 			return false, false
 		}
 		w = k.giveUpHandle(g)
-	case !v.unlisted && f.isDeletedNow() && k.mayInherit(g, f) &&
-		(f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
-		return true, k.continueInCopy(f, g, head)
 	default:
 		v.hold = true
 		return false, false

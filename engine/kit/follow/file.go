@@ -298,17 +298,6 @@ func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
 }
 
-// isDeletedNow reports the same as isDeleted, but from a new stat: the recorded one may be outdated
-// if the file was not written to.
-func (f *file) isDeletedNow() bool {
-	if f.handle != nil {
-		if info, err := f.handle.Stat(); err == nil {
-			f.info.Links = info.Links
-		}
-	}
-	return f.isDeleted()
-}
-
 // isBeingMade reports whether f, a possible copy of w, is still being written: at the last look it
 // had fewer bytes than were read of w, and it has more now. Without another look, f would continue
 // w at too early a position.
