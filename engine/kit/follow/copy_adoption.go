@@ -43,6 +43,7 @@ func (k *copies) adopt(f, w *file) {
 	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)
 	w.state = w.state.on(copied)
+	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
 }
@@ -69,6 +70,41 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c.ids.move(f.entry, f.seen(nil, false), f.name)
 	f.entry.file = f
 	c.rotation.index(f)
+}
+
+// gather finds routes that have read the data of f under the identity of another awaiting file. It
+// moves their cursors to f, so that they do not begin at the start of f.
+func (k *copies) gather(f *file) {
+	c := k.c
+	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
+	if f.handle == nil || !slices.ContainsFunc(f.cursors, isNew) {
+		return
+	}
+	head := make([]byte, fileid.MaxHead)
+	head, err := f.readHead(head)
+	if err != nil {
+		return // it is read from the beginning: better twice than not at all
+	}
+	for _, e := range k.relatedEntries(f, head) {
+		w := awaited(e)
+		if w == nil || e.phase == known && !k.mayInherit(f, w) {
+			continue
+		}
+		for _, cur := range slices.Clone(w.cursors) {
+			i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.r == cur.r && isNew(o) })
+			p := cur.note.fingerprint
+			if i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
+				continue
+			}
+			if ok, err := f.fits(p, head, c.head[fileid.MaxHead:]); !ok || err != nil {
+				continue
+			}
+			c.ids.unref(f.cursors[i].entry, cur.r, false)
+			k.moveCursor(cur, f)
+			f.cursors[i] = cur
+			w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == cur })
+		}
+	}
 }
 
 // moveCursor makes cur continue in f, which holds the data of its partition now.
