@@ -143,32 +143,6 @@ func TestUnlistedFileIsMoved(t *testing.T) {
 	}
 }
 
-// TestRewrittenCopiedAndDeleted checks a file that is emptied, written to, copied and deleted
-// before its route looks again. The copy is read. The deleted file is still open and recognised as
-// the original, so lines written to it after the copy was made are read, too.
-func TestRewrittenCopiedAndDeleted(t *testing.T) {
-	for name, late := range map[string]string{"the same": "", "with more in the original": "5 five\n"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, a, b := twoRoutes(t, follow.Growing{})
-				d.put(t, "a.log", three)
-				turns(t, 1, 2*time.Second, a, b)
-				d.empty(t, "a.log")
-				d.put(t, "a.log", "4 four\n")
-				d.put(t, "a.log.1", "4 four\n")
-				d.put(t, "a.log", late)
-				d.delete(t, "a.log")
-				turns(t, 1, 2*time.Second, a, b)
-				d.put(t, "a.log.1", "6 six\n")
-				turns(t, 40, time.Second, a, b)
-				want := []string{"1 one", "2 two", "3 three", "4 four", strings.TrimSpace(late), "6 six"}
-				wantLines(t, d, a, b, slices.DeleteFunc(want, func(line string) bool { return line == "" })...)
-				d.wantNoLoss(t)
-			})
-		})
-	}
-}
-
 // TestDeletedSinceTheListing checks a file that is copied and deleted just after it was listed. Its
 // recorded link count is then outdated. The deletion must be noticed when the copy is compared with
 // the file.

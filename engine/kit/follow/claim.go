@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -29,9 +28,6 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 				continue
 			}
 			if !isOf(e.id, f.info) && !c.copies.mayInherit(f, &file{label: m.Part.Name}) {
-				if isProvisional(f) {
-					n.withdraw(f, e)
-				}
 				continue
 			}
 			n.rename(f, e)
@@ -47,18 +43,6 @@ func isProvisional(f *file) bool {
 	return f.all(func(cur *cursor) bool {
 		return cur.r.activity == absent && cur.blank() && cur.entry == f.entry
 	})
-}
-
-// withdraw removes the provisional id of f, because f may be a restored copy of e's file. If e's
-// own file is gone, e awaits a successor. Later f is identified again, as if it had not been listed
-// before the route opened.
-func (n *identifier) withdraw(f *file, e *Entry) {
-	c := n.c
-	c.release(f)
-	f.held = c.now() + c.o.Growing.CopyWait
-	if e.file == nil && !e.liesAt(func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
-		c.rotation.awaitStored(e, "a file of an earlier run is gone")
-	}
 }
 
 // holds reports whether f, which has another id, contains the data that a route has stored for e.

@@ -9,14 +9,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-const (
-	// maxRelated is the maximum number of files of one stem that a new file is compared with.
-	maxRelated = 32
-	// maxUndecidedListings is the maximum number of listings for which a possible copy is held back
-	// after CopyWait. It applies if the original cannot be read, because it has lost its name since
-	// the last listing.
-	maxUndecidedListings = 3
-)
+// maxRelated is the maximum number of files of one stem that a new file is compared with.
+const maxRelated = 32
 
 // copies detects the results of a rotation of files that were read: copytruncate, a move to another
 // file system, compression.
@@ -34,7 +28,6 @@ type copies struct {
 type verdict struct {
 	hold      bool  // it may be a copy of an existing file, or is still being written
 	grows     bool  // it may be an incomplete copy of an awaiting file
-	undecided bool  // a possible original cannot be looked at
 	continued *file // an unread file, awaiting or deleted, that it continues
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
@@ -47,23 +40,17 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	}
 	k.comparing, k.c.handles.keep = true, f
 	defer func() { k.comparing, k.c.handles.keep = false, nil }()
-	v := verdict{undecided: k.c.rotation.hasUnreadRelated(f, head)}
+	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy
-		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f, f.since, false) {
+		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f) {
 			return true, false
 		}
 		if done, read := k.compare(f, e, head, &v); done {
 			return true, read
 		}
 	}
-	mayBeCopy, since := v.hold || v.grows && v.continued == nil, f.since
-	if v.undecided && !mayBeCopy { // f may grow without end beside an unreadable file
-		a := f.ensureExtras()
-		a.doubted = cmp.Or(a.doubted, k.c.now())
-		since = min(since, a.doubted)
-	}
-	if (mayBeCopy || v.undecided) && k.holdBack(f, since, v.undecided) {
+	if (v.hold || v.grows && v.continued == nil) && k.holdBack(f) {
 		return true, false
 	}
 	// files with read data were compared first
@@ -74,9 +61,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if g, ok := k.c.strategy.(*growing); ok && !g.canBegin(f) {
 		return true, false
 	}
-	if v.undecided {
-		k.logNew(f, "a file begins like one that cannot be read")
-	} else if f.extras != nil && f.extras.restored {
+	if f.extras != nil && f.extras.restored {
 		k.logNew(f, "a file has the name and the content of one that is gone, and is newer")
 	}
 	return false, false
@@ -94,9 +79,9 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		if equal = intact && k.equals(f, g, head); intact && !equal {
 			intact = k.isIntact(g)
 		}
-		if w = awaited(e); w == nil && !intact { // undecided for now
-			v.undecided = true
-			return false, false
+		if w = awaited(e); w == nil && !intact {
+			// unless g is unreadable, the next listing shows where it is
+			return g.trouble == nil, false
 		}
 	}
 	switch {
@@ -122,9 +107,6 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 			return false, false
 		}
 		w = k.giveUpHandle(g)
-	case !v.unlisted && f.isDeletedNow() && k.mayInherit(g, f) &&
-		(f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
-		return true, k.continueInCopy(f, g, head)
 	default:
 		v.hold = true
 		return false, false
@@ -154,26 +136,18 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, until CopyWait after since. If undecided is set, it holds
-// f back for a few more listings. It reports whether f is still held back.
-func (k *copies) holdBack(f *file, since time.Duration, undecided bool) bool {
+// holdBack holds back f, a possible copy, until it has not changed for CopyWait. It reports whether
+// f is still held back.
+func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
-	f.held = max(f.held, since+c.o.Growing.CopyWait)
+	f.held = max(f.held, f.since+c.o.Growing.CopyWait)
 	k.until = max(k.until, f.held)
 	if now < f.held {
 		c.pace.dueAt(f.held)
 		return true
 	}
-	if !undecided {
-		return false
-	}
-	a := f.ensureExtras()
-	if a.undecided == 0 {
-		a.undecided = c.table.scans + maxUndecidedListings
-	}
-	c.pace.soon()
-	return c.table.scans < a.undecided
+	return false
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. That is the

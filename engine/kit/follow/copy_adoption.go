@@ -162,37 +162,3 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c.log.Info("copy of a rotated file", "file", f.label, "of", w.label, "read", to)
 	c.count("files_rotated", 1)
 }
-
-// continueInCopy has the routes read the data of the deleted file f in g, an existing file with the
-// same data. f stays open and unidentified until they have read that part of g, and at least for
-// GoneWait. If g is deleted first, f continues g like any other copy. If f gets more data, it
-// becomes a separate file, and the routes skip the part that they read in g. read reports that f
-// can be read now.
-func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
-	c, now, to := k.c, k.c.now(), f.extras.equalTo
-	grows := c.strategy.(*growing)
-	if f.state != nameless {
-		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label,
-			"size", to)
-		c.count("files_rotated", 1)
-		c.table.unlabel(f)
-		grows.readByHandle(f)
-	}
-	if f.size() > to {
-		c.identify.attach(f, c.ids.give(f.seen(head, true), f.name))
-		for _, cur := range f.cursors {
-			cur.skipTo = to
-		}
-		f.ensureExtras().equal = nil
-		return true
-	}
-	isRead := g.all(func(cur *cursor) bool { return cur.pos.Next >= to })
-	if isRead && now >= max(f.since, f.nameless)+grows.goneWait() {
-		c.handles.unfollow(f, sealed)
-		return false
-	}
-	f.ensureExtras().compared = now
-	f.held = now + c.o.PollMax
-	c.pace.dueAt(f.held)
-	return false
-}

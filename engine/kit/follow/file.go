@@ -63,11 +63,7 @@ type extras struct {
 	equalSize int64 // its own size at that comparison
 	// it has the name and the content of a deleted file, and was not reported as new yet
 	restored bool
-	doubted  time.Duration // since when a possible original of it is unreadable; 0 if none is
-	// the last listing for which it is still held back after its time, because its original is
-	// unreadable
-	undecided uint32
-	why       string // awaiting: the reason
+	why      string // awaiting: the reason
 	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
 	// over
 	until    time.Duration
@@ -300,17 +296,6 @@ func (f *file) isHeldElsewhere() bool {
 // have shown that yet.
 func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
-}
-
-// isDeletedNow reports the same as isDeleted, but from a new stat: the recorded one may be outdated
-// if the file was not written to.
-func (f *file) isDeletedNow() bool {
-	if f.handle != nil {
-		if info, err := f.handle.Stat(); err == nil {
-			f.info.Links = info.Links
-		}
-	}
-	return f.isDeleted()
 }
 
 // isBeingMade reports whether f, a possible copy of w, is still being written: at the last look it

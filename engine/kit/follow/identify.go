@@ -326,7 +326,7 @@ const recogniseTries = 3
 //
 // A file deleted since it was listed awaits its successor from now on. It does not wait for the
 // next listing, because its copy may be listed already. A file that cannot be matched now is
-// looked at again after the next listing. Until then its possible copies are held back.
+// looked at again after the next listing. A copy of it is read as a new file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -347,9 +347,6 @@ func (n *identifier) recogniseAll(files []*file) {
 			if n.file(f, nil) || f.view != nil || f.trouble != nil || !n.isKnown(f) {
 				break
 			}
-		}
-		if f.trouble == nil && c.rotation.isUnread(f) {
-			c.rotation.addUnread(f)
 		}
 	}
 }

@@ -253,7 +253,6 @@ func (h *handles) fail(f *file, err error) {
 	}
 	t.last = err
 	f.trouble = t
-	h.c.rotation.addUnread(f)
 }
 
 // unreadNow handles a read error. A file that has just become shorter is looked at again soon.

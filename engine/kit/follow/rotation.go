@@ -22,11 +22,8 @@ type rotation struct {
 	awaiting map[*file]bool
 	tried    map[fileid.Key]tried
 	// time of the last search in the directories of awaiting files; 0 if there was none
-	search    time.Duration
-	undecided bool // a file found there could not be read
-	// possible files of earlier runs that could not be read yet, or changed during each look. They
-	// and their copies cannot be identified yet
-	unread        map[*file]bool
+	search        time.Duration
+	undecided     bool // a file found there could not be read
 	folderMissing bool // folders of awaiting files are not there
 }
 
@@ -42,8 +39,7 @@ type tried struct {
 func newRotation(c *Catalogue) rotation {
 	return rotation{
 		c: c, stems: make(map[string][]*file),
-		awaiting: make(map[*file]bool), unread: make(map[*file]bool),
-		tried: make(map[fileid.Key]tried),
+		awaiting: make(map[*file]bool), tried: make(map[fileid.Key]tried),
 	}
 }
 
