@@ -7,7 +7,7 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	Started   Kind = iota // a child has been started
+	Started   Kind = iota // a child is started
 	Ended                 // a child has returned: Err, Ran, and if Restart is true, Delay
 	Stopping              // a child's context has ended: Err is the cause
 	Stuck                 // a child has not returned within its Shutdown: Ran

@@ -212,8 +212,9 @@ func (m *machine) start(now time.Duration, c *child) {
 	c.incarnation++
 	c.since = now
 	m.alive++
-	m.out = append(m.out, command{kind: commandStart, child: c})
+	// before the child runs, so that events of a nested supervisor come later
 	m.report(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
+	m.out = append(m.out, command{kind: commandStart, child: c})
 }
 
 // ended handles the return of an incarnation.
