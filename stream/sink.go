@@ -74,6 +74,10 @@ type SinkOptions struct {
 	// requests that another one has stored.
 	Own  string
 	Keep time.Duration
+	// OwnLetters is set if the source is the dead letters of a route whose partitions a broker
+	// assigns. The ledger of that route has several owners and belongs to its partitions, so the
+	// progress of the letters is in a ledger of its own.
+	OwnLetters bool
 	// Once is set if the work of this route is finite (`run --once`).
 	Once bool
 }

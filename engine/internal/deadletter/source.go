@@ -26,6 +26,8 @@ type Source struct {
 	Discard bool
 	// Keep is the time for which the route's own source keeps requests. The letters use its ledger.
 	Keep time.Duration
+	// Assigned is set if a broker assigns the partitions of the route's own source.
+	Assigned bool
 }
 
 // KeepsRequests implements stream.RequestSource.

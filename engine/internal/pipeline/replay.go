@@ -42,11 +42,17 @@ func replayOf(
 	if o, ok := p.Source.Options.(stream.RequestOptions); ok {
 		keep = o.KeepRequests()
 	}
+	own := p.Source
 	p.Source = config.Use{Component: stream.Component{
 		Role: stream.SourceRole, Name: replaySource,
 		New: func(_ any, h stream.Host) (any, error) {
+			source, err := construct[stream.Source](own, h)
+			if err != nil {
+				return nil, err
+			}
+			a, ok := source.(stream.AssignedSource)
 			return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard,
-				Keep: keep}, nil
+				Keep: keep, Assigned: ok && a.HasAssignments()}, nil
 		},
 	}, Where: p.Where}
 	return p

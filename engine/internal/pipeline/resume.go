@@ -16,9 +16,9 @@ import (
 // load asks a sink with a ledger for its progress. This progress counts even if it is behind the
 // local checkpoint, because the database may have been restored from a backup. If the ledger is
 // empty although the checkpoint has progress, load returns an error. Names and metadata of
-// partitions are not in the ledger and come from the checkpoint. others means that the
-// ledger also has the partitions of other processes.
-func (r *saver) load(ctx context.Context, others bool) error {
+// partitions are not in the ledger and come from the checkpoint. With o.Keep, the
+// ledger also has the partitions of other processes. With o.OwnLetters, it has only letters.
+func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
 	}
@@ -33,6 +33,9 @@ func (r *saver) load(ctx context.Context, others bool) error {
 	behind := 0
 	var lost amount
 	for local := range r.memory.marks() {
+		if o.OwnLetters && !deadletter.IsPartition(local.Part.ID) {
+			continue
+		}
 		lost.add(local)
 		m := held[local.Part.ID]
 		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // waiting ranges explain a lower watermark
@@ -43,10 +46,10 @@ func (r *saver) load(ctx context.Context, others bool) error {
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}
-	if len(marks) == 0 && lost.partitions > 0 && !others { // requests are delivered only once
+	if len(marks) == 0 && lost.partitions > 0 && o.Keep == 0 { // requests are delivered only once
 		return noRestart(r.emptyLedger(lost))
 	}
-	if others {
+	if o.Keep > 0 {
 		local := make(map[string]bool)
 		for m := range r.memory.marks() {
 			local[m.Part.ID] = true

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -148,6 +149,9 @@ func (r *route) open(ctx context.Context) error {
 	if s, ok := r.pipe.source.(stream.RequestSource); ok {
 		o.Own, o.Keep = s.KeepsRequests()
 	}
+	if s, ok := r.pipe.source.(*deadletter.Source); ok {
+		o.OwnLetters = s.Assigned
+	}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.saver.memory.resumeTokens()
@@ -165,7 +169,7 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	r.slot.reopen.Store(nil) // the checkpoint has the resume token
-	if err := r.saver.load(ctx, o.Keep > 0); err != nil {
+	if err := r.saver.load(ctx, o); err != nil {
 		return err
 	}
 	if err := r.pipe.confirm(ctx); err != nil {

@@ -55,6 +55,7 @@ type Ledger struct {
 	byRoute Dialect
 
 	host  stream.Host
+	whole string // with OwnLetters: the route's ledger; "" otherwise
 	once  bool
 	epoch atomic.Int64 // 0 before Load
 	lost  chan error   // buffer of 1: why the route has to end
@@ -72,6 +73,9 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
 	l.once, l.Name = o.Once, cmp.Or(configured, route)
+	if o.OwnLetters {
+		l.whole, l.Name = l.Name, l.Name+lettersSuffix
+	}
 	l.rows = l.Name
 	fence := l.Name
 	if o.Keep > 0 {
@@ -85,6 +89,10 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	l.d.complete()
 	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
+
+// lettersSuffix ends the name of a ledger with the letters of a ledger of SharedFormat. Names in
+// the config contain no space.
+const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
 func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
@@ -200,6 +208,11 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	}
 	if format != Format {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
+	}
+	if l.whole != "" {
+		if err := moveLetters(ctx, l, s); err != nil {
+			return nil, err
+		}
 	}
 	marks, err := l.read(ctx, s)
 	if err == nil && l.keep == 0 { // otherwise other processes write at the same time
@@ -432,6 +445,15 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 		return None, err
 	}
 	return judge(ctx, l, s, own, c)
+}
+
+// moveLetters takes over the letters that were replayed before the route's ledger got SharedFormat.
+// They would otherwise be delivered again.
+func moveLetters(ctx context.Context, l *Ledger, s Session) error {
+	const letters = " AND part LIKE 'letter.%'"
+	whole := l.d.ID(l.whole)
+	return s.Run(ctx, &Statement{SQL: l.d.shared(moveMarks + letters), Args: []any{l.route, whole}},
+		&Statement{SQL: l.d.shared(moveSpans + letters), Args: []any{l.route, whole}})
 }
 
 // pointers returns pointers to copies of the statements.
