@@ -74,14 +74,13 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Waits(a.Run, a.Index) {
-		l.failLocked(cause)
+		l.failLocked(fmt.Errorf("a batch of the same run was canceled: %v", cause))
 	}
 }
 
 // failLocked answers all deliveries that the writer has not taken with an error. The error has no
-// outcome type, because the cause concerns another batch. The caller holds mu.
-func (l *lane) failLocked(cause error) {
-	err := fmt.Errorf("an earlier batch was not written: %v", cause)
+// outcome type, because it concerns another batch or the sink. The caller holds mu.
+func (l *lane) failLocked(err error) {
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
 	for _, d := range l.ready {
 		d.done <- err
@@ -96,7 +95,7 @@ func (l *lane) end(err error) {
 	if l.over == nil {
 		l.over = err
 	}
-	l.failLocked(l.over)
+	l.failLocked(fmt.Errorf("the batch was not written: %v", l.over))
 }
 
 // run is the writer: it writes ready batches until ctx ends or another process takes over.
@@ -122,12 +121,13 @@ func (l *lane) run(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
+		later := fmt.Errorf("an earlier batch was not written: %v", err)
 		l.mu.Lock()
-		l.failLocked(err)
+		l.failLocked(later)
 		l.mu.Unlock()
 		group[written].done <- err
 		for _, d := range group[written+1:] {
-			d.done <- fmt.Errorf("an earlier batch was not written: %v", err)
+			d.done <- later
 		}
 		if last := sqlspan.Ends(err); last != nil {
 			l.end(last)

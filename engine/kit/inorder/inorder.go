@@ -83,7 +83,7 @@ func (o *Order[T]) Waits(run, place uint32) bool {
 // of their places.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
-		o.failure = fmt.Errorf("an earlier batch of the same run failed: %w", err)
+		o.failure = fmt.Errorf("another batch of the same run failed: %w", err)
 	}
 	for _, place := range slices.Sorted(maps.Keys(o.waiting)) {
 		out(o.waiting[place])
