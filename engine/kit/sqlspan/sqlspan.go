@@ -23,8 +23,8 @@ package sqlspan
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
@@ -55,30 +55,32 @@ type Row struct {
 // and the range 30-50. A partition without a mark begins at the zero position. The result is sorted
 // by partition id.
 func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
-	all := make(map[string]*stream.Mark, len(marks))
-	for _, m := range marks {
-		m.Above = slices.Clone(m.Above)
-		all[m.Part.ID] = &m
-	}
+	above := make(map[string][]stream.Range)
 	for _, r := range rows {
-		m := all[r.Part]
-		if m == nil {
-			m = &stream.Mark{Part: stream.Partition{ID: r.Part}}
-			all[r.Part] = m
-		}
-		m.Above = append(m.Above, r.Range)
+		above[r.Part] = append(above[r.Part], r.Range)
 	}
-	out := make([]stream.Mark, 0, len(all))
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		m := all[id]
+	out := make([]stream.Mark, 0, len(marks)+len(above))
+	for _, m := range marks {
+		m.Above = slices.Concat(m.Above, above[m.Part.ID])
+		delete(above, m.Part.ID)
+		out = append(out, m)
+	}
+	for id, ranges := range above {
+		out = append(out, stream.Mark{Part: stream.Partition{ID: id}, Above: ranges})
+	}
+	for i := range out {
+		m := &out[i]
+		if len(m.Above) == 0 { // as for nearly all requests of a ledger, which may be many
+			continue
+		}
 		l, err := ledger.New(m.Watermark, m.Above)
 		if err != nil {
 			return nil, fmt.Errorf("the ledger's rows of partition %s were changed by hand: %w",
-				id, err)
+				m.Part.ID, err)
 		}
 		m.Watermark, m.Above = l.Progress()
-		out = append(out, *m)
 	}
+	slices.SortFunc(out, func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
 	return out, nil
 }
 
