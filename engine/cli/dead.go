@@ -299,8 +299,17 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 		fmt.Fprintf(&b, "%8s  %s\n", thousands(reasons[reason]), escaped(shortReason(reason)))
 	}
 	fmt.Fprintf(&b, "%s dead letters, %s of them replayed\n", thousands(res.Letters), thousands(res.Replayed))
+	b.WriteString(skippedLines(res.Skipped))
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// skippedLines returns a note about lines that are not letters, or "" if there are none.
+func skippedLines(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s lines of the files are not dead letters and were skipped\n", thousands(n))
 }
 
 const (

@@ -76,8 +76,9 @@ func (p *program) replayEnd(w io.Writer, f *deadFlags, res deadResult, end engin
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters), %s "+
-		"had been replayed before\n",
-		thousands(res.Letters), thousands(delivered), thousands(dead), thousands(res.Letters-sum(run.Pipelines)))
+		"had been replayed before\n%s",
+		thousands(res.Letters), thousands(delivered), thousands(dead),
+		thousands(res.Letters-sum(run.Pipelines)), skippedLines(res.Skipped))
 	return err
 }
 
