@@ -255,8 +255,11 @@ func apply(b *stream.Batch, all []*state) {
 		if len(s.results) == 0 {
 			b.Drop(i)
 		}
-		for n, m := range s.results {
-			m.put(b, i+n)
+		off, n := b.Records[i].Off, b.Records[i].Len
+		for k, m := range s.results {
+			r := &b.Records[i+k]
+			r.Off, r.Len = off, n // for a dead letter, if the result has fields
+			m.put(b, i+k)
 		}
 	}
 }
