@@ -53,9 +53,9 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 	return conn, nil
 }
 
-// Closed returns a channel that gets the reason when the library closes conn permanently. The library
-// reconnects to servers that are down, but not after some errors of a server. Example: max_payload
-// was lowered, and a larger message was sent. conn must have been made by Connect.
+// Closed returns a channel that gets the reason when the library closes conn permanently. The
+// library reconnects to servers that are down, but not after some errors of a server. Example:
+// max_payload was lowered, and a larger message was sent. conn must have been made by Connect.
 func Closed(conn *nats.Conn) <-chan error {
 	closed := make(chan error, 1)
 	conn.SetClosedHandler(func(*nats.Conn) {
