@@ -25,7 +25,7 @@ var reconnectBackoff = backoff.Exponential(time.Second, 2, 5*time.Second).Equal(
 
 // Announce answers requests on a subject with an address, as long as ready returns true, until ctx
 // is done. It replaces a connection that the library has closed permanently, for example because
-// the servers' max_control_line was lowered.
+// the servers' max_payload was lowered.
 func Announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,

@@ -4,7 +4,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 )
 
@@ -77,11 +77,11 @@ func (f *fixture) ask(want string, isWanted func(got []string, err error) bool) 
 	}
 }
 
-// limit changes the server's max_control_line. The server closes a connection that sends a longer
-// line, and the library does not restore it.
+// limit changes the server's max_payload. The server does not tell its clients. It closes a
+// connection that sends a larger message, and the library does not restore it.
 func (f *fixture) limit(bytes int32) {
 	changed := f.config.Clone()
-	changed.MaxControlLine = bytes
+	changed.MaxPayload = bytes
 	if err := f.server.ReloadOptions(changed); err != nil {
 		f.Error(err)
 	}
@@ -113,20 +113,38 @@ func TestRegistry(t *testing.T) {
 // closed their connections permanently.
 func TestClosedConnections(t *testing.T) {
 	f := newFixture(t)
+	defer func(before backoff.Ladder) { reconnectBackoff = before }(reconnectBackoff)
+	reconnectBackoff = backoff.Exponential(3*time.Second, 1, 3*time.Second) // the limit is raised before
 	ctx, stop := context.WithCancel(t.Context())
 	var limits atomic.Bool
 	f.announce(ctx, "10.0.0.1:80", func() bool {
 		if limits.CompareAndSwap(true, false) {
-			f.limit(16) // the answer is longer
+			f.limit(5) // the answer is longer
 		}
 		return true
 	})
 	f.until("10.0.0.1:80")
 	limits.Store(true)
-	f.ask("a closed connection", func(_ []string, err error) bool {
-		return errors.Is(err, nats.ErrConnectionClosed)
-	})
-	f.limit(4096)
+	conn := f.directory.conn
+	if err := conn.PublishRequest("workers", nats.NewInbox(), nil); err != nil {
+		t.Fatal(err)
+	}
+	clients := func(want int) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for f.server.NumClients() != want {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d clients, want %d", f.server.NumClients(), want)
+			}
+			<-time.After(time.Millisecond)
+		}
+	}
+	clients(1) // the worker's connection is closed
+	if err := conn.Publish("other", make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	clients(0)
+	f.limit(1 << 20)
 	f.until("10.0.0.1:80")
 	stop()
 	if err := <-f.ended; err != nil {
