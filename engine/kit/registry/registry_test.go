@@ -114,7 +114,8 @@ func TestRegistry(t *testing.T) {
 func TestClosedConnections(t *testing.T) {
 	f := newFixture(t)
 	defer func(before backoff.Ladder) { reconnectBackoff = before }(reconnectBackoff)
-	reconnectBackoff = backoff.Exponential(3*time.Second, 1, 3*time.Second) // the limit is raised before
+	// The limit is raised before the worker connects again.
+	reconnectBackoff = backoff.Exponential(3*time.Second, 1, 3*time.Second)
 	ctx, stop := context.WithCancel(t.Context())
 	var limits atomic.Bool
 	f.announce(ctx, "10.0.0.1:80", func() bool {
