@@ -201,6 +201,9 @@ func (b *Buffer) run(ctx context.Context) error {
 		}
 		return err
 	}
+	if w, ok := store.(watcher); ok {
+		b.host.Go("buffer/connection", w.watch) // its error restarts the source
+	}
 	purged := make(chan error, 1)
 	b.host.Go("buffer/purge", func(ctx context.Context) error {
 		err := b.purge(ctx)

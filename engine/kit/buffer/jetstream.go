@@ -38,6 +38,7 @@ const (
 type jetStream struct {
 	server *server.Server // nil for external servers
 	conn   *nats.Conn
+	closed <-chan error // see natsaccess.Closed; nil for the embedded server
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	// subject is the stream's only subject.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -38,6 +39,7 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 	if j.conn, err = o.NATS.Connect("buffer "+o.NATS.Stream, false, j.log); err != nil {
 		return err
 	}
+	j.closed = natsaccess.Closed(j.conn)
 	need := o.largestEnvelope()
 	if have := stream.Size(j.conn.MaxPayload()); have < need {
 		return fmt.Errorf("the servers take messages of at most %v, want %v: raise max_payload of the "+
@@ -64,6 +66,16 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return checkStream(&info.Config, j.subject, o)
+}
+
+// watch implements watcher.
+func (j *jetStream) watch(ctx context.Context) error {
+	select {
+	case err := <-j.closed:
+		return fmt.Errorf("buffer.nats: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // largestEnvelope returns the maximum size of an envelope.

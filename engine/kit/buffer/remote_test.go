@@ -269,3 +269,53 @@ func TestRemoteOneWriter(t *testing.T) {
 		t.Errorf("Append = %v", err)
 	}
 }
+
+// TestRemoteClosed checks that the source fails, so that the engine restarts it, after the library
+// has closed the connection permanently. The request that was not stored does not succeed, and the
+// next start refuses servers with the lowered max_payload.
+func TestRemoteClosed(t *testing.T) {
+	s := startServers(t, 1)
+	limit := func(bytes int32) {
+		t.Helper()
+		changed := s.o[0].Clone()
+		changed.MaxPayload = bytes
+		if err := s.all[0].ReloadOptions(changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := remoteOptions(s.urls(), 1)
+	p := startRemote(t, o)
+	p.add(t, "1")
+	failed := func(want string) {
+		t.Helper()
+		select {
+		case <-p.host.Failed():
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the source runs, want the error %q", want)
+		}
+		if err := p.host.Stop(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("the source failed with %v, want %q", err, want)
+		}
+	}
+	limit(1000)
+	long := strings.Repeat("x", 5000)
+	sub := p.offer(t, "2", intake.Lines([]byte(long+"\n")))
+	failed("Maximum Payload Violation")
+	ended, end := context.WithCancel(t.Context()) // Wait returns a known outcome nevertheless
+	end()
+	if err := sub.Wait(ended); err == nil {
+		t.Error("a request that was not stored succeeded")
+	}
+	p = startRemote(t, o)
+	failed("raise max_payload")
+	limit(s.o[0].MaxPayload)
+	p = startRemote(t, o)
+	p.add(t, long)
+	r := &route{name: streamtest.Route}
+	r.open(t, p)
+	_, texts := r.readAll(t, true)
+	if got := strings.Join(texts, " "); got != "1 "+long {
+		t.Errorf("read %.20q, want 1 and the long record", texts)
+	}
+	p.stop(t)
+}

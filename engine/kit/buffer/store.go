@@ -22,5 +22,11 @@ type Store interface {
 	Close() error
 }
 
+// watcher is a [Store] that may become unusable until it is opened again.
+type watcher interface {
+	// watch returns an error once the store is unusable, and nil when ctx is done.
+	watch(ctx context.Context) error
+}
+
 // ErrMissing is the error of [Store.Get] for an envelope that the store does not have.
 var ErrMissing = errors.New("the store does not have it")

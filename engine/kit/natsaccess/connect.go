@@ -53,6 +53,21 @@ func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats
 	return conn, nil
 }
 
+// Closed returns a channel that gets the reason when the library closes conn permanently. The
+// library reconnects to servers that are down, but not after some errors of a server. Example:
+// max_payload was lowered, and a larger message was sent. conn must have been made by Connect.
+func Closed(conn *nats.Conn) <-chan error {
+	closed := make(chan error, 1)
+	conn.SetClosedHandler(func(*nats.Conn) {
+		err := nats.ErrConnectionClosed
+		if reason := conn.LastError(); reason != nil {
+			err = fmt.Errorf("%w: %w", err, reason)
+		}
+		closed <- err
+	})
+	return closed
+}
+
 // Login returns the client's options for credentials and certificates. The files are read again for
 // each connection.
 func (o *Options) Login(log *slog.Logger) (out []nats.Option, err error) {

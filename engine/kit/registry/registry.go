@@ -12,15 +12,46 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/retry"
 )
 
 // answerTime is the time in which the answers of workers are collected.
 const answerTime = 300 * time.Millisecond
 
+// reconnectBackoff is the wait before a closed connection is replaced.
+var reconnectBackoff = backoff.Exponential(time.Second, 2, 5*time.Second).Equal()
+
 // Announce answers requests on a subject with an address, as long as ready returns true, until ctx
-// is done.
+// is done. It replaces a connection that the library has closed permanently, for example because
+// the servers' max_payload was lowered.
 func Announce(
+	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
+	log *slog.Logger,
+) error {
+	closed := false // the library has closed a connection
+	err := retry.Do(ctx, func(ctx context.Context) error {
+		err := announce(ctx, o, subject, address, ready, log)
+		closed = closed || errors.Is(err, nats.ErrConnectionClosed)
+		if err != nil && closed {
+			log.Warn("connection to the registry closed; connecting again", "error", err)
+		}
+		return err
+	}, retry.Options{Policy: reconnectBackoff, MaxAttempts: -1, Classify: func(error) retry.Action {
+		if closed {
+			return retry.Retry
+		}
+		return retry.Fail
+	}})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// announce does the work of Announce on one connection.
+func announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,
 ) error {
@@ -29,6 +60,7 @@ func Announce(
 		return fmt.Errorf("register: %w", err)
 	}
 	defer conn.Close()
+	closed := natsaccess.Closed(conn)
 	questions := make(chan *nats.Msg, questionsWaiting)
 	sub, err := conn.ChanSubscribe(subject, questions)
 	if err != nil {
@@ -40,6 +72,8 @@ func Announce(
 			if ready() {
 				_ = m.Respond([]byte(address)) // if this fails, the sender repeats its request
 			}
+		case err := <-closed:
+			return fmt.Errorf("register: %w", err)
 		case <-ctx.Done():
 			return sub.Unsubscribe()
 		}
@@ -52,20 +86,30 @@ const questionsWaiting = 64
 // Directory finds the workers that answer on a subject. It must be used by one goroutine.
 type Directory struct {
 	conn    *nats.Conn
+	connect func() (*nats.Conn, error)
 	subject string
 }
 
 // Open connects to the NATS servers of a registry.
 func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, error) {
-	conn, err := o.Connect("workers of "+subject, false, log)
+	connect := func() (*nats.Conn, error) { return o.Connect("workers of "+subject, false, log) }
+	conn, err := connect()
 	if err != nil {
 		return nil, err
 	}
-	return &Directory{conn, subject}, nil
+	return &Directory{conn, connect, subject}, nil
 }
 
-// Ask returns the addresses of the workers that answer, sorted.
+// Ask returns the addresses of the workers that answer, sorted. It first replaces a connection that
+// the library has closed permanently.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
+	if d.conn.IsClosed() {
+		conn, err := d.connect()
+		if err != nil {
+			return nil, err
+		}
+		d.conn = conn
+	}
 	inbox := nats.NewInbox()
 	sub, err := d.conn.SubscribeSync(inbox)
 	if err != nil {
