@@ -115,7 +115,7 @@ func TestClosedConnections(t *testing.T) {
 	f := newFixture(t)
 	defer func(before backoff.Ladder) { reconnectBackoff = before }(reconnectBackoff)
 	// The limit is raised before the worker connects again.
-	reconnectBackoff = backoff.Exponential(3*time.Second, 1, 3*time.Second)
+	reconnectBackoff = backoff.Exponential(8*time.Second, 1, 8*time.Second)
 	ctx, stop := context.WithCancel(t.Context())
 	var limits atomic.Bool
 	f.announce(ctx, "10.0.0.1:80", func() bool {
