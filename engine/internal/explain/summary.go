@@ -38,7 +38,7 @@ type Step struct {
 // MaxSteps is the maximum number of steps in a Summary.
 const MaxSteps = 12
 
-// Forever, as the argument at of FromTrace, means the end of the trace.
+// Forever is a moment after the end of every trace, for FromTrace.
 const Forever = time.Duration(1<<63 - 1)
 
 // FromTrace replays a trace up to the moment at. The summary contains the steps of the worker with
