@@ -26,7 +26,8 @@ type ahead struct {
 }
 
 // want returns the space to reserve before the bytes between the offsets from and end are written:
-// length bytes at offset at. Length 0 means no reservation. want also counts these bytes as written.
+// length bytes at offset at. Length 0 means no reservation. want also counts the
+// bytes of this write as written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count
