@@ -10,8 +10,8 @@ import (
 )
 
 // sinkCancelled checks calls of Deliver with a context that ends before or during the call. They
-// must return soon. Failed batches are delivered again. The receiver of a sink with exactly once
-// must then have each record once.
+// must return soon. Failed batches are delivered again. If SinkCase.ExactlyOnce is set,
+// the receiver must then have each record once.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)

@@ -9,7 +9,8 @@ import (
 
 // sourceReadsRanges checks a reader that implements [stream.RangeReader]. It reads spans again in
 // any order, and compares the ids and texts of their records with those of the first reading. It
-// does so in the same process, and in another process that has only the marks of the first one.
+// does so in the same process, and in a second process. The second process has only the marks of
+// the first process.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

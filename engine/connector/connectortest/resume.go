@@ -109,7 +109,7 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 }
 
 // sourceEndsWithContext reads without Once until there are no more records. Then it ends the
-// context of a Read that waits, and calls Read with a context that has ended before.
+// context of a Read that waits. Finally it calls Read with a context that has already ended.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)

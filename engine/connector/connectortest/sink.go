@@ -35,13 +35,13 @@ type Receiver struct {
 
 // Sink checks that a sink fulfils the contract of [stream.Sink]:
 //
-//   - Open gives lanes with distinct names.
+//   - Open returns lanes with distinct names.
 //   - The receiver gets each record once. The suite delivers over all lanes, with as many
 //     concurrent calls as the limits allow (at most 16). It starts the calls in any order. On
 //     ordered lanes, the receiver gets the records in the order of the attempts' indexes. The
 //     memory of a batch is overwritten after the last Deliver.
-//   - If a batch is cut into pieces, exactly their kept records are delivered. Empty batches do
-//     no harm.
+//   - If a batch is cut into pieces, exactly the kept records of the pieces are delivered. A batch
+//     without kept records causes no error.
 //   - When the context of a Deliver ends, Deliver returns soon, and the next run delivers
 //     everything.
 //   - If a process ends after any batch, with the checkpoint up to date or one batch behind,
@@ -79,7 +79,7 @@ func textOf(n, i int) string {
 	return fmt.Sprintf("batch %03d record %d %s", n, i, strings.Repeat("abcdefghij", size/10))
 }
 
-// life is one process with a sink.
+// life is one simulated process with a sink, from Open to its end.
 type life struct {
 	t     *testing.T
 	host  *streamtest.Host
@@ -254,7 +254,7 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 	return all
 }
 
-// must delivers batches. It fails the test if one fails.
+// must delivers batches. It fails the test if the delivery of a batch fails.
 func (l *life) must(batches ...*stream.Batch) {
 	l.t.Helper()
 	for n, a := range l.deliver(l.t.Context(), batches, nil) {

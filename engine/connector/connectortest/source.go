@@ -2,7 +2,7 @@
 // connectors use it, also in other projects.
 //
 // [Sink] and [Source] run a connector under the conditions of the engine. Several calls of Deliver
-// run concurrently, and contexts end. A process may end between two calls, and the next one
+// run concurrently, and contexts end. A process may end between two calls. The next process then
 // continues from the last reported position. The memory of a batch is overwritten after the last
 // Release, to find connectors that keep references to it. A test passes a case, which creates the
 // connector and returns its results. The suite creates the batches, the goroutines and the host
@@ -87,7 +87,7 @@ func Source(t *testing.T, c SourceCase) {
 	}
 }
 
-// heard is one record that the suite has read.
+// heard is one record that the suite has read from the source.
 type heard struct{ id, text string }
 
 // copied is a copy of a batch, made before the batch was released.

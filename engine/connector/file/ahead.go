@@ -25,8 +25,9 @@ type ahead struct {
 	never bool      // the file system does not support reservations
 }
 
-// want returns the space to reserve before a write from offset from to offset end: length bytes at
-// offset at. Length 0 means none. The bytes of the write count in the rate at which the file grows.
+// want returns the space to reserve before the bytes between the offsets from and end are written:
+// length bytes at offset at. Length 0 means no reservation. want also counts the
+// bytes of this write as written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

@@ -185,8 +185,8 @@ func release(f vfs.File, length int64) error {
 	return nil
 }
 
-// runSyncer syncs the file until ctx ends. One fsync is for all deliveries written since the
-// previous one.
+// runSyncer syncs the file until ctx ends. One fsync makes all deliveries durable that were written
+// since the previous fsync.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()

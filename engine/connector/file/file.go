@@ -1,9 +1,9 @@
 // Package file implements the sink that appends each record exactly once to a file, or to a
 // sequence of files.
 //
-// The file has one ordered lane. One goroutine writes. Another one syncs, so that the next group of
-// batches is written during an fsync. The answer to each batch contains a resume token
-// ([flow.Report].ResumeToken), which consists of the identity of the file and its length after the
+// The file has one ordered lane. One goroutine writes batches, and a second goroutine calls fsync,
+// so that the next group of batches is written during an fsync. The answer to each batch contains
+// a resume token ([flow.Report].ResumeToken): the identity of the file, and its length after the
 // batch. The engine saves the token in the same checkpoint entry as the progress of the batch.
 // After a kill, Open truncates the file to the length in the saved token. Batches after it are
 // delivered again, and are not duplicated.
@@ -42,8 +42,8 @@ const (
 	SyncInterval = "interval" // at most 1 s after the acknowledgement, and before the route ends
 )
 
-// inFlight is the maximum number of in-flight batches. It is enough to write a group of batches
-// while another one is synced.
+// inFlight is the maximum number of in-flight batches. It is enough to write one group of
+// batches while the previous group is synced.
 const inFlight = 128
 
 // Options are the options of the sink.

@@ -101,8 +101,8 @@ func cutTo(f vfs.File, length int64) error {
 
 // finishRenamed looks for the file with the identity of want, which may have another name now, for
 // example after logrotate. It truncates this file to the length of want, and reports whether it has
-// found the file. On systems without birth times, it does not look for it, because a newer,
-// unrelated file may have the same inode number.
+// found the file. On systems without birth times, it does not look for the file, because a
+// newer, unrelated file may have the same inode number.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil

@@ -18,7 +18,8 @@ import (
 const leastRotate = stream.Size(4 << 10)
 
 // Rotate configures rotation. The file out.log is renamed to out.log.1, the next one to out.log.2,
-// and so on: the highest number is the newest file. The sink never removes files.
+// and so on: the highest number is the newest file. The sink removes files only
+// when it is opened: those that are newer than the file in the checkpoint (see unrotate).
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }
@@ -173,8 +174,8 @@ func unrotate(dir vfs.Dir, name string, want place) error {
 		if !found {
 			continue
 		}
-		// The newest file comes first: if a crash interrupts the loop, the next start can continue
-		// it.
+		// Remove the newest file first: if a crash interrupts the loop, the next start can
+		// continue it.
 		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -252,8 +252,8 @@ func (s *Server) deliver(
 				return reply{}, s.unknown(err)
 			}
 		}
-		// The previous request with this key has failed and is not delivered any more. Use this one
-		// instead.
+		// The previous request with this key has failed and is not delivered any more. Submit the
+		// current request instead.
 		s.keys.failed(entry)
 	}
 }

@@ -83,7 +83,7 @@ func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	return v
 }
 
-// decoded replaces the stated cost by the real one.
+// decoded replaces the cost that the client has stated by the cost of the decoded records.
 func (v *visit) decoded(d *decoded) {
 	v.price = max(1, float64(d.records.Len()), float64(d.records.Size()/priceBytes))
 	v.arrival.Reprice(v.price)
@@ -99,8 +99,8 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse is for a request that was not delivered. It ends the visit. If the source drains, it
-// states this in the response's header.
+// refuse ends the visit of a request that was not delivered. If the source drains, refuse states
+// this in the response's header.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Dialer connects only to addresses that its policy allows. A nil Resolver means that of the
-// system.
+// Dialer connects only to addresses that its policy allows. If Resolver is nil, it uses
+// the system's resolver.
 type Dialer struct {
 	Policy   *Policy
 	Timeout  time.Duration // of a connection

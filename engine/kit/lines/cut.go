@@ -30,9 +30,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 }
 
 // passing returns the target of a batch that has reached the record end next with the given number
-// of records. It is t, with one exception: next has reached the multiple, and the batch has used a
-// larger share of its record limit than of its byte limit. Then the target is begun plus the byte
-// limit.
+// of records. Usually this is t. If next has reached the multiple of the byte limit, and the batch
+// has used a larger share of its record limit than of its byte limit, the target is the byte limit
+// after the batch's start.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

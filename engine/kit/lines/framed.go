@@ -67,7 +67,8 @@ func (e *TextError) Group() (reason, detail string) {
 		"correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
 }
 
-// framed is the counterpart of stretch for records found by a Framing.
+// framed appends records found by a Framing, from c.Next up to offset end or until the batch is
+// full. closed means that the last record ends at end. For lines, stretch does the same.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -138,8 +139,8 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	return full, nil
 }
 
-// frame returns the next frame of the framing. If its record is too long, frame returns only a
-// first part; the rest becomes a record of its own.
+// frame returns the first frame of data. If its record is longer than MaxRecord, frame returns only
+// a first part of it. The rest then becomes the next record.
 func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	frame := framing.Next(data, last)
 	whole := func(n int) int {
@@ -162,7 +163,8 @@ func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 // maxAround bounds the bytes around the text of a record: line end, delimiter, punctuation.
 const maxAround = 4096
 
-// handOver moves the records found by a Framing to b.
+// handOver moves the records found by a Framing from l to b, and dead-letters those with invalid
+// bytes. It does nothing if l's rules have no Framing.
 func (l *Filler) handOver(b *stream.Batch) {
 	if l.Framing == nil {
 		return
@@ -178,7 +180,8 @@ func (l *Filler) handOver(b *stream.Batch) {
 	l.records = l.records[:0]
 }
 
-// forget removes the records of the given span and of later ones.
+// forget removes the records of the given span and of later spans from l. The batch does not have
+// them yet.
 func (l *Filler) forget(span int) {
 	n := len(l.records)
 	for n > 0 && int(l.records[n-1].Span) >= span {
@@ -196,8 +199,9 @@ type badRecord struct {
 	reason error
 }
 
-// write appends the records of a frame that begins at offset off in the file. If it returns an
-// error, it has appended nothing.
+// write decodes the records of a frame that begins at offset off in the file, and appends them to
+// l.records and l.text. Invalid text is an error, unless the TextError asks for dead letters. If
+// write returns an error, it has appended nothing.
 func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame Frame, f File,
 	off int64) error {
 	text, ends, err := w.Write(l.fresh[:0], l.ends[:0], data, frame)

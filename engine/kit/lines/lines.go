@@ -86,7 +86,7 @@ func Resume(m stream.Mark) Cursor {
 	return Cursor{Next: m.Watermark.Num, Above: slices.Clone(m.Above)}
 }
 
-// skip moves Next past the settled ranges that begin at or before it.
+// skip moves Next past the settled ranges that begin at or before Next.
 func (c *Cursor) skip() {
 	for len(c.Above) > 0 && c.Above[0].From.Num <= c.Next {
 		c.Next = max(c.Next, c.Above[0].To.Num)
@@ -109,8 +109,8 @@ type File struct {
 	// Growing allows this file to be added to a batch with other files although it is not sealed,
 	// if all its available bytes fit.
 	Growing bool
-	// Before has at most MaxBefore bytes, which must be in the file just before Cursor.Next. They
-	// are read together with the bytes after them. If the file contains other bytes there, Fill
+	// Before has at most MaxBefore bytes, which must be in the file just before Cursor.Next. Fill
+	// reads them together with the bytes after them. If the file contains other bytes there, Fill
 	// adds nothing and returns ErrOther. Nil means no check. Before must be nil if there is a
 	// framing, or if the cursor has settled ranges.
 	Before []byte
@@ -290,7 +290,7 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 
 // look reads from c.Next into the memory after b.Data, until it finds the end of the batch, a
 // record that is too long, or the end of the file. It returns the number of bytes read (have), and
-// the offset of the long record among them (long), or -1.
+// the offset in these bytes of the first record that is too long (long), or -1.
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
@@ -338,8 +338,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	// both the record limit and the byte limit may end the next batch: guess the bytes for the
-	// former
+	// estimate the bytes of as many records as a batch may have, at the mean size of the records
+	// just read
 	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))
@@ -418,9 +418,10 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add adds the next size bytes of f to the last span, or appends a new span for them. In b.Data,
-// they are the given number of bytes and records. own forces a new span, which is necessary if the
-// ends of the records in b.Data do not determine the ends in the file.
+// add counts the next size bytes of f as read: it extends the last span of b, or appends a new
+// span. In b.Data, these size bytes became the given number of bytes and records. own forces a new
+// span. This is necessary if the ends of the records in b.Data do not determine their ends in the
+// file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

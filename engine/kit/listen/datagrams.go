@@ -34,7 +34,7 @@ type Datagrams struct {
 	Host             stream.Host
 	// Record adds the record of a datagram to out. peer is the address of the sender.
 	Record func(out *intake.Records, datagram []byte, peer string)
-	// Bound is called with the address when the socket is open, unless it is nil.
+	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
 
 	mu      sync.Mutex // guards the fields below

@@ -27,7 +27,7 @@ type Streams struct {
 	Host             stream.Host
 	// Framer returns the framer for a connection. peer is the address of the peer.
 	Framer func(peer string) Framer
-	// Bound is called with the address when the socket is open, unless it is nil.
+	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
 
 	mu    sync.Mutex // guards the fields below
@@ -158,7 +158,8 @@ func (s *Streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// setReadDeadline sets the deadline of the next read. It does nothing while the intake drains.
+// setReadDeadline sets the deadline of the next read from c to t. While the intake drains, it sets
+// a deadline in the past instead, so that the read returns at once.
 func (s *Streams) setReadDeadline(c net.Conn, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,8 @@ func (s *Streams) setReadDeadline(c net.Conn, t time.Time) {
 	_ = c.SetReadDeadline(t) // if the connection is closed, the next read fails
 }
 
-// setDraining(true) makes all reads return at once. setDraining(false) allows reads again.
+// setDraining(true) makes the reads from all connections return at once. setDraining(false) ends
+// this: the next setReadDeadline of a connection lets it be read again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +185,8 @@ func (s *Streams) setDraining(on bool) {
 // waitEvery is the interval of checks in wait.
 const waitEvery = 10 * time.Millisecond
 
-// wait waits until the records of all connections were submitted.
+// wait waits until all connections are closed, and so all their records submitted, or until ctx is
+// done.
 func (s *Streams) wait(ctx context.Context) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()

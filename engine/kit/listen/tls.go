@@ -37,7 +37,7 @@ func (t *TLS) Check() error {
 	return err
 }
 
-// load reads the files.
+// load reads the files of certificates and keys, and returns the TLS configuration.
 func (t *TLS) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
@@ -80,8 +80,8 @@ type stamp struct {
 	size    int64
 }
 
-// Config returns a TLS configuration for a listener with the given protocols. If the files change
-// and the new ones are invalid, the old certificates stay in use.
+// Config returns a TLS configuration for a listener with the given protocols. It reads changed
+// certificate files again. If the changed files are invalid, the old certificates stay in use.
 func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(),
 		stamps: t.stamps()}

@@ -74,7 +74,7 @@ func (k *Keyring) Authorize(header string) (name string, ok bool) {
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
 // Holder returns the name of the client to which a token belongs. The time of the comparison does
-// not depend on the tokens, so that it reveals nothing about them.
+// not depend on the tokens, so that a client cannot guess a token by measuring it.
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {

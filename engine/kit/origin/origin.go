@@ -37,8 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate returns an error for invalid options. key is the key in the source's options below which
-// they are.
+// Validate returns an error for invalid options. key is the key in the source's options that
+// contains these options.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
@@ -225,8 +225,8 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	b.Records[i].NumFields++
 }
 
-// fields appends the values that all records of a partition share to the batch's data. It also adds
-// a field for the offset without a value; the value is set later.
+// fields appends to the batch's data the values that all records of a partition share. It also adds
+// a field for the offset, with a value that is set later for each record.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)

@@ -35,8 +35,8 @@ func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, 
 	return s.routes.Open(ctx, o)
 }
 
-// KeepsRequests implements stream.RequestSource. With a buffer, no partition of the source is a
-// request, because the buffer stores all requests in its own partition.
+// KeepsRequests implements stream.RequestSource. With a buffer, it returns zero: no partition is
+// the data of a single request, because the buffer stores all requests in its own partition.
 func (s source) KeepsRequests() (own string, keep time.Duration) {
 	if s.routes != stream.Source(s.Intake) {
 		return "", 0

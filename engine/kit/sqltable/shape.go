@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Shape determines the columns of a sink's table once. If the table exists, these are its columns.
-// Otherwise they are the columns listed in the config. If none are listed, they are inferred from
-// the first batch. A Shape is safe for concurrent use.
+// Shape determines the columns of a sink's table once. If the table exists, Found
+// selects them from the table's columns. Otherwise the columns are those listed in the config. If
+// none are listed, they are inferred from the first batch. A Shape is safe for concurrent use.
 type Shape struct {
 	dialect *Dialect
 	options *Options
@@ -53,8 +53,10 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found sets the columns. there has the columns of the existing table; it is empty if there is no
-// table (exists is false). Then Found uses the columns listed in the config.
+// Found sets the columns to fill, and reports whether the table exists. there has the columns of
+// the existing table. It is empty if there is no table. Then Found uses the columns listed in the
+// config. If the table exists, the config's columns must be in it. Without such a list, Found uses
+// the table's columns without a default value.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

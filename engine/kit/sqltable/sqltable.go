@@ -48,8 +48,8 @@ type Column struct {
 	Nested bool
 }
 
-// Policy determines how to treat fields without a column, and values that their column cannot
-// store.
+// Policy determines how to treat fields without a column, and values that do not fit into their
+// column.
 type Policy string
 
 // The policies.

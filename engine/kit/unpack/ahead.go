@@ -69,8 +69,8 @@ func (a *ahead) run(ctx context.Context) error {
 	}
 }
 
-// take waits for the next piece. ok is false if the goroutine has ended and there is no other
-// piece.
+// take waits for the next piece. ok is false if the goroutine has ended and no piece is
+// left.
 func (a *ahead) take() (p piece, ok bool) {
 	select {
 	case p = <-a.pieces:
@@ -190,7 +190,8 @@ func (f *File) add(p piece) {
 	}
 }
 
-// note adds a mark. If there are maxMarks already, note first removes every second one.
+// note adds m to the positions at which decompression can start. If there are maxMarks already,
+// note first removes every second mark. It ignores a mark that is not after the last one.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return
@@ -228,7 +229,8 @@ func (f *File) end() {
 	}
 }
 
-// rewind empties the window. The next read continues at off.
+// rewind empties the window of decompressed bytes. The next read begins a stream again, and reads
+// from offset off.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)
