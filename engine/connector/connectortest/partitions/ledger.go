@@ -65,15 +65,20 @@ type process struct {
 
 func open(t *testing.T, r Receiver) *process {
 	t.Helper()
+	return openWith(t, r, stream.SinkOptions{})
+}
+
+func openWith(t *testing.T, r Receiver, o stream.SinkOptions) *process {
+	t.Helper()
 	p := &process{t: t, r: r, host: connectortest.NewHost(t)}
 	var err error
 	if p.sink, err = r.New(p.host); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.sink.Close() })
-	err = p.sink.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main",
-		Lanes: func(l []stream.Lane) { p.lane = l[0] }})
-	if err != nil {
+	o.Pipeline, o.Route = "p", "main"
+	o.Lanes = func(l []stream.Lane) { p.lane = l[0] }
+	if err := p.sink.Open(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -264,13 +269,14 @@ func progress(t *testing.T, r Receiver) {
 
 // oneOwner begins with a process that has loaded the whole ledger. When another process takes a
 // partition, Take must fence the first process and return its progress. After that, no process can
-// load the whole ledger.
+// load the whole ledger, but a replay of dead letters has the progress of the letters.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)
 	if _, err := a.sink.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.delivers(0, "x", 0, 4)
+	a.delivers(0, "letter.a", 0, 1)
 	if taken := b.take(1, "x", stream.Mark{}, true); !taken.Found || taken.Mark.Watermark != at(4) {
 		t.Errorf("Take of a partition of a ledger of one owner: %+v", taken)
 	}
@@ -281,8 +287,15 @@ func oneOwner(t *testing.T, r Receiver) {
 	if _, err := c.sink.Load(t.Context()); err == nil {
 		t.Error("a ledger with several owners was loaded by one")
 	}
+	letters := openWith(t, r, stream.SinkOptions{OwnLetters: true})
+	marks, err := letters.sink.Load(t.Context())
+	if err != nil || len(marks) != 1 || marks[0].Part.ID != "letter.a" ||
+		marks[0].Watermark != at(1) {
+		t.Errorf("a replay of dead letters has the progress %v, %v", marks, err)
+	}
+	letters.delivers(0, "letter.b", 0, 1)
 	b.delivers(1, "x", 4, 5)
-	check(t, r, 5, "x-", 5)
+	check(t, r, 7, "x-", 5)
 }
 
 // lateTransaction checks that an open transaction of the earlier owner cannot commit after Take.
