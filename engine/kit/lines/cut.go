@@ -30,9 +30,9 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 }
 
 // passing returns the target of a batch that has reached the record end next with the given number
-// of records. Usually this is t. If next has reached the multiple of the byte limit, and the batch
-// has used a larger share of its record limit than of its byte limit, the target is the byte limit
-// after the batch's start.
+// of records. Usually this is t. The exception is a batch that has reached the multiple of the byte
+// limit, but has used a larger share of its record limit than of its byte limit. Its target is the
+// byte limit after the batch's start.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

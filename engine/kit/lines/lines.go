@@ -12,11 +12,10 @@
 // end of the file. Example with a limit of 1000 bytes and records of 300 bytes: the first batch
 // ends at 1200, the second at 2100.
 //
-// If the records are short, a batch may reach its record limit before its byte limit. There is a
-// rule for this case: when a batch reaches a multiple and has used a larger share of its record
-// limit than of its byte limit, the batch continues to the first record end at or after
-// Limits.Bytes from its own start. Otherwise most batches would be full, and one at each multiple
-// would be small.
+// If the records are short, a batch may reach its record limit before its byte limit. A
+// batch with short records is one that has used a larger share of its record limit than of its byte
+// limit. When it reaches a multiple, it continues to the first record end at or after Limits.Bytes
+// from its own start. Otherwise most batches would be full, and one at each multiple would be small.
 //
 // Each cut depends only on the previous cut and the bytes after it. A reader that resumes at any
 // cut therefore makes the same cuts as the first reader. There are two exceptions for growing
