@@ -64,10 +64,11 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor calls op after the two checks that retry.Do makes before its first attempt, to measure the
-// cost of these alone. The first check is whether the context has ended. The second is whether the
-// call is made within an attempt of another call of retry.Do, because it must then not use the
-// number, key and target of that attempt. No other library makes the second check.
+// floor makes the two checks that retry.Do makes before its first attempt, and then calls op. It
+// measures the cost of these checks alone. The first checks whether the context has ended. The
+// second checks whether this call is nested: op of an outer retry.Do makes it. A nested call counts
+// its own attempts, so it must replace the outer attempt in the context. No other library makes
+// the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

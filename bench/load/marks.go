@@ -83,7 +83,8 @@ func digits(text []byte, width int) (n uint64, ok bool) {
 	return n, true
 }
 
-// AddFrom adds all marks in r. The lines in r end with \n.
+// AddFrom reads r to its end and adds the mark of each line, which is the line's number between
+// tildes. Lines must end with \n. The last line need not.
 func (m *Marks) AddFrom(r io.Reader) error {
 	buf, kept := make([]byte, 1<<20), 0
 	for {

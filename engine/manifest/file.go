@@ -77,8 +77,8 @@ func Create(path string) (*File, error) {
 	return &File{path, f}, nil
 }
 
-// Write completes the manifest and closes the file. The manifest is durable at its path, where it
-// replaces an older one.
+// Write writes m to the file, closes it and moves it to its path, where it replaces an older
+// manifest. After a nil result, the new manifest survives a power loss.
 func (f *File) Write(m *Manifest) error {
 	enc := json.NewEncoder(f.part)
 	enc.SetEscapeHTML(false)

@@ -1,5 +1,7 @@
-// Package requests tests sinks whose ledger recognizes requests that several processes receive; see
-// [stream.RequestSource].
+// Package requests tests the SQL sinks with clients that send the same request to several processes
+// (see [stream.RequestSource]). The processes share a ledger, the list of delivered data in the
+// sink's database. By it, each process must recognize what another one has stored, so that each
+// request is in a table once.
 package requests
 
 import (
