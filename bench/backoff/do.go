@@ -66,9 +66,9 @@ type floorKey struct{}
 
 // floor makes the two checks that retry.Do makes before its first attempt, and then calls op. It
 // measures the cost of these checks alone. The first checks whether the context has ended. The
-// second checks whether this call is nested: op of an outer retry.Do makes it. A nested call counts
-// its own attempts, so it must replace the outer attempt in the context. No other library makes
-// the second check.
+// second checks whether this call is nested, that is, made by the op of an outer retry.Do. A nested
+// call counts its own attempts, so it must replace the outer attempt in the context. No other
+// library makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

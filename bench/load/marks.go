@@ -83,8 +83,8 @@ func digits(text []byte, width int) (n uint64, ok bool) {
 	return n, true
 }
 
-// AddFrom reads r to its end and adds the mark of each line, which is the line's number between
-// tildes. Lines must end with \n. The last line need not.
+// AddFrom reads r to its end and adds all marks in it. The lines in r must end with \n, except for
+// the last one.
 func (m *Marks) AddFrom(r io.Reader) error {
 	buf, kept := make([]byte, 1<<20), 0
 	for {

@@ -69,7 +69,8 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	return l, err
 }
 
-// frames reads the frames in order and applies them to the state.
+// frames reads the frames in order and applies them to the state. At the first bad frame it stops
+// and sets l.bad. It returns an error only if a read fails.
 func (l *loaded) frames(r *bufio.Reader) error {
 	var head [frameHead]byte
 	var payload []byte

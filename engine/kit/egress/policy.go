@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Policy determines to which of the URLs that records contain penstock may send requests. The zero
-// value allows none.
+// Policy determines which URLs penstock may call if they come from a record or a response and not
+// from the config. The zero value allows none.
 type Policy struct {
 	Hosts   []string `yaml:"hosts" required:"true" doc:"allowed hosts of URLs; *.example.com means any name below example.com"`
 	Ports   []int    `yaml:"ports" doc:"allowed ports of URLs; default: 443, and 80 with http: true"`

@@ -1,7 +1,7 @@
-// Package requests tests the SQL sinks with clients that send the same request to several processes
-// (see [stream.RequestSource]). The processes share a ledger, the list of delivered data in the
-// sink's database. By it, each process must recognize what another one has stored, so that each
-// request is in a table once.
+// Package requests tests SQL sinks that receive the same request through several processes (see
+// [stream.RequestSource]). The processes share a ledger, the list of delivered data in the sink's
+// database. From it, each process must recognize the data that another one has stored, so that each
+// record is in the table once.
 package requests
 
 import (

@@ -64,8 +64,9 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the format of a sink's records. It returns "raw" for codecs that write only the
-// message of a record, and otherwise object.
+// format returns the format of a sink's records: "raw" if the codec writes only the message of a
+// record. Otherwise it returns the parameter object, the sink's format for whole records, such as
+// "json".
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
