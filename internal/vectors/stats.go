@@ -79,8 +79,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 }
 
 // checkMoments compares the mean and the deviation of our draws with those of the library. It does
-// nothing if the library's lowest or highest value is the lowest or highest int64. This limit stands
-// for all values beyond int64 (see [Nanos]), so mean and deviation say nothing.
+// nothing if the library's lowest or highest value is the lowest or highest int64. This limit
+// stands for all values beyond int64 (see [Nanos]), so mean and deviation say nothing.
 func (s Sample) checkMoments(t *testing.T) {
 	t.Helper()
 	if cut(s.step.Min) || cut(s.step.Max) {
