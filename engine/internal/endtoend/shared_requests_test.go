@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,6 +52,20 @@ func (n *sharedNode) start(t *testing.T) {
 func (n *sharedNode) kill() {
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
+}
+
+// suspend stops the process and waits until none of its threads runs.
+func (n *sharedNode) suspend(t *testing.T) {
+	t.Helper()
+	n.signal(t, syscall.SIGSTOP)
+	await(t, time.Minute, "the process is stopped", func() bool {
+		pid := strconv.Itoa(n.cmd.Process.Pid)
+		state, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasPrefix(string(state), "T")
+	})
 }
 
 func (n *sharedNode) signal(t *testing.T, s syscall.Signal) {
@@ -234,7 +249,7 @@ func (p sharedPair) suspended(t *testing.T) {
 	var senders sync.WaitGroup
 	senders.Go(func() { a.post(t, "k", textOf("k", 5)) })
 	await(t, time.Minute, "the first process waits for the table", waiting("COPY%"))
-	a.signal(t, syscall.SIGSTOP)
+	a.suspend(t)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (p sharedPair) resent(t *testing.T, table, lock string) {
 		return number(p.db, `SELECT count(*) FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND query LIKE 'COPY%`+table+`%'`) > 0
 	})
-	a.signal(t, syscall.SIGSTOP)
+	a.suspend(t)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
