@@ -188,8 +188,8 @@ func (z *dormant) forget(id string) {
 	})
 }
 
-// retire makes those files dormant that are completely delivered and have progress stored by all
-// routes.
+// retire makes files dormant (only listed until they change) once they are completely delivered
+// and all routes have stored that.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()

@@ -8,6 +8,18 @@
 // belongs to one route. It has a cursor in each file (an identity and a position), cuts the data
 // into aligned batches (package lines), and seals files that are complete.
 //
+// Terms of this package:
+//
+//   - A mark is the stored progress of one route in one file. Its watermark is the position before
+//     which all data is settled (delivered, dead or dropped).
+//   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
+//   - A finished file is one that its source has renamed, moved or deleted after its end.
+//   - An awaiting file has lost its name or its content. It waits for a successor: another file
+//     that holds the same data, such as a copy that a rotation has made.
+//   - A file is quiet if it has not changed for the time Options.Settle.
+//   - A fingerprint is a hash of bytes that were read, and the position after them.
+//   - With Once, a reader ends when it has read everything.
+//
 // Each of the two kinds of files has its own strategy. A Catalogue belongs to a source, which
 // supplies the locations of files ([Place]) and handles finished ones. The package opens only names
 // from its Place, changes nothing in any directory, and hides nothing: a file that cannot be read

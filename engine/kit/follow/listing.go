@@ -386,7 +386,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	c.strategy.rewritten(gone, why)
 }
 
-// seal notes that a route has received all of a file.
+// seal notes that the batches of a route contain all of a file.
 func (c *Catalogue) seal(cur *cursor) {
 	f := cur.f
 	cur.sealed, cur.last = true, cur.pos.Next

@@ -36,14 +36,14 @@ func (n *notes) begin(id string, fingerprint fileid.Fingerprint) *note {
 	return t
 }
 
-// end forgets a partition.
+// end drops the note of a partition that has ended.
 func (n *notes) end(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.byID, id)
 }
 
-// set replaces the fingerprint at the cursor.
+// set replaces the fingerprint at the cursor. The old one is kept for earlier positions.
 func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,9 +88,9 @@ func (n *notes) all(t *note) []fileid.Fingerprint {
 	return append([]fileid.Fingerprint{t.fingerprint}, t.earlier...)
 }
 
-// at returns the fingerprint for a watermark: the fingerprint of the last position at or before it.
-// If there is none, at returns the fingerprint of the first position, because the bytes before it
-// were read, too.
+// at returns the fingerprint to save with a watermark, the position before which all data is
+// settled. It is the fingerprint of the last position at or before the watermark. If there is none,
+// it is that of the first position after the watermark, since the bytes before it were read, too.
 func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -233,7 +233,8 @@ func (t *rotation) expire(now time.Duration) {
 	}
 }
 
-// missed returns how many bytes of replaced content a route has not read, as far as known.
+// missed returns how many bytes of the file a route had not read when they were overwritten, as far
+// as known.
 func (cur *cursor) missed() int64 {
 	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
 	return max(cur.unsettled, seen-cur.pos.Next)
