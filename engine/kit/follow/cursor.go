@@ -264,7 +264,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	return cur
 }
 
-// fingerprintOf returns the fingerprint (a hash of read bytes) in the stored progress m. It is
+// fingerprintOf returns the fingerprint (hashes of read bytes) in the stored progress m. It is
 // empty if it is invalid. That was logged when the progress was read.
 func fingerprintOf(m stream.Mark) fileid.Fingerprint {
 	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)

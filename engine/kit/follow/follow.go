@@ -10,14 +10,15 @@
 //
 // Terms of this package:
 //
-//   - A mark is the stored progress of one route in one file. Its watermark is the position before
-//     which all data is settled (delivered, dead or dropped).
+//   - A mark is the stored progress of one route in one file. It has the watermark, the position up
+//     to which all data is settled (delivered, dead or dropped), and the settled ranges above it.
 //   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
 //   - A finished file is one that its source has renamed, moved or deleted after its end.
 //   - An awaiting file has lost its name or its content. It waits for a successor: another file
 //     that holds the same data, such as a copy that a rotation has made.
 //   - A file is quiet if it has not changed for the time Options.Settle.
-//   - A fingerprint is a hash of bytes that were read, and the position after them.
+//   - A fingerprint identifies the data that was read of a file. It has a position, and hashes of
+//     the file's first bytes and of the last bytes before the position.
 //   - With Once, a reader ends when it has read everything.
 //
 // Each of the two kinds of files has its own strategy. A Catalogue belongs to a source, which

@@ -88,7 +88,7 @@ func (n *notes) all(t *note) []fileid.Fingerprint {
 	return append([]fileid.Fingerprint{t.fingerprint}, t.earlier...)
 }
 
-// at returns the fingerprint to save with a watermark, the position before which all data is
+// at returns the fingerprint to save with a watermark, the position up to which all data is
 // settled. It is the fingerprint of the last position at or before the watermark. If there is none,
 // it is that of the first position after the watermark, since the bytes before it were read, too.
 func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
