@@ -50,7 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation is the lowest unused generation of ids for an inode and birth time.
+// generation is the lowest unused generation (next) for files with one inode and birth time. Ids
+// of such files differ only by their generation.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for
@@ -134,7 +135,8 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant notes that a dormant file has the id of e. unkeyLocked then does not reserve the id.
+// noteDormant notes that a dormant file has the id of e. When the last cursor of e is removed, the
+// id is then not reserved.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +154,7 @@ func (s *identities) reserve(d *dormantFile) {
 	s.reserveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
 }
 
-// drop removes e unless it has cursors.
+// drop removes the identity e, unless a route has a cursor in its file.
 func (s *identities) drop(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

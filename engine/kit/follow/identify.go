@@ -21,7 +21,7 @@ type storedMark struct {
 	mark stream.Mark
 }
 
-// marks returns the routes' stored marks for an identity.
+// marks returns the marks (the stored progress) of all routes for the file of an identity.
 func (n *identifier) marks(e *Entry) []storedMark {
 	var out []storedMark
 	for _, r := range n.c.readers {

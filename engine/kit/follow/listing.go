@@ -30,7 +30,8 @@ const listPatience = 10 * time.Second
 // wait is short because a file may be deleted meanwhile.
 const routesWait = time.Second
 
-// lister lists the place and carries out the decisions of the table.
+// lister lists the files of the source's Place. It acts on the decisions of the table, such as
+// which files are new, renamed or deleted.
 type lister struct {
 	c            *Catalogue
 	opened       time.Duration // when the first route opened; 0 if none has
@@ -297,7 +298,8 @@ func (c *Catalogue) lose(f *file, why string) {
 	c.giveUp(f)
 }
 
-// giveUp stops following f, of which nothing more can be read. Its routes still hand out the seals.
+// giveUp stops following f, of which nothing more can be read. Its routes still hand out the ends
+// of their partitions.
 func (c *Catalogue) giveUp(f *file) {
 	c.rotation.unindex(f)
 	if c.strategy.grows() && len(f.cursors) > 1 {

@@ -59,7 +59,8 @@ func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	t.fingerprint = fingerprint
 }
 
-// grow adds more of the head to the fingerprint at the cursor.
+// grow replaces the hash of the file's head (its first bytes) in the fingerprint at the cursor, if
+// head is longer than the hashed head.
 func (n *notes) grow(t *note, head []byte) {
 	if len(head) <= t.fingerprint.Head {
 		return
