@@ -181,8 +181,8 @@ func Kind(t fs.FileMode) string {
 	return "it is no regular file"
 }
 
-// todo returns the files that need an action of a route, in order. The identity of one file may
-// affect that of another, so unidentified files are checked in the order of labels.
+// todo returns the files in which r has something to do, in the order in which they are read. The
+// identity of one file may affect that of another, so unidentified files are checked by label.
 func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
@@ -208,7 +208,8 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	return out
 }
 
-// byOrder orders listed files as todo orders files.
+// byOrder orders listed files as they are read: by modification time, unless ByName is set, and
+// then by label.
 func (l *lister) byOrder(a, b Listed) int {
 	if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 && !l.c.o.ByName {
 		return n

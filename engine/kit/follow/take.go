@@ -277,8 +277,9 @@ func isUntouched(h vfs.File, was stat) bool {
 	return info.Size == was.Size && info.ModTime == was.ModTime
 }
 
-// skip adds a span without bytes: the skipped range counts as settled. stay reports that b has no
-// room for it.
+// skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
+// they count as settled (delivered, dead or dropped). ok reports that it did. stay reports that b
+// has no room for the span.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false

@@ -331,7 +331,7 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 // that the program writes at its start comes together with this answer.
 const firstQuiet = 10
 
-// gapsOfQuiet is a factor too: an answer is held back for at least gapsOfQuiet times the longest
+// gapsOfQuiet is a factor: an answer is held back for at least gapsOfQuiet times the longest
 // pause between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 
