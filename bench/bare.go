@@ -16,7 +16,7 @@ import (
 // copy.
 const limitsName = "limits"
 
-// bareRounds is the number of measurements of each limit. The result is the median.
+// bareRounds is the number of runs of each measurement in bares. The result is their median.
 const bareRounds = 3
 
 // bare is a measurement of the machine without penstock.
@@ -48,8 +48,8 @@ var bares = []bare{
 	}},
 }
 
-// bareLines measures the limits and returns a line for each. It omits programs that are not
-// installed.
+// bareLines measures the machine without penstock and returns a line for each measurement. It omits
+// programs that are not installed.
 func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 	in, err := e.inputFor(w)
 	if err != nil {

@@ -19,7 +19,7 @@ func toFile(fsync string) string {
 		"raw, fsync: %s } }\n", fsync)
 }
 
-// copied measures a limit that copies the input to a new file.
+// copied measures a limit, a program that only copies the input to a new file.
 func (e *env) copied(in load.Input, limit string) (measure, error) {
 	to := filepath.Join(e.dir, "copy")
 	if err := os.RemoveAll(to); err != nil {

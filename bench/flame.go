@@ -140,8 +140,9 @@ func packageOf(function string) string {
 	return folder + name
 }
 
-// kernelCall returns the function that names the purpose of a system call: the nearest one above
-// the call with such a name.
+// kernelCall returns the purpose of a system call, such as "read". It is the name of the nearest
+// caller that is a method of a file or poll.FD. For calls of the scheduler it is "waking and
+// waiting", and otherwise "other calls".
 func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {

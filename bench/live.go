@@ -167,7 +167,8 @@ func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 // settleIn is the time for a program to start before files are written.
 const settleIn = 500 * time.Millisecond
 
-// fed returns the amount of data that the load writes, as the limit of a live load.
+// fed returns the limit with which penstock is compared: the data that the load writes, and the
+// duration of the load.
 func (l live) fed(in load.Input) measure {
 	return of(proc.Run{Seconds: l.seconds},
 		load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})

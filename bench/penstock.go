@@ -132,7 +132,8 @@ func (e *env) once(in load.Input, config string) (measure, error) {
 	return m, err
 }
 
-// limit runs a limit (see package limit) with an input.
+// limit runs the limit with the given name on an input. A limit is a program that does only the
+// work that cannot be avoided (see package limit).
 func (e *env) limit(in load.Input, name string, more ...string) (measure, error) {
 	r, err := proc.Self(append([]string{"limit", name, in.Path}, more...)...)
 	return of(r, in), err

@@ -106,7 +106,8 @@ func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }
 
-// bound returns the shortest time in which the receiver can process the input, as a limit.
+// bound returns the limit with which penstock is compared: the shortest time in which the receiver
+// can process the input.
 func (s slow) bound(in load.Input) measure {
 	requests := (in.Records + slowRecords - 1) / slowRecords
 	m := of(proc.Run{Seconds: float64(requests) * s.delay.Seconds() / float64(s.slots)}, in)

@@ -30,7 +30,7 @@ type series struct {
 // penstock, and their runs differ less.
 const rivalRounds = 3
 
-// warmFrom is the minimum number of rounds with which a warm-up round comes first.
+// warmFrom is a number of rounds. If there are at least as many, a warm-up round comes first.
 const warmFrom = 3
 
 func (s *series) run() error {
@@ -93,8 +93,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart reports whether another program than penstock runs in round n. It also runs in the
-// warm-up round (-1), so that it is read from the disk before it is measured.
+// takesPart reports whether the program with the given name runs in round n. The program is not
+// penstock. It also runs in the warm-up round (-1), to be read from the disk before it is measured.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }

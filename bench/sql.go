@@ -23,7 +23,7 @@ import (
 const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines, columns: " +
 	"[message] } }\n"
 
-// insertedBare measures a limit: a loop of insert statements.
+// insertedBare measures the limit for SQLite: a program that only inserts each line into a table.
 func insertedBare(e *env, in load.Input) (measure, error) {
 	path := filepath.Join(e.dir, "bare.db")
 	removeSQLite(path)
@@ -51,7 +51,7 @@ func intoSQLite(e *env, in load.Input) (measure, error) {
 	return m, m.countRows(j.path("out.db"))
 }
 
-// countRows counts the records in a database by their marks.
+// countRows counts the records in a database by their marks, which contain the number of the line.
 func (m *measure) countRows(path string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro")
 	if err != nil {
@@ -218,7 +218,7 @@ func intoTable(e *env) (string, error) {
 	return parsing("combined", sink), nil
 }
 
-// count counts the records in the table by their marks.
+// count counts the records in the table by their marks, which contain the number of the line.
 func (s *server) count(m *measure) error {
 	cmd := exec.Command("psql", "-q", "-d", s.url, "-c",
 		`\copy (SELECT agent FROM lines) to stdout`)

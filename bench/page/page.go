@@ -113,7 +113,8 @@ type row struct {
 // Misses reports whether the workload misses a target.
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
-// Pairs returns the number of measured pairs of which the ratio is the median.
+// Pairs returns the number of measured pairs, as text. A pair is a run of penstock and one of the
+// limit. If the workload has no limit, Pairs returns the number of runs of penstock.
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:

@@ -29,7 +29,8 @@ type Line struct {
 	LimitMBPerS float64 `json:"limit_mb_per_s,omitempty"`
 	// CPU time of the limit in the same pairs; 0 if there is no limit.
 	LimitCPUPerGB float64 `json:"limit_cpu_s_per_gb,omitempty"`
-	// Number of runs of which the medians are. With a limit, it is the number of pairs.
+	// Number of runs from which the medians are computed. With a limit, it is the number of pairs:
+	// a run of the program and one of the limit.
 	Runs int `json:"runs,omitempty"`
 	// Ratio of each pair, in the order of the run.
 	Ratios []float64 `json:"pairs,omitempty"`

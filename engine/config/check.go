@@ -20,7 +20,7 @@ const (
 	mostRedeliverRate  = 10_000
 	maxPoison          = 100
 	maxWaiting         = 100_000_000
-	maxGuardRecords    = 100_000 // the guard remembers so many records
+	maxGuardRecords    = 100_000 // maximum of guard.records
 )
 
 // check finds values and combinations of options in one route that cannot work. Its functions

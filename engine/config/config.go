@@ -142,9 +142,9 @@ type Flow struct {
 	// Abandon is the maximum duration of one attempt. It must be positive. Default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
 
-	// TieBand is used by the dispatch least_completion. It chooses at random among the workers that
-	// would complete a batch later than the best one by at most this share, 0 to 1. Default 0:
-	// always the best worker.
+	// TieBand is used by the dispatch least_completion. It expects a time to complete the batch
+	// for each worker. It chooses at random among the workers that exceed the shortest of these
+	// times by at most this share, 0 to 1. Default 0: always the worker with the shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
 	// Redeliver limits repeated attempts. It is the number of repeated attempts allowed for each
 	// delivered batch, 0 to 1. For example, 0.1 allows one repeated attempt for ten delivered

@@ -15,8 +15,8 @@ const policyKey = "policy"
 // backoffTable is the key of a policy that is a list of waits.
 const backoffTable = "table"
 
-// isShape reports whether text is exponential or fixed. Only these use the keys base, max and
-// jitter.
+// isShape reports whether text, a value of retry.backoff, is exponential or fixed. Any other value
+// is a policy, which replaces the keys base, max and jitter.
 func isShape(text string) bool { return text == "exponential" || text == "fixed" }
 
 // RetryPolicy returns the policy that determines the waits of batches.

@@ -254,8 +254,8 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	}.all()
 }
 
-// preferredInMemory determines the default memory of a route: so many batches of the size that its
-// sink prefers.
+// preferredInMemory is the minimum number of batches that the default memory of a route can hold,
+// if its sink prefers a batch size.
 const preferredInMemory = 16
 
 // prefer replaces the default batch limits by those that a sink prefers.

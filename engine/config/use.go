@@ -126,8 +126,8 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the component that has the role and name of c and has its key When in options. If
-// there is none, it returns c.
+// variant returns the variant of c that the options ask for. It has the role and name of c, and the
+// options contain the key that its field When names. Without such a variant, it returns c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c

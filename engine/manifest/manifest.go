@@ -101,7 +101,8 @@ func (r *Route) partition(part *stream.Partition) *partition {
 	return p
 }
 
-// origins returns the number of source records of each span of b.
+// origins returns the number of source records in each span of b. A source record that processors
+// have split into several records counts once.
 func origins(b *stream.Batch) []int {
 	out := make([]int, len(b.Spans))
 	if len(b.Records) > 0 {
@@ -121,7 +122,7 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records that a batch, or a part of it, has settled. deadLettered means that its records
+// Settled records the result of a batch or of a part of it. If deadLettered is set, its records
 // were dead-lettered, except those that the processors had dropped. Otherwise they were delivered.
 // The engine calls it.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {

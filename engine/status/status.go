@@ -182,10 +182,12 @@ type Route struct {
 	Suspects int   `json:"suspects"` // batches that fail at workers which accept others
 	Poisoned int64 `json:"poisoned"` // batches refused as the cause of failures
 
-	// QuietSeconds is the time since a record last settled, in seconds. It is 0 if no data waits.
+	// QuietSeconds is the time since a record was last settled (delivered, dead or dropped), in
+	// seconds. It is 0 if no data waits.
 	QuietSeconds float64 `json:"quiet_seconds"`
-	// WatermarkAgeSeconds is the longest time for which a watermark with data above it has not
-	// advanced. It is 0 if there is no such watermark.
+	// WatermarkAgeSeconds is the longest time for which the watermark of a partition has not
+	// advanced, although unsettled data is above it. All data up to a watermark is settled. Zero
+	// means that there is no such partition.
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
 
 	// Environment has the settings of the sink and the processors that come from the environment,
@@ -222,8 +224,8 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is a time without progress. If data waits and no record of a route has settled for
-	// this time, the process is not ready.
+	// StallAfter is a time without progress. If data of a route waits, and none of its records was
+	// delivered, dead-lettered or dropped for this time, the process is not ready.
 	StallAfter = time.Minute
 	// LeastFree is the number of free bytes on the disk of the state directory below which the disk
 	// counts as full.

@@ -3,7 +3,7 @@
 // address.
 //
 // The pages are plain HTML, CSS and ES modules, without a build step. They contain no data and load
-// nothing from other origins. The charts are drawn by uPlot, whose licence is in the same
+// nothing from other origins. The charts are drawn by uPlot. Its licence is in the same
 // directory.
 package web
 

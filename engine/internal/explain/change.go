@@ -150,7 +150,8 @@ func Named(name string) window.Algorithm {
 	return nil
 }
 
-// grown reports whether the window has reached its configured maximum.
+// grown reports whether the window of w, the limit on its in-flight batches, has reached its
+// configured maximum.
 func (r *Route) grown(w *Worker) bool {
 	a, bounded := r.Window.(window.Bounded)
 	if !bounded {

@@ -77,7 +77,7 @@ func (w *Worker) StateWords() string {
 	return "unknown state"
 }
 
-// GateWords describes the gate that limits the amount of data w gets.
+// GateWords describes the gate of w: the limit of flow control that holds it back.
 func (r *Route) GateWords(w *Worker) string {
 	batches := count(w.InFlight, "batch", "batches")
 	switch w.Gate {

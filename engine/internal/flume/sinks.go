@@ -189,7 +189,8 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	}
 }
 
-// httpRest adds notes about the other options of an HTTP sink.
+// httpRest marks the options of an HTTP sink that need no note as read. It adds notes about options
+// without an exact equivalent: the request timeout and the reactions to status codes.
 func (c *converter) httpRest(k *part) {
 	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
 		"batchSize"} {

@@ -70,7 +70,8 @@ type Progress struct {
 	Carry func(files vfs.FS, dir string) (Carried, error)
 }
 
-// Carried is the result of Progress.Carry: the first marks of each route.
+// Carried is the result of Progress.Carry. Marks is the progress with which each route starts: the
+// read positions of the files.
 type Carried struct {
 	Marks []stream.Mark
 	Notes []Note

@@ -54,19 +54,19 @@ type budget struct {
 	Burst     float64 `json:"burst,omitempty"`
 }
 
-// waiting has the limits of the items that wait for another attempt.
+// waiting has the limits on the items (batches) that wait for another attempt.
 type waiting struct {
 	Cost  float64 `json:"cost,omitempty"`
 	Bytes int64   `json:"bytes,omitempty"`
 }
 
-// end has the limits after which an item is dead-lettered.
+// end has the limits after which an item (a batch) that fails is dead-lettered.
 type end struct {
 	Attempts int           `json:"attempts,omitempty"`
 	Elapsed  time.Duration `json:"elapsed,omitempty"`
 }
 
-// poison has the limits after which an item counts as the cause of failures.
+// poison has the limits after which an item (a batch) counts as the cause of its failures.
 type poison struct {
 	Deaths   int  `json:"deaths,omitempty"`
 	Failures int  `json:"failures,omitempty"`

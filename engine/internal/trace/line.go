@@ -68,7 +68,7 @@ type limits struct {
 	Standby  int  `json:"standby,omitempty"`
 }
 
-// history is the history of an item that waits for a retry.
+// history is the history of an item (a batch) that waits for a retry.
 type history struct {
 	Attempts uint32        `json:"attempts,omitempty"`
 	Failures uint32        `json:"failures,omitempty"`

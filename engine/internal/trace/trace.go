@@ -40,7 +40,7 @@ func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	return &Writer{w: buf}, nil
 }
 
-// head returns the first line.
+// head returns the first line of a trace, which has the configuration c and the origin a.
 func head(c *control.Config, a *About) ([]byte, error) {
 	h, err := headerOf(c, a)
 	if err != nil {

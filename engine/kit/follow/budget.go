@@ -29,7 +29,8 @@ func (c *Catalogue) Held() stream.Held {
 	return out
 }
 
-// budgetUse is the part of deleted_max in use, in the steps that are logged.
+// budgetUse is the use of the budget deleted_max, the bytes that deleted files may hold. A rise
+// above half of the budget, or above all of it, is logged.
 type budgetUse uint8
 
 const (

@@ -72,7 +72,8 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 	return c
 }
 
-// reset drops the files. The identities stay, because the source may still finish sealed files.
+// reset drops the records of all files. Their identities stay, because the source may still finish
+// files that were read to their ends.
 func (c *Catalogue) reset() {
 	c.table, c.pace, c.over, c.completions = newTable(), pace{}, nil, nil
 	c.lister = lister{c: c, refused: make(map[string]string)}
@@ -139,7 +140,7 @@ func (c *Catalogue) join(r *Reader) {
 	if c.table.scans == 0 {
 		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
 		for _, o := range c.readers {
-			if o.activity == waiting { // perhaps for this route
+			if o.activity == waiting { // the first listing may have waited for this route
 				signal(o.listed)
 			}
 		}
@@ -165,7 +166,8 @@ func (c *Catalogue) join(r *Reader) {
 	}
 }
 
-// store registers the stored marks of a route and returns their identities, ordered by id.
+// store registers the marks (the stored progress) of a route. It returns the identities of the
+// files that they belong to, ordered by id.
 func (c *Catalogue) store(r *Reader) []*Entry {
 	var out []*Entry
 	if r.o.Known == nil {

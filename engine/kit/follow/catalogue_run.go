@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// idleSpacing is scanSpacing for listings that only keep the catalogue current.
+// idleSpacing replaces scanSpacing for the listings of Run, which only keep the catalogue current:
+// the wait before one is at least idleSpacing times the duration of the last listing.
 const idleSpacing = 3 * scanSpacing
 
 // bringUpToDate lists the files twice. The first listing shows which files were rotated, and the
@@ -75,8 +76,8 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing is
-// younger than least, or if an idle route lists the files itself.
+// listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing
+// ended less than the time least ago, or if a waiting route lists the files itself.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,7 +110,8 @@ func (u *unpacker) findView(f *file) error {
 	return nil
 }
 
-// ownView gives a route its own view of a compressed file that another route reads, too.
+// ownView gives the cursor a decompressor of its own. It does nothing if the file is not
+// compressed, or if the cursor is the first of the file, which uses the file's decompressor.
 func (cur *cursor) ownView() error {
 	f := cur.f
 	if f.view == nil || cur.own != nil || f.cursors[0] == cur {

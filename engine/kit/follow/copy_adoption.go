@@ -30,7 +30,8 @@ func (k *copies) giveUpHandle(g *file) *file {
 	return awaited(e)
 }
 
-// begin makes f the file of w, of which nothing was read.
+// begin makes f the successor of w, a file of which nothing was read. If w is deleted but still
+// open, begin first closes it.
 func (k *copies) begin(f, w *file) {
 	if w.state != awaiting {
 		w = k.giveUpHandle(w)
@@ -38,7 +39,8 @@ func (k *copies) begin(f, w *file) {
 	k.adopt(f, w)
 }
 
-// adopt makes f the file of the awaiting w, from the position to which w was read.
+// adopt makes f the successor of w, which awaits one. The routes continue in f at the positions up
+// to which they have read w.
 func (k *copies) adopt(f, w *file) {
 	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)

@@ -54,10 +54,10 @@ type version struct {
 
 func versionOf(i stat) version { return version{i.ModTime, i.Size, true} }
 
-// is reports whether the file looks as it did.
+// is reports whether the stat i has the size and the modification time of v.
 func (v version) is(i stat) bool { return v.ok && v.size == i.Size && v.at == i.ModTime }
 
-// by returns the cursor of a route, nil if it has none.
+// by returns the cursor of the route of r in the file, or nil if it has none there.
 func (f *file) by(r *Reader) *cursor {
 	for _, cur := range f.cursors {
 		if cur.r == r {
@@ -67,7 +67,7 @@ func (f *file) by(r *Reader) *cursor {
 	return nil
 }
 
-// furthest returns the cursor that has read most, nil if there is none.
+// furthest returns the cursor with the furthest read position, or nil if no route has a cursor.
 func (f *file) furthest() *cursor {
 	var out *cursor
 	for _, cur := range f.cursors {
@@ -78,7 +78,7 @@ func (f *file) furthest() *cursor {
 	return out
 }
 
-// read returns how far any route has read.
+// read returns the furthest position up to which a route has read the file, or 0.
 func (f *file) read() int64 {
 	if cur := f.furthest(); cur != nil {
 		return cur.pos.Next
@@ -98,12 +98,13 @@ func (f *file) all(is func(*cursor) bool) bool {
 
 func (cur *cursor) isSealed() bool { return cur.sealed }
 
-// changed reports whether the file was written to since the delivered data was found in it.
+// changed reports whether the file has changed, by size or modification time, since the delivered
+// data was last verified to be in it.
 func (cur *cursor) changed() bool { return !cur.verified.is(cur.f.info) }
 
 func (cur *cursor) stamp() { cur.verified = versionOf(cur.f.info) }
 
-// blank reports whether nothing was read.
+// blank reports whether the route has read nothing of the file.
 func (cur *cursor) blank() bool {
 	return cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.note.fingerprint.At == 0
 }
@@ -138,7 +139,7 @@ func (cur *cursor) partial() bool {
 	return cur.pos.Next < size
 }
 
-// atEnd reports whether the file was read to its end, without a decompression error.
+// atEnd reports whether the route has read the file to its end, without a decompression error.
 func (cur *cursor) atEnd() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next == size && (cur.view() == nil || cur.view().Err() == nil)
@@ -158,8 +159,8 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// left returns roughly how many bytes are unread, at least 1 if any are. For a compressed file
-// these are compressed bytes.
+// left estimates how many bytes of the file the route has not read: at least 1 if there are any.
+// For a compressed file these are compressed bytes.
 func (cur *cursor) left() int64 {
 	size, read, v := cur.f.info.Size, cur.pos.Next, cur.view()
 	switch {
@@ -184,7 +185,8 @@ func (cur *cursor) left() int64 {
 	}
 }
 
-// dropView closes the decompressor. left keeps its result.
+// dropView closes the decompressor. It first records the number of unread bytes, so that left
+// returns the same number as before.
 func (cur *cursor) dropView() {
 	if cur.view() != nil {
 		cur.leftPacked = 1 + cur.left()
@@ -195,11 +197,11 @@ func (cur *cursor) dropView() {
 	}
 }
 
-// skipping reports whether the file's beginning is to be left out, because the route starts at its
-// end or has read it elsewhere.
+// skipping reports whether the route has still to skip bytes at its position. It skips the
+// beginning of the file if it starts at the file's end, or has read that data in another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
-// left returns how many bytes the route that has read least has not read.
+// left returns the largest number of bytes of the file that any route has not read.
 func (f *file) left() (left int64) {
 	if len(f.cursors) == 0 {
 		return f.info.Size
@@ -262,14 +264,15 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	return cur
 }
 
-// fingerprintOf returns the fingerprint in a stored note. An invalid fingerprint is empty; it was
-// logged when the marks were read.
+// fingerprintOf returns the fingerprint (hashes of read bytes) in the stored progress m. It is
+// empty if it is invalid. That was logged when the progress was read.
 func fingerprintOf(m stream.Mark) fileid.Fingerprint {
 	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)
 	return fingerprint
 }
 
-// highest returns the end of the last settled range of a file.
+// highest returns the position after the last settled (delivered, dead or dropped) byte of a file.
+// There may be unsettled bytes before it.
 func highest(m stream.Mark) int64 {
 	high := m.Watermark.Num
 	if n := len(m.Above); n > 0 {

@@ -176,7 +176,7 @@ func (z *dormant) joined(r *Reader) {
 	z.reactivated = nil
 }
 
-// forget drops the dormant file with an id.
+// forget removes the dormant file with this id from the table of dormant files.
 func (z *dormant) forget(id string) {
 	z.table.each(func(d *dormantFile) bool {
 		if d.text == id {
@@ -188,8 +188,8 @@ func (z *dormant) forget(id string) {
 	})
 }
 
-// retire makes those files dormant that are completely delivered and have progress stored by all
-// routes.
+// retire makes files dormant (only listed until they change) once they are completely delivered
+// and all routes have stored that.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()
@@ -233,7 +233,8 @@ func (z *dormant) retireFile(f *file) {
 	c.release(f)
 }
 
-// retireIdle looks, after each save, at the growing files that were closed to make room for others.
+// retireIdle looks, after each save of progress, at the growing files that were closed to make room
+// for others. It makes those dormant that all routes have delivered and saved completely.
 func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false

@@ -50,7 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation is the lowest unused generation of ids for an inode and birth time.
+// generation is the lowest unused generation (next) for files with one inode and birth time. Ids
+// of such files differ only by their generation.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for
@@ -107,7 +108,7 @@ func (s *identities) reserveLocked(id fileid.ID) {
 	}
 }
 
-// end notes that e is over.
+// end notes that the file of e was read to its end or is lost, so that no file gets its id again.
 func (s *identities) end(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +135,8 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant notes that a dormant file has the id of e. unkeyLocked then does not reserve the id.
+// noteDormant notes that a dormant file has the id of e. When the last cursor of e is removed, the
+// id is then not reserved.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +154,7 @@ func (s *identities) reserve(d *dormantFile) {
 	s.reserveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
 }
 
-// drop removes e unless it has cursors.
+// drop removes the identity e, unless a route has a cursor in its file.
 func (s *identities) drop(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +171,8 @@ func (s *identities) get(text string) *Entry {
 	return s.byID[text]
 }
 
-// ref counts one more cursor of e. It drops the seals of closed readers, because the next readers
-// seal the partition again.
+// ref counts one more cursor of e. It drops the records of closed readers that they have read the
+// file to its end. The next readers of their routes make these records again.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +200,8 @@ func (s *identities) close() {
 	}
 }
 
-// unref removes one cursor of e, which belongs to r. keep is set if r was closed while its seal was
-// valid. The seal then stays, because the file can still be finished.
+// unref removes one cursor of e, which belongs to r. keep is set if r was closed after it had read
+// all of the file. The record of that then stays, because the source can still finish the file.
 func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +239,7 @@ func (s *identities) noteSealed(cur *cursor) {
 	})
 }
 
-// noteGrown notes that a sealed file has more.
+// noteGrown notes that a file has grown after the route had handed out all of it.
 func (s *identities) noteGrown(cur *cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,7 +91,8 @@ type trouble struct {
 	last    error
 }
 
-// update records a new stat of the file.
+// update records a new stat of the file, and the time at which a change or unread bytes were first
+// seen.
 func (f *file) update(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
@@ -129,7 +130,7 @@ func (f *file) data() io.ReaderAt {
 	return f.handle
 }
 
-// readHead reads the bytes that an id hashes.
+// readHead reads the head of the file into buf: its first bytes, which its id hashes.
 func (f *file) readHead(buf []byte) ([]byte, error) {
 	n := int(min(f.holds(fileid.MaxHead), fileid.MaxHead))
 	return buf[:n], f.readFull(buf[:n], 0)

@@ -8,6 +8,19 @@
 // belongs to one route. It has a cursor in each file (an identity and a position), cuts the data
 // into aligned batches (package lines), and seals files that are complete.
 //
+// Terms of this package:
+//
+//   - A mark is the stored progress of one route in one file. It has the watermark, the position up
+//     to which all data is settled (delivered, dead or dropped), and the settled ranges above it.
+//   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
+//   - A finished file is one that its source has renamed, moved or deleted after its end.
+//   - An awaiting file has lost its name or its content. It waits for a successor: another file
+//     that holds the same data, such as a copy that a rotation has made.
+//   - A file is quiet if it has not changed for the time Options.Settle.
+//   - A fingerprint identifies the data that was read of a file. It has a position, and hashes of
+//     the file's first bytes and of the last bytes before the position.
+//   - With Once, a reader ends when it has read everything.
+//
 // Each of the two kinds of files has its own strategy. A Catalogue belongs to a source, which
 // supplies the locations of files ([Place]) and handles finished ones. The package opens only names
 // from its Place, changes nothing in any directory, and hides nothing: a file that cannot be read

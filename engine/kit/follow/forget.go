@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sweepMin is the least time between two sweeps.
+// sweepMin is the least time between two sweeps, which look for progress of deleted files.
 const sweepMin = time.Second
 
 // forgets are the partitions with progress that may be dropped. The reader adds them, and the

@@ -117,7 +117,8 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	return false
 }
 
-// endEmpty gives up an empty file without a listed name when its time is over.
+// endEmpty gives up an empty file without a listed name when it has waited for GoneWait. Before
+// that, it schedules a listing for the end of the wait.
 func (g *growing) endEmpty(f *file, now time.Duration) {
 	if at := g.end(f).at; now < at {
 		g.c.pace.dueAt(at)
@@ -319,13 +320,13 @@ func (g *growing) sealed(cur *cursor) {
 	}
 }
 
-// isSaved reports whether every route has sealed f and saved that. Until then f stays open, because
-// a route that restarts reads the end again.
+// isSaved reports whether every route has handed out all of f and has saved that. Until then f
+// stays open, because a route that restarts reads the end again.
 func (g *growing) isSaved(f *file) bool {
 	return f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) })
 }
 
-// release drops an unlisted file that every route has sealed.
+// release stops following an unlisted file after every route has handed out all of it.
 func (g *growing) release(f *file) {
 	g.c.handles.unfollow(f, sealed)
 	g.c.release(f)

@@ -155,7 +155,8 @@ func (h *handles) closeOldest(lose bool) bool {
 	return true
 }
 
-// noteClosed notes that a growing file that is followed is not open.
+// noteClosed notes that a growing file is followed, but has no open handle. Such a file may become
+// dormant.
 func (h *handles) noteClosed(f *file) {
 	if h.c.strategy.grows() && !f.closedForRoom {
 		f.closedForRoom = true

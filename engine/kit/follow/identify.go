@@ -21,7 +21,7 @@ type storedMark struct {
 	mark stream.Mark
 }
 
-// marks returns the routes' stored marks for an identity.
+// marks returns the marks (the stored progress) of all routes for the file of an identity.
 func (n *identifier) marks(e *Entry) []storedMark {
 	var out []storedMark
 	for _, r := range n.c.readers {
@@ -226,8 +226,8 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 	return nil
 }
 
-// displaced handles the identities that have the inode of f, but a different head. They wait for
-// copies of their data from now on.
+// displaced handles the identities that have the inode of f, but not the bytes at its beginning.
+// Their data is searched for in other files from now on.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {

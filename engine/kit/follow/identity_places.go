@@ -123,7 +123,8 @@ func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	return true
 }
 
-// displace notes that the inode of e holds other data now.
+// displace notes that the inode of e holds other data now. The data of e can then be found only in
+// another file, by its bytes.
 func (s *identities) displace(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *identities) unkeyLocked(e *Entry) {
 	e.others = nil
 }
 
-// move notes that another file holds the data of e now.
+// move notes that another file (to) with the given name holds the data of e now.
 func (s *identities) move(e *Entry, to fileid.File, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,8 @@ const listPatience = 10 * time.Second
 // wait is short because a file may be deleted meanwhile.
 const routesWait = time.Second
 
-// lister lists the place and carries out the decisions of the table.
+// lister lists the files of the source's Place. It acts on the decisions of the table, such as
+// which files are new, renamed or deleted.
 type lister struct {
 	c            *Catalogue
 	opened       time.Duration // when the first route opened; 0 if none has
@@ -180,8 +181,8 @@ func Kind(t fs.FileMode) string {
 	return "it is no regular file"
 }
 
-// todo returns the files that need an action of a route, in order. The identity of one file may
-// affect that of another, so unidentified files are checked in the order of labels.
+// todo returns the files in which r has something to do, in the order in which they are read. The
+// identity of one file may affect that of another, so unidentified files are checked by label.
 func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
@@ -207,7 +208,8 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	return out
 }
 
-// byOrder orders listed files as todo orders files.
+// byOrder orders listed files as they are read: by modification time, unless ByName is set, and
+// then by label.
 func (l *lister) byOrder(a, b Listed) int {
 	if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 && !l.c.o.ByName {
 		return n
@@ -297,7 +299,8 @@ func (c *Catalogue) lose(f *file, why string) {
 	c.giveUp(f)
 }
 
-// giveUp stops following f, of which nothing more can be read. Its routes still hand out the seals.
+// giveUp stops following f, of which nothing more can be read. Its routes still hand out the ends
+// of their partitions.
 func (c *Catalogue) giveUp(f *file) {
 	c.rotation.unindex(f)
 	if c.strategy.grows() && len(f.cursors) > 1 {
@@ -386,7 +389,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	c.strategy.rewritten(gone, why)
 }
 
-// seal notes that a route has received all of a file.
+// seal notes that the batches of a route contain all of a file.
 func (c *Catalogue) seal(cur *cursor) {
 	f := cur.f
 	cur.sealed, cur.last = true, cur.pos.Next

@@ -36,14 +36,14 @@ func (n *notes) begin(id string, fingerprint fileid.Fingerprint) *note {
 	return t
 }
 
-// end forgets a partition.
+// end drops the note of a partition that has ended.
 func (n *notes) end(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.byID, id)
 }
 
-// set replaces the fingerprint at the cursor.
+// set replaces the fingerprint at the cursor. The old one is kept for earlier positions.
 func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +59,8 @@ func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	t.fingerprint = fingerprint
 }
 
-// grow adds more of the head to the fingerprint at the cursor.
+// grow replaces the hash of the file's head (its first bytes) in the fingerprint at the cursor, if
+// head is longer than the hashed head.
 func (n *notes) grow(t *note, head []byte) {
 	if len(head) <= t.fingerprint.Head {
 		return
@@ -88,9 +89,9 @@ func (n *notes) all(t *note) []fileid.Fingerprint {
 	return append([]fileid.Fingerprint{t.fingerprint}, t.earlier...)
 }
 
-// at returns the fingerprint for a watermark: the fingerprint of the last position at or before it.
-// If there is none, at returns the fingerprint of the first position, because the bytes before it
-// were read, too.
+// at returns the fingerprint to save with a watermark, the position up to which all data is
+// settled. It is the fingerprint of the last position at or before the watermark. If there is none,
+// it is that of the first position after the watermark, since the bytes before it were read, too.
 func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -159,7 +159,8 @@ func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 	return cause
 }
 
-// fill takes from the queue until the batch is complete (true) or nothing is left to do.
+// fill fills b from the queued files. It returns true once b is complete, and false if nothing is
+// left to do before that.
 func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	r.c.dormant.retire()
 	if r.c.table.scans > 0 && r.queuedAt != r.c.table.scans {
@@ -186,7 +187,8 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	}
 }
 
-// enqueue queues all files in which the route has something to do, in order.
+// enqueue queues all files in which the route has something to do, in the order in which they are
+// read.
 func (r *Reader) enqueue(now time.Duration) {
 	for _, f := range r.queue {
 		f.queues--

@@ -84,7 +84,7 @@ func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	return !m.Finished && f.info.Birth.known() && f.info.ModTime < f.info.Birth
 }
 
-// holdsAll reports whether f contains all read data of the file of m.
+// holdsAll reports whether f contains all data that was read according to the stored progress m.
 func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	c := q.c
 	defer c.handles.close(f)

@@ -53,7 +53,7 @@ func stem(label string) string {
 	return base
 }
 
-// index adds f, which has an id, to stems.
+// index adds f, which has an id, to the files that are found by the stem of their label.
 func (t *rotation) index(f *file) {
 	if !t.c.strategy.grows() {
 		return
@@ -64,7 +64,7 @@ func (t *rotation) index(f *file) {
 	}
 }
 
-// unindex removes f from stems. It must be called before f's label or entry changes.
+// unindex is the reverse of index. It must be called before f's label or entry changes.
 func (t *rotation) unindex(f *file) {
 	key := stem(f.label)
 	list, ok := t.stems[key]
@@ -233,7 +233,8 @@ func (t *rotation) expire(now time.Duration) {
 	}
 }
 
-// missed returns how many bytes of replaced content a route has not read, as far as known.
+// missed returns how many bytes of the file a route had not read when they were overwritten, as far
+// as known.
 func (cur *cursor) missed() int64 {
 	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
 	return max(cur.unsettled, seen-cur.pos.Next)

@@ -89,7 +89,8 @@ func (t *rotation) isInPlace(w *file) bool {
 	return w.entry == nil || w.entry.phase == known
 }
 
-// is reports whether, by its stat, an unlisted file is the awaiting file w itself.
+// is reports whether the unlisted file s is the awaiting file w itself rather than a copy of it.
+// Only the stat of s is compared.
 func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))

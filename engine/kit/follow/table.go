@@ -40,7 +40,7 @@ func newTable() table {
 	return table{byLabel: make(map[string]*file), byKey: make(map[fileid.Key]*file)}
 }
 
-// begin starts the next listing.
+// begin prepares the table for the files of the next listing.
 func (t *table) begin() {
 	t.scans++
 	t.displaced = nil

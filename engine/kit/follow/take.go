@@ -94,8 +94,9 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 // rereading is the second half of the reason why a file is read from its beginning.
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
-// verify checks that the delivered data is still in the file, unless that is verified later. It
-// returns false if the file was replaced or cannot be read.
+// verify reports whether the route can go on reading the file. If the file has changed, verify
+// checks that the delivered data is still in it, unless the caller does so later. It returns false
+// if the file was replaced, cannot be read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
 	case cur.shorter():
@@ -107,7 +108,8 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	return c.isStillIntact(cur)
 }
 
-// isStillIntact is verify for a file that was changed.
+// isStillIntact compares a changed file with the delivered data, for verify. It returns false if
+// the file was replaced, cannot be read, or was sealed and has not grown.
 func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	f := cur.f
 	same, err := cur.unchanged(cur.entry.id, c.head[:])
@@ -275,8 +277,9 @@ func isUntouched(h vfs.File, was stat) bool {
 	return info.Size == was.Size && info.ModTime == was.ModTime
 }
 
-// skip adds a span without bytes: the skipped range counts as settled. stay reports that b has no
-// room for it.
+// skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
+// they count as settled (delivered, dead or dropped). ok reports that it did. stay reports that b
+// has no room for the span.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false

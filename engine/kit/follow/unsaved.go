@@ -15,7 +15,8 @@ type readEnd struct {
 	from, to int64 // everything before from was skipped
 }
 
-// missing returns the number of bytes read that are not settled according to m.
+// missing returns how many of the bytes that were read are not settled (delivered, dead or dropped)
+// according to the stored progress m.
 func (e readEnd) missing(m stream.Mark) int64 {
 	from := max(e.from, m.Watermark.Num)
 	left := e.to - from
@@ -25,8 +26,8 @@ func (e readEnd) missing(m stream.Mark) int64 {
 	return max(0, left)
 }
 
-// noteUnsaved records the end of the data of cur, whose file is no longer followed, until it is
-// saved.
+// noteUnsaved records the position up to which the route of cur has read a file that is no longer
+// followed. It does nothing if all data up to that position is settled and saved.
 func (r *Reader) noteUnsaved(cur *cursor) {
 	if !r.c.strategy.grows() {
 		return

@@ -24,7 +24,7 @@ type field struct {
 	value json.RawMessage
 }
 
-// put replaces record i by m. The origin stays that of record i.
+// put replaces record i by m. The position of the source record (Origin) stays that of record i.
 func (m result) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}

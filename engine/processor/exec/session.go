@@ -327,11 +327,12 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet is a factor for the time for which the first answer of a child is held back. Output
-// that the program writes at its start comes together with this answer.
+// firstQuiet is a factor: the first answer of a child is held back for at least firstQuiet times
+// the option quiet, and later answers for at least the option itself. Output that the program
+// writes at its start comes together with the first answer.
 const firstQuiet = 10
 
-// gapsOfQuiet is a factor too: an answer is held back for at least gapsOfQuiet times the longest
+// gapsOfQuiet is a factor: an answer is held back for at least gapsOfQuiet times the longest
 // pause between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 

@@ -171,7 +171,8 @@ func classOf(re *syntax.Regexp) *class {
 	return c
 }
 
-// plan reports whether each run has only one possible end.
+// plan reports whether each run (a repeated character class) has only one possible end. It sets the
+// tail of runs that only literals follow.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]
@@ -192,7 +193,7 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether no character of c can begin the steps from the index from on.
+// ends reports whether no character of c can begin a match of s.steps[from:].
 func (s *straight) ends(from int, c *class) bool {
 	for _, st := range s.steps[from:] {
 		switch {
@@ -215,8 +216,8 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals returns the total length of the steps from the index from on, if all of them are
-// literals and the last one ends at the end of the text. Otherwise it returns -1.
+// literals returns the total length of the literals in s.steps[from:]. It returns -1 if one of the
+// steps is a run, or if text may follow the last step.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
 		if st.run != nil {
