@@ -58,7 +58,8 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 // Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
+// that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
 
 var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)

@@ -150,8 +150,8 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 // Metadata implements stream.PartitionTracker. This reader stores no metadata with its progress.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes, whose
-// data was in memory only.
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes. Their
+// data was only in memory, and is lost.
 func (r *reader) Deleted() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()

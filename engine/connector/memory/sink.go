@@ -115,7 +115,7 @@ func (h *handover) each(yield func(Record) bool) bool {
 // route is the use of a Sink in one run of a route.
 type route struct{ sink *Sink }
 
-// Open implements stream.Sink. It creates one lane for the calls of Deliver.
+// Open implements stream.Sink. It creates one lane with at most Workers batches in flight.
 func (r *route) Open(_ context.Context, o stream.SinkOptions) error {
 	o.Lanes([]stream.Lane{{Name: r.sink.o.Name, Worker: r, Limits: stream.Limits{InFlight: r.sink.o.Workers}}})
 	return nil

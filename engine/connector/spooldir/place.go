@@ -72,8 +72,8 @@ func (p place) list(
 	return nil
 }
 
-// Finished implements follow.Place. It calls found with each file that has the suffix of finished
-// files, or is in the directory move_to.
+// Finished implements follow.Place. It calls found with each file in the directory that has the
+// suffix of finished files, and each file in move_to. It does not list subdirectories.
 func (p place) Finished(found func(follow.Listed)) error {
 	err := p.regular(p.s.dir, ".", p.s.names.done, found)
 	if err == nil && p.s.moved != nil {
