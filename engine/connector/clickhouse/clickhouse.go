@@ -35,7 +35,7 @@ func DefaultOptions() *Options {
 	return &Options{Options: httpsink.DefaultOptions(), Insert: DefaultInsert()}
 }
 
-// DefaultInsert returns options that insert JSON objects, without a table.
+// DefaultInsert returns options that insert JSON objects. The table is not set.
 func DefaultInsert() Insert { return Insert{Format: "JSONEachRow", Deduplicate: true} }
 
 // Component returns the sink's entry in the list of components.
@@ -81,7 +81,8 @@ func (o *Options) checkParameters() error {
 	return nil
 }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
+// that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
@@ -135,12 +136,12 @@ func quoteName(name string) string {
 // isJSON reports whether rows are sent as JSON objects.
 func (t *Insert) isJSON() bool { return strings.HasPrefix(t.Format, "JSON") }
 
-// Codec returns the codec for requests to ClickHouse.
+// Codec returns the codec for INSERT requests, which encodes batches and evaluates responses.
 func (t *Insert) Codec() httpsink.Codec { return codec{t} }
 
 type codec struct{ *Insert }
 
-// Format implements httpsink.Codec.
+// Format implements httpsink.Codec. It returns the query parameters and headers of all requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
 		ContentType: "text/plain", Key: httpsink.BatchKey, Raw: !c.isJSON(),
@@ -163,7 +164,8 @@ func (c codec) Format() httpsink.Format {
 	return f
 }
 
-// Append implements httpsink.Codec.
+// Append implements httpsink.Codec. It appends the rows: JSON objects, or the original bytes of the
+// records.
 func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	if c.isJSON() {
 		return ndjson.Append(dst, b)

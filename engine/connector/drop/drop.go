@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink acknowledges each batch at once. It counts the discarded records and bytes in the counters
-// records_discarded and bytes_discarded.
+// Sink discards each batch and acknowledges it at once. It counts the discarded records and bytes
+// in the counters records_discarded and bytes_discarded.
 type Sink struct {
 	host    stream.Host
 	encodes bool
@@ -46,7 +46,8 @@ func Component() stream.Component {
 // New returns a sink that does not encode batches.
 func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. With the option encode, batches are encoded before they are
+// discarded.
 func (s *Sink) Encodes() stream.Encoding {
 	if s.encodes {
 		return stream.EncodeAll
@@ -63,7 +64,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// Deliver implements stream.Worker. It is safe for concurrent use and allocates nothing.
+// Deliver implements stream.Worker. It discards the batch and never fails. It is safe for
+// concurrent use and allocates nothing.
 func (s *Sink) Deliver(_ context.Context, a stream.Attempt) (stream.Report, error) {
 	s.host.Count("records_discarded", int64(a.Value.Kept()))
 	s.host.Count("bytes_discarded", a.Value.RawBytes())

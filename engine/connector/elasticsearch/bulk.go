@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// bulkAnswer is Elasticsearch's response to a bulk request, with only the parts that filterPath
-// selects.
+// bulkAnswer is Elasticsearch's response to a bulk request. It has only the parts that the request
+// asks for by filterPath.
 type bulkAnswer struct {
 	Errors *bool                 `json:"errors"`
 	Items  []map[string]bulkItem `json:"items"`
@@ -80,7 +80,8 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// reason returns the error as text: its type and reason, or the plain text that old versions send.
+// reason returns the error of the item as text. This is its type and reason, or the plain text that
+// old versions of the store send.
 func (it *bulkItem) reason() string {
 	var detail struct{ Type, Reason string }
 	var text string
@@ -99,10 +100,11 @@ func (it *bulkItem) reason() string {
 // bytes per record.
 const maxBulkResponse = 32 << 20
 
-// maxReason is the maximum length of an item's error in bytes; the rest is cut off.
+// maxReason is the maximum length, in bytes, of the text of an item's error. A longer text is cut
+// off.
 const maxReason = 500
 
-// itemError is the error of a bulk item that was not accepted.
+// itemError is the error of a record (an item of the bulk request) that the store has not accepted.
 type itemError struct {
 	location string
 	status   int
@@ -118,8 +120,8 @@ func (e *itemError) Error() string {
 		"%q", e.location, e.status, e.reason)
 }
 
-// Group implements stream.Grouped. The text of the store's error belongs to the detail, because it
-// may name the document.
+// Group implements stream.Grouped: dead letters with the same reason are counted together. The text
+// of the store's error is in the detail, because it may name the document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {

@@ -75,11 +75,12 @@ func (o *Options) Validate() error {
 	return o.CheckKey(&o.Options)
 }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
+// that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the option that is set: the name of the index or of the data stream. key is its key
-// in the config. isExpression reports whether text is an expression instead of a fixed name.
+// name returns the value of the option that is set, Index or DataStream. key is the key of this
+// option in the config. isExpression reports whether text is an expression instead of a fixed name.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
 	if d.DataStream != "" {
@@ -117,7 +118,8 @@ func (d *Documents) Check() error {
 // maxName is the maximum length of an index name in bytes.
 const maxName = 255
 
-// checkName returns the reason why name is not a valid name of an index or data stream, or "".
+// checkName returns the reason why name is invalid as the name of an index or data stream. It
+// returns "" if name is valid.
 func checkName(name string) string {
 	switch {
 	case name == "":
@@ -163,7 +165,8 @@ func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
 // filterPath lists the parts of a response that bulkErrors reads.
 const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
-// format returns the properties that are the same for all requests.
+// format returns the properties that are the same for all bulk requests, such as the path and
+// headers.
 func (d *Documents) format() httpsink.Format {
 	f := httpsink.Format{
 		ContentType: "application/x-ndjson", Path: "/_bulk", Key: httpsink.BatchKey,

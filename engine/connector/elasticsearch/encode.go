@@ -24,13 +24,13 @@ func (d *Documents) Codec() (httpsink.Codec, error) {
 	return c, nil
 }
 
-// codec implements httpsink.Codec.
+// codec encodes bulk requests and evaluates responses. It implements httpsink.Codec.
 type codec struct {
 	*Documents
 	encoders sync.Pool // *encoder
 }
 
-// Format implements httpsink.Codec.
+// Format implements httpsink.Codec. It returns the path and headers of bulk requests.
 func (c *codec) Format() httpsink.Format { return c.format() }
 
 // Append implements httpsink.Codec. For each record, it appends an action line and a document. If
@@ -64,7 +64,7 @@ func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	return bulkOutcome(b, r.Body, c.Action == actionCreate && c.ID == idRecord, r.Where())
 }
 
-// encoder encodes batches, one at a time.
+// encoder encodes batches as bulk requests, one batch at a time.
 type encoder struct {
 	*Documents
 	target, routing *expr.Evaluator // nil if the option is not set
@@ -110,8 +110,8 @@ func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, erro
 	return append(dst, "}}\n"...), nil
 }
 
-// appendMember appends a member to the JSON object that begins at offset start. It does nothing if
-// value is empty.
+// appendMember appends a member to an open JSON object, with a comma before it unless it is the
+// first member. The members begin at offset start. If value is empty, appendMember does nothing.
 func appendMember(dst []byte, start int, name string, value []byte) []byte {
 	if len(value) == 0 {
 		return dst
@@ -134,7 +134,8 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	return b.AppendRecordID(nil, i), true
 }
 
-// timestampField is a field that each document of a data stream must have.
+// timestampField is the field with the time of a document. Each document of a data stream must have
+// it.
 const timestampField = "@timestamp"
 
 // appendDocument appends the document of record i. If the document needs a timestamp and has none,

@@ -18,7 +18,8 @@ import (
 
 // This file implements the protocol ndjson; see docs/formats/exec-ndjson.md.
 
-// appendHead appends the beginning of a batch's line, up to its records.
+// appendHead appends the beginning of the line that is sent to the child for batch b, up to the
+// records.
 func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
@@ -29,7 +30,7 @@ func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	return append(dst, '"', ',')
 }
 
-// appendRecords appends the kept records of b, and the end of the batch's line.
+// appendRecords appends the kept records of b, and the end of the line that is sent for b.
 func appendRecords(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	dst = append(dst, `"records":[`...)
@@ -67,7 +68,7 @@ type answer struct {
 	Service   float64 `json:"service"`
 }
 
-// index is a refused record: its index in the batch, with an optional reason.
+// index identifies a refused record by its index in the batch, with an optional reason.
 type index struct {
 	Record int
 	Reason string
@@ -211,7 +212,8 @@ const (
 	refused
 )
 
-// shareOut cuts b into pieces of records with the same result.
+// shareOut splits b into at most three pieces: the records that are delivered, to be sent again,
+// and refused. fates has the result of each record in kept.
 func shareOut(b *stream.Batch, kept []int, fates []recordResult) *stream.Split {
 	var by [refused + 1][]int
 	for n, i := range kept {

@@ -25,7 +25,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the component for the registry.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.NewComponent(stream.SinkRole, "exec", DefaultOptions, New)
 }
@@ -125,7 +125,7 @@ func (s *Sink) Close() error {
 	return os.RemoveAll(dir)
 }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. Encode is called for every batch.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It appends the input of a child to dst. It appends nothing for

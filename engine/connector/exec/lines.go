@@ -26,7 +26,7 @@ type linesLane struct {
 	spec child.Spec
 }
 
-// Deliver implements stream.Worker.
+// Deliver implements stream.Worker. It runs the program once, with the batch as its input.
 func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
@@ -66,7 +66,8 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, l.meaning(ctx, err, unread)
 }
 
-// meaning returns the outcome of the attempt, given the end of the process.
+// meaning returns the outcome of an attempt. err is the error with which the process has ended.
+// unread means that the process has not read the whole batch.
 func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return &stream.Misconfigured{Err: start}

@@ -64,12 +64,13 @@ func (s *Sink) newSession(p *child.Process) *session {
 	}
 }
 
-// Serve implements child.Session.
+// Serve implements child.Session. It reads the answers of the child until the child ends.
 func (t *session) Serve(context.Context) error {
 	return child.ServeLines(t.p, maxAnswer, t.handleLine)
 }
 
-// handleLine passes an answer to the Deliver call that waits for it. It ignores empty lines.
+// handleLine parses a line of the child's output. It passes the answer to the Deliver call that
+// waits for it. Empty lines are ignored.
 func (t *session) handleLine(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -128,7 +129,8 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	}
 }
 
-// End implements child.Session.
+// End implements child.Session. It ends all waits for answers. It decides whether the oldest
+// unanswered batch is blamed for the death of the child.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err
@@ -140,14 +142,15 @@ func (t *session) End(err error) {
 	close(t.ended)
 }
 
-// Did implements child.Session.
+// Did implements child.Session. It reports whether the child has answered a batch, and whether
+// batches are unanswered.
 func (t *session) Did() (worked, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.worked, len(t.pending) > 0
 }
 
-// Deliver implements stream.Worker.
+// Deliver implements stream.Worker. It sends the batch to the child and waits for the answer.
 func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
@@ -211,7 +214,8 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	return session, nil
 }
 
-// send writes the line of a batch. If it could write only a part of the line, it kills the child.
+// send writes the line of a batch to the child. If it can write only a part of the line, it kills
+// the child.
 func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) error {
 	select {
 	case t.writing <- struct{}{}:

@@ -90,5 +90,5 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
-// minTimeout is twice the interval of heartbeats.
+// minTimeout is the minimum of the option timeout: twice the interval of heartbeats of a bolt.
 const minTimeout = 2 * time.Second

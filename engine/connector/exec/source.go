@@ -191,8 +191,8 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("it ran longer than timeout: %v", e.after)
 }
 
-// following returns the first planned start after now. missed is the number of planned starts
-// before it that were skipped.
+// following returns the next planned start of the command after now, given the planned time of the
+// last start. missed is the number of planned starts between the last and the next one.
 func following(planned, now time.Time, every time.Duration) (next time.Time, missed int64) {
 	missed = max(0, int64(now.Sub(planned)/every))
 	return planned.Add(time.Duration(missed+1) * every), missed
@@ -236,7 +236,8 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 	return err
 }
 
-// read submits the whole output of a command, and returns the number of records.
+// read reads the output of a command up to its end and submits it to the routes. It returns the
+// number of submitted records.
 func (s *Source) read(ctx context.Context, p *child.Process) (records int, err error) {
 	_ = p.CloseInput() // the command gets no input
 	cut := intake.NewCutter(int(s.o.MaxRecord), intake.Delimiter(s.o.Delimiter), 0)
@@ -260,7 +261,8 @@ func (s *Source) read(ctx context.Context, p *child.Process) (records int, err e
 	}
 }
 
-// add submits records, and returns their number. If it cannot submit them, it counts them as lost.
+// add submits records to the routes, and returns the number of these records. If it cannot submit
+// them, it counts them as lost.
 func (s *Source) add(ctx context.Context, records intake.Records) (added int, err error) {
 	if records.Len() == 0 {
 		return 0, nil

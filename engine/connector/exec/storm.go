@@ -91,7 +91,7 @@ func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 		return err
 	}
 	if blame {
-		fates[work.Blamed] = refused // in a piece of its own, which is sent again like the others
+		fates[work.Blamed] = refused // in a piece of its own, which is sent again
 	}
 	split := shareOut(b, kept, fates)
 	if blame {

@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the component for the registry.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole, Name: "failover", Options: func() any { return new(Options) },
@@ -149,7 +149,7 @@ func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// replace sets the member's lanes.
+// replace replaces the lanes of the member, and passes the new lanes of all members to the engine.
 func (m *member) replace(lanes []stream.Lane) {
 	m.of.mu.Lock()
 	m.lanes = slices.Clone(lanes)
@@ -179,7 +179,7 @@ func (s *Sink) publish() {
 	s.set(all)
 }
 
-// Close closes the members.
+// Close closes the sinks of all members.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,8 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. Encode is called for every batch if it is called for any batch
+// of a member.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
 // Encode implements stream.Encoder. It only splits the batch. The member that delivers the batch
@@ -207,10 +208,10 @@ type memberHost struct {
 	name string
 }
 
-// Log implements stream.Host.
+// Log implements stream.Host. The logger adds the member's name.
 func (h *memberHost) Log() *slog.Logger { return h.Host.Log().With("sink", h.name) }
 
-// Go implements stream.Host.
+// Go implements stream.Host. It adds the member's name to the name of the goroutine.
 func (h *memberHost) Go(name string, run func(context.Context) error) {
 	h.Host.Go(h.name+" "+name, run)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxMembers bounds the members of one sink.
+// maxMembers is the maximum number of members of one failover sink.
 const maxMembers = 16
 
 // Options has the members in the order of preference. The config reader decodes each member as the
@@ -23,7 +23,8 @@ func (o *Options) Add(m stream.Member) { o.members = append(o.members, m) }
 // Members returns the members in the order of preference.
 func (o *Options) Members() []stream.Member { return slices.Clone(o.members) }
 
-// Validate checks the number and the kinds of the members.
+// Validate returns an error if the number of members is invalid, or if a member is a failover sink
+// itself.
 func (o *Options) Validate() error {
 	var errs []error
 	if n := len(o.members); n < 2 || n > maxMembers {
@@ -50,7 +51,7 @@ func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{}
 }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns the lines of text of all members.
 func (o *Options) FromEnvironment() (all []string) {
 	for _, m := range o.members {
 		if user, ok := m.Options.(stream.EnvironmentUser); ok {

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// answerSchema lists the fields that the condition accept can use.
+// answerSchema lists the fields of a response that the condition in the option accept can use.
 var answerSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType}, {Name: "body", Type: stream.TextType},
 }}
 
-// checkAccept compiles the condition accept.
+// checkAccept checks and compiles the condition in the option accept.
 func (o *Options) checkAccept() (err error) {
 	if o.Accept == "" {
 		return nil
@@ -68,7 +68,7 @@ func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error
 	return e.Holds(0)
 }
 
-// NotAcceptedError means that a response did not meet the condition accept.
+// NotAcceptedError means that a response did not meet the condition in the option accept.
 type NotAcceptedError struct {
 	httpsink.StatusError
 	Condition string

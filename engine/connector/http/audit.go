@@ -49,7 +49,7 @@ type auditedSink struct {
 	o *Options
 }
 
-// Audit implements stream.AuditedSink.
+// Audit implements stream.AuditedSink. It sends no request yet.
 func (s *auditedSink) Audit(context.Context, stream.SinkOptions) (stream.Audit, error) {
 	if s.o.Audit.ID != "" && s.o.line == nil { // Shape was not called: records may have any fields
 		if _, err := s.o.Shape(stream.Schema{Open: true}); err != nil {
@@ -67,7 +67,8 @@ func (s *auditedSink) Audit(context.Context, stream.SinkOptions) (stream.Audit, 
 	return a, nil
 }
 
-// audit implements stream.Audit.
+// audit compares the lines that the receiver returns with the expected ones. It implements
+// stream.Audit.
 type audit struct {
 	sink      *httpsink.Sink
 	o         *Options
@@ -76,10 +77,10 @@ type audit struct {
 	id, text  []byte
 }
 
-// Ledger implements stream.Audit.
+// Ledger implements stream.Audit. This sink has no ledger.
 func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
 
-// Expect implements stream.Audit.
+// Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.
 func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	if a.evaluator != nil {
@@ -100,7 +101,8 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 var errNoLine = errors.New("the value is null, empty or of several lines, so it cannot identify " +
 	"the record's line")
 
-// expect adds the expected line or lines of one record.
+// expect adds the lines that the receiver must have for record i. There is one line, unless the
+// original record has several.
 func (a *audit) expect(b *stream.Batch, i int) error {
 	if a.evaluator != nil {
 		var err error
@@ -126,7 +128,8 @@ func (a *audit) expect(b *stream.Batch, i int) error {
 	return nil
 }
 
-// Compare implements stream.Audit.
+// Compare implements stream.Audit. It requests the lines of the receiver, and passes each
+// difference to found.
 func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) error) (err error) {
 	body, err := a.sink.Get(ctx, a.o.Audit.URL)
 	if err != nil {
@@ -139,5 +142,5 @@ func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) 
 	return a.count.Compare(found)
 }
 
-// Close implements stream.Audit.
+// Close implements stream.Audit. It removes the temporary files with the expected lines.
 func (a *audit) Close() error { return a.count.Close() }

@@ -47,7 +47,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, c, h)
 }
 
-// codec returns the codec for the option body.
+// codec returns the codec that the option body selects. It encodes batches and evaluates responses.
 func (o *Options) codec() (httpsink.Codec, error) {
 	c := &codec{o: o}
 	c.keys.New = func() any { return expr.NewEvaluator(o.key) }
@@ -65,7 +65,7 @@ func (o *Options) codec() (httpsink.Codec, error) {
 	return c, err
 }
 
-// codec adds the options idempotency_key and accept to the codec of a body.
+// codec is the codec of a body, with support for the options idempotency_key and accept.
 type codec struct {
 	httpsink.Codec
 	o    *Options
@@ -88,7 +88,7 @@ func (c *codec) Format() httpsink.Format {
 // plain is the codec for bodies that are not specific to a store.
 type plain struct{ o *Options }
 
-// contentTypes has the content types of these bodies.
+// contentTypes has the content type for each value of the option body that plain supports.
 var contentTypes = map[string]string{
 	NDJSON: "application/x-ndjson", JSONArray: "application/json", Raw: "text/plain",
 }
@@ -100,7 +100,8 @@ func (p plain) Format() httpsink.Format {
 	}
 }
 
-// Append implements httpsink.Codec.
+// Append implements httpsink.Codec. It appends the kept records of b in the format of the option
+// body.
 func (p plain) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	switch p.o.Body {
 	case NDJSON:
@@ -111,7 +112,7 @@ func (p plain) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	return b.AppendRaw(dst)
 }
 
-// Outcome implements httpsink.Codec.
+// Outcome implements httpsink.Codec. The outcome depends only on the status of the response.
 func (p plain) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }
 
 func appendArray(dst []byte, b *stream.Batch) []byte {

@@ -77,7 +77,8 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// visible reports whether text can be sent in a header unchanged.
+// visible reports whether text has only visible ASCII characters, so that a header can contain it
+// unchanged.
 func visible(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {

@@ -63,7 +63,7 @@ func (o *Options) Validate() error {
 	return o.CheckFiles()
 }
 
-// check is like Validate, but reads no files.
+// check is like Validate, but does not read the certificate file.
 func (o *Options) check() error {
 	if err := o.Options.Check(); err != nil {
 		return err
@@ -80,8 +80,9 @@ func (o *Options) check() error {
 	return o.checkStore()
 }
 
-// checkStore checks the options for the store that the option body selects. It returns an error if
-// options for another store are set, because they would have no effect.
+// checkStore checks the options for the store that the option body selects: Elasticsearch, Loki or
+// ClickHouse. It returns an error if options for another store are set, because these would have no
+// effect.
 func (o *Options) checkStore() error {
 	standard := DefaultOptions()
 	for _, s := range []struct {
@@ -122,7 +123,8 @@ func isSet(v, standard reflect.Value) bool {
 	return false
 }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
+// that is reached through a proxy.
 func (o *Options) FromEnvironment() []string {
 	c, err := o.codec()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	nethttp "net/http"
 )
 
-// StatusError means that a response has no page of records, because of its status.
+// StatusError is a response without a page of records, because its status reports a failure.
 type StatusError struct {
 	Place  string // method, and URL without user and query
 	Status int

@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// content has the records of a page.
+// content has the records of one page of the API, and the data that identify this page and the next
+// one.
 type content struct {
 	records [][]byte // each without line ends
 	// with the option id: the digest of each record's id; zero if a record has none
@@ -41,7 +42,7 @@ var (
 		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}
 )
 
-// view is a response in the form in which expressions read it.
+// view has the parts of a response that expressions can use.
 type view struct {
 	*response
 	body    []byte // without byte order mark and surrounding spaces
@@ -50,7 +51,8 @@ type view struct {
 	content *content // nil before the records are extracted
 }
 
-// errFormat means that a response has another format, such as an HTML page of a proxy.
+// errFormat means that a response is not in the configured format. An example is an HTML page of a
+// proxy.
 var errFormat = errors.New("the response does not have the expected format")
 
 // extract returns the records in a response, and the token of the next page.
@@ -143,7 +145,8 @@ func elements(array []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// identify evaluates the expression id or after for each record.
+// identify evaluates the expression p, which is id or after, for each record of c, and stores the
+// results in c.
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {
@@ -184,7 +187,7 @@ func (o *Options) identify(p *expr.Program, c *content) error {
 	return nil
 }
 
-// nextToken returns the token of the next page.
+// nextToken returns the token of the next page, the part of the request that selects this page.
 func (o *Options) nextToken(v *view) (string, error) {
 	next := v.links["next"]
 	if o.next != nil {
@@ -276,8 +279,8 @@ func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batc
 	return f, b, err
 }
 
-// kindOf returns the kind of an element. Any element but an object or array counts as text, because
-// it has no members.
+// kindOf returns the kind of an element of a JSON array. Only objects and arrays are of kind JSON:
+// any other element counts as text, because it has no members.
 func kindOf(element []byte) stream.Kind {
 	if element[0] == '{' || element[0] == '[' {
 		return stream.JSON

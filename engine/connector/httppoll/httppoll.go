@@ -45,7 +45,7 @@ type source struct {
 	base nethttp.RoundTripper // nil if the network is used
 }
 
-// Shared implements stream.SharedSource.
+// Shared implements stream.SharedSource. The positions mean the same to every process.
 func (s *source) Shared() error { return nil }
 
 // Open implements stream.Source. It sends no request.

@@ -4,8 +4,8 @@ package httppoll
 
 import "strings"
 
-// parseLinks parses Link headers (RFC 8288), and returns the target of each relation, such as
-// "next". If several links have the same relation, the first one is used.
+// parseLinks parses Link headers (RFC 8288). It returns a map from each relation, such as "next",
+// to the URL of its link. If several links have the same relation, the first one is used.
 func parseLinks(lines []string) map[string]string {
 	links := make(map[string]string)
 	for _, line := range lines {

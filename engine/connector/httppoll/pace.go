@@ -33,12 +33,13 @@ type pace struct {
 // next returns the time at which the next request is due.
 func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 
-// demand records that the server allows no request within the time wait.
+// demand records that the server allows no request before the time now+wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
 // page records a successful request. news means that the page had new records. turned means that
-// another page follows; then the next request is due at once. If no page follows, or after
-// maxEmptyPages empty pages, the next request must wait for the interval, and page returns true.
+// another page follows. In this case, the next request is due at once, and page returns false. If
+// no page follows, or after maxEmptyPages empty pages, the next request must wait for the interval,
+// and page returns true.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {
@@ -59,7 +60,8 @@ func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	return true
 }
 
-// jitter is the maximum deviation of a wait from the interval, as a fraction of the interval.
+// jitter is the maximum random deviation of a wait from the interval, as a fraction of the
+// interval.
 const jitter = 0.1
 
 // failed records a failed request. It returns the wait until the next request, and the time since

@@ -48,7 +48,7 @@ const (
 // perRecord reports whether a new page begins after each record.
 func (m mode) perRecord() bool { return m == byOffset || m == byRecord }
 
-// digest is the first bytes of a SHA-256 hash.
+// digest is the first 8 bytes of a SHA-256 hash.
 type digest [8]byte
 
 func digestOf(id []byte) (d digest) {
@@ -57,7 +57,7 @@ func digestOf(id []byte) (d digest) {
 	return d
 }
 
-// digestOfAll returns the digest of all records of a page.
+// digestOfAll returns one digest of all records of a page together.
 func digestOfAll(records [][]byte) digest { return digestOf(bytes.Join(records, []byte{'\n'})) }
 
 const (
@@ -124,7 +124,8 @@ func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of a followed by b, in their order.
+// lastOf returns the last n distinct digests of the list that consists of a and then b, in the
+// order of this list. Zero digests are left out.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)

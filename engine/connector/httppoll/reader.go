@@ -43,7 +43,7 @@ var _ stream.Reader = (*reader)(nil)
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
 
-// moveTo moves the reader to a position.
+// moveTo makes the reader continue at a position.
 func (r *reader) moveTo(p stream.Position) error {
 	page, err := r.placeOf(p)
 	if err != nil {
@@ -148,7 +148,7 @@ var errChanged = errors.New("http_poll: pages before a delivered record have cha
 	"may be missing or repeated; the feed must be append-only, and `id` detects repeated " +
 	"records of overlapping pages")
 
-// index returns the index of the next record in the page.
+// index returns the index of the next record to read in the loaded page.
 func (r *reader) index() int { return int(r.at - r.first) }
 
 // follows reports whether another page follows the loaded one.
@@ -160,8 +160,9 @@ func (r *reader) follows() bool {
 }
 
 // endedHere reports whether the reader has read all records that the page had at the first reading.
-// It knows this only if a settled range begins on a later page. The page may have more records now.
-// They must not be read, because records on the later page are already settled.
+// The reader knows the end of these records only if a settled range (delivered, dead-lettered or
+// dropped records) begins on a later page. This page may have more records now. They must not be
+// read, because records on the later page are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -219,7 +220,7 @@ func (r *reader) setFields(b *stream.Batch) {
 	}
 }
 
-// nextPage moves to the next page.
+// nextPage moves the reader to the page after the loaded one.
 func (r *reader) nextPage() error {
 	r.before = digestOfAll(r.content.records)
 	if r.page.mode.perRecord() {
@@ -288,8 +289,8 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again is called after a failed request that will be repeated. In a finite run (--once), it
-// returns an error if requests have failed for the time retry.give_up.
+// again records a failed request. It returns nil if the request must be repeated. In a finite run
+// (--once), it returns an error if all requests have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())
@@ -301,7 +302,7 @@ func (r *reader) again(err error) error {
 	return nil
 }
 
-// load extracts the records from a response.
+// load extracts the records from a response, and makes them the records of the current page.
 func (r *reader) load(res *response) error {
 	c, err := r.s.o.extract(res, r.page.token)
 	if errors.Is(err, errFormat) {
@@ -327,7 +328,9 @@ func (r *reader) load(res *response) error {
 	return r.took(r.index() < len(c.records))
 }
 
-// took is called after a successful request. news means that the page has new records.
+// took is called after a successful request. news means that the page has new records. If a settled
+// range follows, the page should have the records before this range. If they are missing in several
+// responses, took reports them, and skips them.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)

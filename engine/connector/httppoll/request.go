@@ -48,7 +48,8 @@ func newClient(o *Options, h stream.Host, base nethttp.RoundTripper) (*client, e
 	return c, err
 }
 
-// current returns the HTTP client. If the file of tls.ca has changed, it creates a new one.
+// current returns the HTTP client. If the file of the option tls.ca has changed, it creates a new
+// client.
 func (c *client) current() *nethttp.Client {
 	trusted := c.trust.Current()
 	if c.http != nil && c.trusted == trusted {
@@ -201,7 +202,8 @@ func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	return data, nil
 }
 
-// isPermanent reports whether a request will fail with err until an operator changes something.
+// isPermanent reports whether err means that requests will fail until an operator changes
+// something.
 func isPermanent(err error) bool {
 	if _, ok := errors.AsType[*redirectError](err); ok {
 		return true

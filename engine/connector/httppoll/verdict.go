@@ -42,12 +42,13 @@ func judge(status int, conditional, retryAfter bool) verdict {
 	return misconfigured
 }
 
-// maxHold bounds the wait that a server can demand.
+// maxHold is the maximum wait that a server can demand. A longer one is reduced to it.
 const maxHold = time.Hour
 
-// demanded returns the wait that the server demands by the header Retry-After. If this header has a
-// date, the wait is the time from the header Date of the response to it. The local clock is not
-// used for this, because it may differ from the server's clock.
+// demanded returns the wait that the server demands by the header Retry-After, or by headers that
+// report an exhausted rate limit. Retry-After counts only if v is throttled. If Retry-After has a
+// date, the wait is counted from the date in the header Date of the response. The local clock is
+// not used if there is such a header, because it may differ from the server's clock.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {

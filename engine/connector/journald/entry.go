@@ -27,13 +27,15 @@ var fields = []stream.SchemaField{
 	{Name: "journal", Type: stream.JSONType},
 }
 
-// texts lists fields of the journal that become fields of the record unchanged.
+// texts lists fields of the journal with text values, and the fields of the record to which the
+// text is copied.
 var texts = []struct{ from, to string }{
 	{"_HOSTNAME", "hostname"}, {"_SYSTEMD_UNIT", "unit"}, {"SYSLOG_IDENTIFIER", "app_name"},
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes lists fields of the journal with numbers, and names for these numbers.
+// codes lists fields of the journal with numbers, and the names that these numbers have. For each,
+// the record has a field with the number and one with the name.
 var codes = []struct {
 	from, name, code string
 	names            []string

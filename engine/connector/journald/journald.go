@@ -111,8 +111,8 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
-// run runs journalctl from the position at, and passes its entries to the reader. After each entry,
-// it sets at to the position of this entry.
+// run runs journalctl, and passes the entries after the position at to the reader. After each
+// entry, it sets at to the position of this entry. With follow, journalctl waits for new entries.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
 	o := &r.j.o
 	spec := child.Spec{
@@ -153,7 +153,7 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	})
 }
 
-// line returns the next line. For a line that is empty or too long, it returns nil.
+// line returns the next line of the output. For a line that is empty or too long, it returns nil.
 func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	long := false
@@ -255,8 +255,8 @@ func (r *reader) setFields(b *stream.Batch) {
 	}
 }
 
-// take adds an entry to the batch, unless the entry is settled. full means that the entry does not
-// belong to this batch, which must end before it.
+// take adds an entry to the batch, unless the entry is settled. full means that the batch must end
+// before this entry, and that the entry belongs to the next batch.
 func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
 		if len(b.Spans) > 0 {

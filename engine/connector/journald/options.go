@@ -80,7 +80,7 @@ func isPriority(text string) bool {
 }
 
 // arguments returns the arguments with which journalctl reads the entries after cursor. If cursor
-// is "", it reads from the start.
+// is "", journalctl begins at the position that the option start selects.
 func (o *Options) arguments(cursor string, follow bool) []string {
 	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
 	if o.Directory != "" {

@@ -60,7 +60,8 @@ func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	return append(dst, `]}`...)
 }
 
-// isText reports whether the line of record i is its text.
+// isText reports whether the line of record i in Loki is the text of the record, and not a JSON
+// object.
 func (l *Streams) isText(b *stream.Batch, i int) bool {
 	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
 }
@@ -103,7 +104,8 @@ func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string,
 	return dst
 }
 
-// appendPair appends a member to the JSON object that begins at offset start.
+// appendPair appends a member to the JSON object that begins at offset start of dst. The object
+// must not be closed yet.
 func appendPair(dst []byte, start int, name string, value []byte) []byte {
 	separator := byte(',')
 	if len(dst) == start {

@@ -58,7 +58,8 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 // Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
 
-// FromEnvironment implements stream.EnvironmentUser.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
+// that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
 
 var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
@@ -121,12 +122,12 @@ func labelOf(field string) string {
 	return string(name)
 }
 
-// Codec returns the codec for push requests.
+// Codec returns the codec for push requests, which encodes batches and evaluates responses.
 func (l *Streams) Codec() httpsink.Codec { return codec{l} }
 
 type codec struct{ *Streams }
 
-// Format implements httpsink.Codec.
+// Format implements httpsink.Codec. It returns the path and headers of push requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
 		ContentType: "application/json", Path: "/loki/api/v1/push", Key: httpsink.BatchKey,
@@ -137,10 +138,10 @@ func (c codec) Format() httpsink.Format {
 	return f
 }
 
-// Append implements httpsink.Codec.
+// Append implements httpsink.Codec. It appends a push request with the kept records of b.
 func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	return c.append(dst, b, time.Now())
 }
 
-// Outcome implements httpsink.Codec. The outcome depends only on the status.
+// Outcome implements httpsink.Codec. The outcome depends only on the status of the response.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }

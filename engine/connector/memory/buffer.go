@@ -60,7 +60,7 @@ func (b *buffer) add(records [][]byte) {
 	b.held += costOf(records)
 }
 
-// free frees the chunks up to a position. It returns false if there were none.
+// free frees the chunks that end at or before a position. It reports whether there were any.
 func (b *buffer) free(upTo int64) bool {
 	n := 0
 	for n < len(b.chunks) && b.chunks[n].to() <= upTo {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CanReadRanges implements stream.RangeReader.
+// CanReadRanges implements stream.RangeReader. It returns false for partitions of earlier
+// processes.
 func (r *reader) CanReadRanges(partitionID string) bool { return partitionID == r.source.part.ID }
 
 // ReadRanges implements stream.RangeReader. Records stay in the buffer until they are settled.

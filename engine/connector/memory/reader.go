@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// instance is a Source during one run of its pipeline.
+// instance is the use of a Source in one run of its pipeline.
 type instance struct {
 	*Source
 	host stream.SourceHost
@@ -78,8 +78,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// fill appends available records to b. full means that b must end now. changed is closed at the
-// next change of the source. The error is io.EOF if the source has ended.
+// fill appends the records that are available now to b. full means that b must end now. changed is
+// closed at the next change of the source. The error is io.EOF if the source has ended.
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	s := r.source
 	s.mu.Lock()
@@ -124,7 +124,8 @@ func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	r.Cover(b, &r.source.part, r.At+int64(len(b.Data)-size))
 }
 
-// Remaining implements stream.Estimator.
+// Remaining implements stream.Estimator. It returns the number of bytes that this reader has not
+// read yet.
 func (r *reader) Remaining() int64 {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
@@ -146,10 +147,11 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Metadata implements stream.PartitionTracker. There is no metadata.
+// Metadata implements stream.PartitionTracker. This reader stores no metadata with its progress.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes.
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier processes. Their
+// data was only in memory, and is lost.
 func (r *reader) Deleted() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()

@@ -112,10 +112,10 @@ func (h *handover) each(yield func(Record) bool) bool {
 	return true
 }
 
-// route is a Sink during one run of a route.
+// route is the use of a Sink in one run of a route.
 type route struct{ sink *Sink }
 
-// Open implements stream.Sink.
+// Open implements stream.Sink. It creates one lane with at most Workers batches in flight.
 func (r *route) Open(_ context.Context, o stream.SinkOptions) error {
 	o.Lanes([]stream.Lane{{Name: r.sink.o.Name, Worker: r, Limits: stream.Limits{InFlight: r.sink.o.Workers}}})
 	return nil
@@ -124,7 +124,7 @@ func (r *route) Open(_ context.Context, o stream.SinkOptions) error {
 // Close implements stream.Sink.
 func (r *route) Close() error { return nil }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. Encode is called for every batch.
 func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It encodes nothing. It only splits the batch into Records,
@@ -140,7 +140,8 @@ const loopWait = 50 * time.Millisecond
 
 var errNoLoop = errors.New("memory sink: nobody loops over Records")
 
-// Deliver implements stream.Worker.
+// Deliver implements stream.Worker. It calls the function Deliver of the options, or passes the
+// records to a loop over [Sink.Records].
 func (r *route) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	if ctx.Err() != nil {
 		return stream.Report{}, context.Cause(ctx)

@@ -57,7 +57,8 @@ type Source struct {
 	changed  chan struct{} // closed at the next change; nil if nothing waits
 }
 
-// progress is the progress of one route.
+// progress is the progress of one route: settled is the position up to which the route has settled
+// all records.
 type progress struct {
 	settled int64
 	cuts    readers.Cuts // ends of batches after settled
@@ -138,7 +139,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// push adds records and returns the position of the last one.
+// push adds records when there is room for all of them. It returns the position of the last one.
 func (s *Source) push(ctx context.Context, records [][]byte) (to int64, err error) {
 	cost := costOf(records)
 	if cost > s.max || cost > math.MaxInt32 { // offsets into a batch have 32 bits
@@ -173,8 +174,8 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 // pipeline.
 const routesEvery = time.Second
 
-// until calls done at once and after each change of the source, until done returns true or an
-// error. It holds mu during these calls.
+// until calls done at once, after each change of the source and once per routesEvery. It returns
+// when done returns true or an error, or when ctx is done. It holds mu while it calls done.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -205,7 +206,7 @@ func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// changes returns a channel that is closed at the next change.
+// changes returns a channel that is closed at the next change of the source. The caller holds mu.
 func (s *Source) changes() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -220,7 +221,8 @@ func (s *Source) notify() {
 	}
 }
 
-// attach records that a route of the pipeline opens a reader. It returns the progress of the route.
+// attach records that a route opens a reader, and returns the progress of this route. It returns an
+// error if the source is already in use by another pipeline.
 func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
 	pipeline, _, _ := strings.Cut(route, "/")
 	if s.pipeline != "" && s.pipeline != pipeline {

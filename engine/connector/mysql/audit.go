@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Audit implements stream.AuditedSink. Its user needs the privilege CREATE TEMPORARY TABLES.
+// Audit implements stream.AuditedSink: the audit compares the table with the source. The user of
+// the database needs the privilege CREATE TEMPORARY TABLES.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	if err := s.configure(o); err != nil {
 		return nil, err
@@ -42,7 +43,8 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	return a, nil
 }
 
-// literal returns a cell as an argument, with the same meaning as appendLiteral.
+// literal returns a cell as a statement's argument. The argument has the same value as the SQL
+// literal that appendLiteral writes for the cell.
 func literal(c *sqltable.Column, cell []byte) any {
 	switch {
 	case cell == nil:

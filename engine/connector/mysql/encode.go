@@ -21,8 +21,8 @@ const statementBytes = 512 << 10
 // encoder encodes batches as INSERT statements, each preceded by its length.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b as INSERT statements, and returns the refused records. Call
-// b.Split first, which fills b.Records.
+// append appends the kept records of b as INSERT statements. It returns the records that cannot be
+// rows of the table. Call b.Split first, which fills b.Records.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
@@ -66,7 +66,7 @@ func ended(dst []byte, start int, tail string) []byte {
 	return dst
 }
 
-// statements calls each for every statement of a payload, in order.
+// statements calls each with every SQL statement of a payload, in order.
 func statements(payload []byte, each func(sql string) error) error {
 	for len(payload) > 4 {
 		n := binary.LittleEndian.Uint32(payload)
@@ -78,7 +78,8 @@ func statements(payload []byte, each func(sql string) error) error {
 	return nil
 }
 
-// insertSQL returns the parts of an INSERT before and after its rows.
+// insertSQL returns the parts of an INSERT statement before and after its rows. With a key, the
+// statement updates existing rows (upsert).
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (head, tail string) {
 	var set []string
 	for _, c := range columns {

@@ -15,10 +15,10 @@ import (
 // connection is a driver connection with the session state of sqlspan.Direct.
 type connection struct{ sqlspan.Direct }
 
-// server implements sqlspan.Database.
+// server implements sqlspan.Database, the methods by which package sqlspan uses MySQL.
 type server struct{ sink *Sink }
 
-// Connect implements sqlspan.Server.
+// Connect implements sqlspan.Server. It connects and sets the isolation level.
 func (s server) Connect(ctx context.Context) (*connection, error) {
 	opened, err := s.sink.connector.Connect(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	// With READ COMMITTED, each statement sees all marks that were committed before the statement,
-	// including those that other transactions have raised during this one.
+	// including marks that other transactions have raised since the start of this transaction.
 	if _, err := c.exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
@@ -41,7 +41,8 @@ func (c *connection) exec(ctx context.Context, sql string,
 	return sqldriver.Exec(ctx, c.Conn, sql, args...)
 }
 
-// query calls row for each row. Its values are valid until the next call.
+// query runs sql and calls row with the values of each row of the result. The values are valid
+// until the next call of row.
 func (c *connection) query(ctx context.Context,
 	row func(v []driver.Value) error, sql string, args ...driver.Value) error {
 	return sqldriver.Each(ctx, c.Conn, row, sql, args...)
@@ -50,7 +51,8 @@ func (c *connection) query(ctx context.Context,
 // undoBound bounds the rollback of a failed transaction.
 const undoBound = 2 * time.Second
 
-// Restore implements sqlspan.Server. Closing a connection rolls back its transaction.
+// Restore implements sqlspan.Server. It rolls back an open transaction. If the connection is not
+// usable, it closes the connection, and the server rolls back.
 func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 	if err == nil && !c.Open() {
 		return true
@@ -72,27 +74,27 @@ func (s server) Close(c *connection) { _ = c.Conn.Close() }
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database.
+// Find implements sqlspan.Database. It reads the columns of the table if the table exists.
 func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
 
-// Transient implements sqlspan.Database.
+// Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
-// Outcome implements sqlspan.Database.
+// Outcome implements sqlspan.Database. It maps an error to the outcome that Deliver returns.
 func (s server) Outcome(err error) error { return outcome(s.sink.vanished(err)) }
 
-// writer implements sqlspan.Writer.
+// writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
 	sink    *Sink
 	encoder encoder
 }
 
-// Encode implements sqlspan.Writer.
+// Encode implements sqlspan.Writer. It appends the rows of b to dst as INSERT statements.
 func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return w.encoder.append(dst, w.sink, b)
 }
 
-// Write implements sqlspan.Writer.
+// Write implements sqlspan.Writer. It runs the INSERT statements in data.
 func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data []byte) error {
 	return statements(data, func(sql string) error {
 		_, err := c.exec(ctx, sql)
@@ -100,7 +102,7 @@ func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data
 	})
 }
 
-// Enter implements sqlspan.Writer.
+// Enter implements sqlspan.Writer. It begins the transaction of a batch.
 func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span,
 	_ bool) (sqlspan.Presence, error) {
 	return w.sink.Enter(ctx, c, spans)

@@ -74,7 +74,7 @@ func parse(text string) (*mysql.Config, error) {
 	return c, nil
 }
 
-// Component returns the component for the registry.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.NewComponent(stream.SinkRole, "mysql", DefaultOptions, New)
 }
@@ -123,7 +123,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// configure prepares connections and names the ledger.
+// configure prepares the settings of connections and sets the name of the ledger.
 func (s *Sink) configure(o stream.SinkOptions) error {
 	c, err := parse(s.o.URL)
 	if err != nil {

@@ -24,7 +24,7 @@ func numberOf(err error) uint16 {
 }
 
 // isUsableAfter reports whether the connection is still usable after err, because the server has
-// responded or the error is one of this package.
+// responded or because err is not from the connection but from this package.
 func isUsableAfter(err error) bool {
 	if numberOf(err) != 0 {
 		return true

@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// declared maps column types to SQL types.
+// declared maps the column types of package sqltable to SQL types for new tables.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "longtext", sqltable.Integer: "bigint", sqltable.Number: "decimal(65,30)",
 	sqltable.Float: "double",
 	sqltable.Bool:  "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
 }
 
-// typeOf returns the column type for a SQL type.
+// typeOf returns the column type of package sqltable for the SQL type decl.
 func typeOf(decl string) sqltable.Type {
 	word, _, _ := strings.Cut(strings.ToLower(decl), " ")
 	word, _, args := strings.Cut(word, "(")

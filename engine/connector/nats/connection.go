@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Connection holds the options that source and sink share.
+// Connection has the options that the source and the sink have in common: servers and login.
 type Connection struct {
 	URL            string         `yaml:"url" required:"true" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Name           string         `yaml:"name" doc:"name of the connection in the servers' logs"`
@@ -37,10 +37,10 @@ func defaultConnection() Connection {
 	return Connection{Name: "penstock", ConnectTimeout: 10 * time.Second}
 }
 
-// maxServers bounds the list of URLs.
+// maxServers is the maximum number of URLs in the option url.
 const maxServers = 100
 
-// servers returns the URLs of the servers.
+// servers returns the URLs in the option url, which are separated by commas.
 func (c *Connection) servers() []string {
 	list := strings.Split(c.URL, ",")
 	for i := range list {

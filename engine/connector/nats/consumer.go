@@ -35,7 +35,8 @@ func (c *client) openStream(
 	return s, info, nil
 }
 
-// identity returns the id of a stream. A recreated stream gets another id.
+// identity returns an id of a stream. If a stream is deleted and created again under the same name,
+// the new stream has another id.
 func (c *client) identity(info *jetstream.StreamInfo) string {
 	return identityPrefix + digest(
 		fmt.Sprintf("%s\x00%s\x00%d", c.o.Domain, info.Config.Name, info.Created.UnixNano()))
@@ -178,5 +179,6 @@ func (r *sharedReader) goneError(err error) error {
 	return r.client.requestError(r.s.o.Stream, err)
 }
 
-// signEvery returns how often to tell the server that a message is in progress.
+// signEvery returns the interval of in-progress signals for a message. ackWait is the time without
+// a signal after which the server redelivers the message.
 func signEvery(ackWait time.Duration) time.Duration { return ackWait / 4 }

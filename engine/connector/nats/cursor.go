@@ -8,14 +8,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// cursor is the position of a reader that reads by sequence.
+// cursor is the position of a reader that reads a stream in the order of its sequence numbers.
 type cursor struct {
 	last  int64          // the last sequence read or skipped
 	from  int64          // start of the current batch's span
 	above []stream.Range // settled ranges beyond last
 }
 
-// step is the reaction to the next message of a stream.
+// step is the result of advance: the treatment of the next message of a stream.
 type step uint8
 
 const (
@@ -25,11 +25,13 @@ const (
 	endSpan
 )
 
-// begin begins a batch.
+// begin records the current position as the start of the span of a new batch.
 func (c *cursor) begin() { c.from = c.last }
 
-// advance moves the cursor to a message, or to a settled range before it. hasSpan tells advance
-// whether the batch already has a span. A span must not continue beyond a settled range.
+// advance moves the cursor to the message with sequence seq, or only to a settled range before this
+// message. A settled range is a range of positions with records that are delivered, dead-lettered
+// or dropped. hasSpan means that the batch already has a span. A span must not continue beyond a
+// settled range.
 func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {

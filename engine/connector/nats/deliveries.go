@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// content is the part of a message that becomes a record.
+// content is the part of a message from which a record is made.
 type content struct {
 	seq     uint64
 	subject string
@@ -29,7 +29,7 @@ type message struct {
 	bytes    int64 // memory used while queued
 }
 
-// messageOverhead is the memory of a fetched message in addition to its bytes.
+// messageOverhead estimates the memory, in bytes, that a message needs in addition to its content.
 const messageOverhead = 300
 
 func (m *message) size() int64 {
@@ -62,7 +62,7 @@ type run struct {
 
 func (r *run) idle() bool { return len(r.queue) == 0 && len(r.out) == 0 }
 
-// arrival is the reaction to a delivered message.
+// arrival is the result of take: the treatment of a message that the server has delivered.
 type arrival uint8
 
 const (
@@ -72,7 +72,8 @@ const (
 	unplaced         // needs another run
 )
 
-// deliveries holds the messages of a session. It is not safe for concurrent use.
+// deliveries holds the messages that a session has received and not settled (delivered,
+// dead-lettered or dropped). It is not safe for concurrent use.
 type deliveries struct {
 	runs  []*run
 	open  map[uint64]*message
@@ -85,8 +86,8 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in a run with a last sequence below that of the message. If there are
-// several, it chooses the run with the highest last sequence.
+// take queues a message in a run, if the last sequence of this run is below that of the message. If
+// several runs qualify, it chooses the one with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -112,12 +113,12 @@ func (d *deliveries) take(m *message) arrival {
 	return queued
 }
 
-// add adds a run that begins with the given sequence.
+// add adds a run. Its first message must have at least the sequence seq.
 func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
 	d.runs = append(d.runs, &run{part: part, number: number, handedOut: seq - 1, last: seq - 1})
 }
 
-// spare returns the id of an idle run, or "" if there is none.
+// spare returns the id of a run without unsettled messages, or "" if each run has some.
 func (d *deliveries) spare() string {
 	for _, r := range d.runs {
 		if r.idle() {
@@ -127,7 +128,7 @@ func (d *deliveries) spare() string {
 	return ""
 }
 
-// remove removes a run.
+// remove removes the run with the given partition id.
 func (d *deliveries) remove(id string) {
 	for i, r := range d.runs {
 		if r.part.ID == id {
@@ -172,7 +173,8 @@ func (d *deliveries) fillFrom(b *stream.Batch, r *run) []*message {
 	return used
 }
 
-// appendRecord appends the data of a message. Its position is its sequence.
+// appendRecord appends the data of a message to b as a record. The position of the record is the
+// sequence of the message.
 func appendRecord(b *stream.Batch, c *content) {
 	b.Records = append(b.Records, stream.Record{
 		Off: uint32(len(b.Data)), Len: uint32(len(c.data)),
@@ -183,8 +185,8 @@ func appendRecord(b *stream.Batch, c *content) {
 	b.Added++
 }
 
-// extendSpan sets the end of b's only span to to. If b has no span and from != to, it adds s as the
-// span between from and to.
+// extendSpan extends the only span of b up to the position to. If b has no span and from differs
+// from to, it adds a copy of s that covers the positions between from and to.
 func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	switch {
 	case len(b.Spans) > 0:
@@ -195,9 +197,9 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle marks the messages that m covers as settled, and appends their reply subjects to replies.
-// It skips messages that are already settled. Unless above is set, it ignores the ranges of m above
-// the watermark.
+// settle marks the messages that the progress m covers as settled. For each message that was not
+// settled before, it appends the reply subject to replies. Unless above is set, it ignores the
+// settled ranges of m above the watermark.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {
@@ -219,7 +221,8 @@ func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []stri
 	return replies
 }
 
-// settleAbove settles the messages of r in the ranges above. Both lists are ascending.
+// settleAbove is the part of settle for the ranges above the watermark. The ranges and the messages
+// of r are both in ascending order.
 func (d *deliveries) settleAbove(r *run, above []stream.Range, replies []string) []string {
 	i := 0
 	for k := range above {
@@ -263,7 +266,8 @@ func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	return replies
 }
 
-// release drops all messages that are not settled and returns their reply subjects.
+// release removes all runs and unsettled messages, and returns the reply subjects of these
+// messages.
 func (d *deliveries) release() (replies []string) {
 	for _, m := range d.open {
 		replies = append(replies, m.reply)
@@ -272,7 +276,7 @@ func (d *deliveries) release() (replies []string) {
 	return replies
 }
 
-// empty reports whether all queued messages were handed out.
+// empty reports whether no message is queued: each one was handed out in a batch.
 func (d *deliveries) empty() bool { return d.bytes == 0 }
 
 // deletedUnread compares two states of a consumer. It returns the minimum number of messages that
@@ -296,7 +300,7 @@ func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 // acknowledgement, and does not pass the message to the engine again.
 const keptAcked = 1 << 16
 
-// recent is a set of the most recently added numbers.
+// recent is a set with a maximum size. A new number replaces the oldest one.
 type recent struct {
 	ring []uint64
 	at   int

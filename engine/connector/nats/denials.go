@@ -9,9 +9,9 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// denials records the permissions that the server has denied. The server reports a denial as an
-// error of the connection. The denied request itself gets no response. A denials is safe for
-// concurrent use.
+// denials remembers errors about permissions that the server has denied to the user. The server
+// reports a denial as an error of the connection. The denied request itself gets no response. A
+// denials is safe for concurrent use.
 type denials struct {
 	mu      sync.Mutex // guards the fields below
 	last    error
@@ -19,7 +19,7 @@ type denials struct {
 	changed chan struct{}    // closed and replaced by add
 }
 
-// maxDenials bounds the remembered subjects.
+// maxDenials is the maximum number of subjects with a remembered denial.
 const maxDenials = 100
 
 func newDenials() *denials {
@@ -28,7 +28,8 @@ func newDenials() *denials {
 
 var deniedPublish = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]*)"`)
 
-// add records an error of the connection if it is a denied permission.
+// add is called with each error of the connection. It remembers err if err means that a permission
+// was denied.
 func (d *denials) add(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
@@ -62,7 +63,8 @@ func (d *denials) forget(subject string) {
 	delete(d.subject, subject)
 }
 
-// explain adds the last denial to the error of a request without a response.
+// explain adds the last denial, if any, and a remedy to err. It is for errors of requests that got
+// no response.
 func (d *denials) explain(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,7 +39,7 @@ func (c *client) requestError(stream string, err error) error {
 	return fmt.Errorf("stream %q: %w", stream, err)
 }
 
-// isFinal reports whether a request keeps failing until an operator changes something.
+// isFinal reports whether err means that a request will fail until an operator changes something.
 func isFinal(err error) bool {
 	for _, final := range []error{
 		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrJetStreamNotEnabledForAccount,

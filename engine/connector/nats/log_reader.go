@@ -71,7 +71,7 @@ func (s *StreamSource) openLog(
 
 func (r *logReader) log() *slog.Logger { return r.s.host.Log() }
 
-// consume starts to fetch after the cursor.
+// consume creates a consumer that fetches the messages after the cursor.
 func (r *logReader) consume(ctx context.Context) error {
 	consumer, err := r.stream.OrderedConsumer(ctx, r.consumerConfig())
 	if err != nil {
@@ -316,7 +316,7 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	return errors.Is(err, jetstream.ErrMsgNotFound), nil
 }
 
-// message returns the first message with at least the given sequence.
+// message returns the first message of the stream with sequence seq or a higher one.
 func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	m, err := r.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(cmp.Or(r.s.o.Subject, ">")))
 	if err != nil {
@@ -365,16 +365,17 @@ func (r *logReader) stop() {
 // Commit implements stream.Reader. The engine keeps the position.
 func (r *logReader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Metadata implements stream.PartitionTracker.
+// Metadata implements stream.PartitionTracker. This reader stores no metadata with its progress.
 func (r *logReader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker.
+// Deleted implements stream.PartitionTracker. It returns the partitions of deleted streams, each
+// only once.
 func (r *logReader) Deleted() (ids []string) {
 	ids, r.gone = r.gone, nil
 	return ids
 }
 
-// CanReadRanges implements stream.RangeReader.
+// CanReadRanges implements stream.RangeReader. It returns false for streams that were deleted.
 func (r *logReader) CanReadRanges(partitionID string) bool { return partitionID == r.part.ID }
 
 // ReadRanges implements stream.RangeReader. It requests one message at a time.

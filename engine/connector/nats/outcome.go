@@ -20,7 +20,8 @@ const (
 	codeRateLimited           jetstream.ErrorCode = 10167 // too many unstored messages
 )
 
-// judge classifies the error of one record.
+// judge returns the verdict on one record. err is the outcome of its message; nil means that the
+// stream has stored the message.
 func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted

@@ -44,7 +44,7 @@ func newPublisher(conn *natsgo.Conn) (*publisher, error) {
 	return p, nil
 }
 
-// disconnect gives up on all responses, because the connection is lost.
+// disconnect fails all messages without a response, because the connection is lost.
 func (p *publisher) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *publisher) disconnect() {
 // errAwaited is the outcome of a message until its outcome is known.
 var errAwaited = errors.New("no response yet")
 
-// responses are the responses to the messages of one batch.
+// responses collects the responses to the messages of one batch.
 type responses struct {
 	p      *publisher
 	number uint64
@@ -87,7 +87,8 @@ func (p *publisher) begin(outcomes []error) *responses {
 	return r
 }
 
-// end ends the stores into outcomes. Outcomes that are not known remain errAwaited.
+// end stops further changes of the outcomes passed to begin. For a message without a response, the
+// outcome remains errAwaited.
 func (r *responses) end() {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -95,7 +96,7 @@ func (r *responses) end() {
 }
 
 // abandon is called instead of end if the caller does not use the outcomes. It calls free when all
-// responses have arrived, the connection is lost, or expire is called with a later time.
+// responses have arrived, the connection is lost, or expire is called with a time after this call.
 func (r *responses) abandon(free func()) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -109,7 +110,8 @@ func (r *responses) abandon(free func()) {
 	}
 }
 
-// expire gives up on responses to batches that were abandoned before a time.
+// expire stops the wait for responses to batches for which abandon was called before the given
+// time.
 func (p *publisher) expire(before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +122,8 @@ func (p *publisher) expire(before time.Time) {
 	}
 }
 
-// send publishes message k without waiting for its response. It does not keep m.
+// send publishes m as message k of the batch, and does not wait for the response. The caller may
+// reuse m afterwards.
 func (r *responses) send(k int, m *natsgo.Msg) {
 	m.Reply = string(strconv.AppendInt(r.reply, int64(k), 10))
 	if err := r.p.conn.PublishMsg(m); err != nil {
@@ -128,14 +131,14 @@ func (r *responses) send(k int, m *natsgo.Msg) {
 	}
 }
 
-// fail records an outcome of message k, unless it has one.
+// fail sets the outcome of message k to err, unless the outcome is already known.
 func (r *responses) fail(k int, err error) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.recordLocked(k, err)
 }
 
-// failAll records an outcome of all messages that have none.
+// failAll sets the outcome to err for each message without a known outcome.
 func (r *responses) failAll(err error) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -148,8 +151,8 @@ func (r *responses) failAllLocked(err error) {
 	}
 }
 
-// recordLocked records an outcome of message k, unless it has one, and reports whether it did. The
-// caller holds the lock.
+// recordLocked sets the outcome of message k, unless the outcome is already known. It reports
+// whether it has set the outcome. The caller holds the lock.
 func (r *responses) recordLocked(k int, err error) bool {
 	if r.outcomes[k] != errAwaited {
 		return false
@@ -164,7 +167,7 @@ func (r *responses) recordLocked(k int, err error) bool {
 	return true
 }
 
-// receive records the response to a message.
+// receive handles the response m: it sets the outcome of the message to which m responds.
 func (p *publisher) receive(m *natsgo.Msg) {
 	batch, message, _ := strings.Cut(m.Subject[len(p.inbox):], ".")
 	number, err := strconv.ParseUint(batch, 10, 64)

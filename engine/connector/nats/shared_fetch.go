@@ -22,7 +22,7 @@ const (
 	groupMessages = 256 // messages queued under one lock
 )
 
-// pullBackoff paces pulls after errors.
+// pullBackoff is the wait before the next pull after a failed one.
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
 // refusedAfter is the time after which a refused login ends the route, so that the route's status
@@ -176,7 +176,8 @@ func (r *sharedReader) appendMessage(group []*message, m jetstream.Msg) []*messa
 	})
 }
 
-// arrive queues messages, and starts runs as needed.
+// arrive queues the messages of group in runs, the partitions of this session. It begins new runs
+// as needed.
 func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	for len(group) > 0 {
 		m, placed := r.queue(group)
@@ -215,7 +216,7 @@ func (r *sharedReader) queue(group []*message) (*message, int) {
 	return nil, 0
 }
 
-// maxRuns bounds the partitions of a session.
+// maxRuns is the maximum number of partitions (runs) of a session.
 const maxRuns = 8
 
 // nakDelay is the time after which the server may redeliver a message that this session cannot
@@ -308,7 +309,7 @@ func (r *sharedReader) send(reply, what string) {
 	}
 }
 
-// sendAcks sends the queued acknowledgements.
+// sendAcks publishes the acknowledgements that settle has queued.
 func (r *sharedReader) sendAcks() {
 	r.mu.Lock()
 	acks := r.acks
@@ -385,7 +386,7 @@ func (r *sharedReader) watch(ctx context.Context) {
 	}
 }
 
-// lose reports that n messages were deleted before the server delivered them.
+// lose reports and counts n messages that were deleted before the server delivered them.
 func (r *sharedReader) lose(n, from, to uint64) {
 	if n == 0 {
 		return

@@ -90,7 +90,7 @@ func (r *sharedReader) now() time.Duration { return time.Since(r.begun) }
 
 func (r *sharedReader) log() *slog.Logger { return r.s.host.Log() }
 
-// start starts the goroutines, which run until Close.
+// start starts the goroutines of the session, which run until Close.
 func (r *sharedReader) start() {
 	r.run("nats/fetch", func(ctx context.Context) {
 		defer close(r.fetched)
@@ -118,7 +118,7 @@ func (r *sharedReader) run(name string, f func(context.Context)) {
 	})
 }
 
-// fail makes Read return err after all queued messages were handed out.
+// fail makes Read return err, but only after Read has returned all queued messages.
 func (r *sharedReader) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *sharedReader) fail(err error) {
 	r.wake()
 }
 
-// wake makes Read look at the deliveries again. The caller holds mu.
+// wake makes a waiting Read check again for queued messages. The caller holds mu.
 func (r *sharedReader) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -191,7 +191,8 @@ func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.settle(marks, above)
 }
 
-// settle queues acknowledgements. The caller holds mu.
+// settle queues acknowledgements for the messages that marks cover. Unless above is set, it ignores
+// settled ranges above a watermark. The caller holds mu.
 func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	for i := range marks {
 		r.acks = r.d.settle(&marks[i], above, r.acks)
@@ -240,7 +241,7 @@ const (
 	lastFlush = 2 * time.Second
 )
 
-// Close implements stream.Reader. It gives unsettled messages back to the server.
+// Close implements stream.Reader. It tells the server to redeliver the unsettled messages.
 func (r *sharedReader) Close() error {
 	r.mu.Lock()
 	already := r.closing

@@ -33,7 +33,7 @@ type StreamSink struct {
 	doubts doubts
 }
 
-// sinkCounters are the counters that are shown from startup.
+// sinkCounters are the counters that are shown from startup, even while they are zero.
 var sinkCounters = []string{
 	"records_sent", "bytes_sent", "records_refused", "duplicates", "possible_duplicates",
 }
@@ -194,7 +194,7 @@ func (s *StreamSink) disconnected() error {
 	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
 }
 
-// delivery is one attempt. It belongs to one goroutine.
+// delivery is one attempt to deliver a batch. Only one goroutine uses it.
 type delivery struct {
 	s          *StreamSink
 	fates      []error  // by index in the kept records

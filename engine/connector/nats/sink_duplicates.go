@@ -52,7 +52,7 @@ func (s *StreamSink) observe(ctx context.Context, name string) error {
 	return s.observeStream(&st.CachedInfo().Config)
 }
 
-// maxDoubts bounds the batches in doubts.
+// maxDoubts is the maximum number of batches that a doubts remembers.
 const maxDoubts = 4096
 
 // doubts remembers batches that may be stored although there was no response. If such a batch is
@@ -69,8 +69,9 @@ func newDoubts() doubts {
 	return doubts{window: defaultWindow, since: make(map[string]time.Time)}
 }
 
-// begin returns the time of the first attempt of a batch. id is that of its first record. The time
-// is now unless an earlier attempt is in doubt.
+// begin returns the time of the first attempt of the batch with the given first record. This time
+// is now, unless an earlier attempt may have stored the batch. begin removes the batch from d; if
+// the new attempt also gets no response, the caller adds it again.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,8 +83,8 @@ func (d *doubts) begin(id string, now time.Time) time.Time {
 	return first
 }
 
-// add records that a batch may be stored since its first attempt. id is that of its first record.
-// If there are too many batches, add forgets any one of them.
+// add remembers that a batch may be stored since its first attempt. id is the id of the first
+// record in the batch. If maxDoubts is exceeded, add forgets an arbitrary batch.
 func (d *doubts) add(id string, first time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// messageMaker makes messages. It belongs to one goroutine at a time.
+// messageMaker makes the messages that the sink publishes. Only one goroutine may use it at a time.
 type messageMaker struct {
 	*messages.Maker
 	o       *SinkOptions
@@ -75,7 +75,7 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 	return m, nil
 }
 
-// recordID returns the id by which the stream detects duplicates.
+// recordID returns the id of record i by which the stream recognizes a message that it already has.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
 		t.scratch = b.AppendRecordID(t.scratch[:0], i)

@@ -85,7 +85,8 @@ func (o *SinkOptions) compile(in stream.Schema) (err error) {
 	return err
 }
 
-// target returns the sink's subject or subject expression for messages.
+// target returns the subject to which the sink publishes, or the expression for it. It is a part of
+// the name of the lane.
 func (o *SinkOptions) target() string {
 	if o.subject != nil {
 		return fmt.Sprintf("subjects %s", o.Subject)

@@ -20,7 +20,8 @@ type StreamSource struct {
 	host stream.Host
 }
 
-// sharedCounters and logCounters are the counters that are shown from startup.
+// sharedCounters and logCounters are the counters that are shown from startup, with and without a
+// durable consumer, even while they are zero.
 var (
 	sharedCounters = []string{
 		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full",
@@ -81,8 +82,8 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 	return r, nil
 }
 
-// durableOf returns the consumer of a route. Each route needs its own, because routes read
-// independently.
+// durableOf returns the name of the durable consumer of a route. Each route needs its own, because
+// routes read independently.
 func (s *StreamSource) durableOf(route string) (string, error) {
 	name := s.o.Durable
 	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 &&

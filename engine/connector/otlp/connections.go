@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/listen"
 )
 
-// connections knows the number of running requests of each connection. The listener can then close
-// a connection without requests to make room for a new one. connections is a listener and a
+// connections counts the running requests of each connection. The listener can then close a
+// connection without requests to make room for a new one. connections is a listener and a
 // stats.Handler of the gRPC server. It is safe for concurrent use.
 type connections struct {
 	*listen.Listener
@@ -20,7 +20,7 @@ type connections struct {
 	byPeer map[string]*countedStream // accepted connections for which TagConn was not called yet
 }
 
-// countedStream is one connection.
+// countedStream is a connection with its number of running requests.
 type countedStream struct {
 	conn     *listen.Conn
 	requests int // number of running requests; guarded by the mu of connections
@@ -30,7 +30,7 @@ func newConnections(l *listen.Listener) *connections {
 	return &connections{Listener: l, byPeer: make(map[string]*countedStream)}
 }
 
-// Accept implements net.Listener. A new connection is idle.
+// Accept implements net.Listener. A new connection is idle, that is, it has no running requests.
 func (c *connections) Accept() (net.Conn, error) {
 	accepted, err := c.Listener.Accept()
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *forgetful) Close() error {
 
 type connectionKey struct{}
 
-// TagConn implements stats.Handler.
+// TagConn implements stats.Handler. It stores the connection in its context, for HandleRPC.
 func (c *connections) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *connections) TagConn(ctx context.Context, info *stats.ConnTagInfo) cont
 	return context.WithValue(ctx, connectionKey{}, at)
 }
 
-// HandleRPC implements stats.Handler.
+// HandleRPC implements stats.Handler. It counts the beginning and the end of each request.
 func (c *connections) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	at, _ := ctx.Value(connectionKey{}).(*countedStream)
 	if at == nil {

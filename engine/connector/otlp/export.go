@@ -59,14 +59,16 @@ func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, endKey{}, cancel), nil
 }
 
-// end returns the function with which the handler of a call can cancel the call's reads.
+// end returns the function that cancels the context of a call, so that a blocked read of its
+// message fails.
 func end(call grpc.ServerStream) context.CancelCauseFunc {
 	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
 }
 
 var errSlow = errors.New("the message came too slowly")
 
-// export handles one request.
+// export handles one request: it reads the message, and responds when all routes have settled the
+// records.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
@@ -172,7 +174,8 @@ func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reserva
 	return records, refused, err
 }
 
-// answer returns the response, an ExportLogsServiceResponse.
+// answer returns the encoded response, an ExportLogsServiceResponse, which reports the refused
+// records.
 func (r refusals) answer() []byte {
 	if r.count == 0 {
 		return nil

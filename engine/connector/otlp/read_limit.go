@@ -54,7 +54,7 @@ func (l *readLimit) run(ctx context.Context) error {
 	}
 }
 
-// end cancels the reads that are overdue at now.
+// end cancels the reads that have exceeded the time limit at the time now.
 func (l *readLimit) end(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Audit implements stream.AuditedSink. Its user needs the privilege TEMPORARY.
+// Audit implements stream.AuditedSink: the audit compares the table with the source. The user of
+// the database needs the privilege TEMPORARY.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	if err := s.configure(o); err != nil {
 		return nil, err
@@ -37,7 +38,8 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	return a, nil
 }
 
-// textArgument returns a cell as text, which the server parses for the column's type.
+// textArgument returns a cell as a statement's argument. It is text, which the server parses
+// according to the column's type.
 func textArgument(_ *sqltable.Column, cell []byte) any {
 	if cell == nil {
 		return nil

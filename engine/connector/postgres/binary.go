@@ -58,7 +58,7 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(cell))), cell...)
 }
 
-// integer parses a 64-bit integer, which sqltable has checked.
+// integer parses a 64-bit integer. Package sqltable has checked that text is one.
 func integer(text []byte) (n uint64) {
 	digits := text
 	if text[0] == '-' {
@@ -78,7 +78,7 @@ const numericBase = 4
 
 // appendNumeric appends a number in the format of the server's numeric_recv: the number of
 // base-10000 digits, the weight of the first one, the sign, the number of decimal digits after the
-// point, and the digits. text is a number that sqltable has checked.
+// point, and the digits. Package sqltable has checked that text is a number.
 func appendNumeric(dst, text []byte) []byte {
 	sign := uint16(0)
 	if text[0] == '-' {

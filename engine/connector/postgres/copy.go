@@ -18,11 +18,11 @@ const (
 	frameHead = 5
 	// checkInterval is the interval at which a blocked write checks its context.
 	checkInterval = 100 * time.Millisecond
-	// silence is the time without a message after which the server is considered silent.
+	// silence is the time for which listen waits for the next message of the server.
 	silence = 10 * time.Millisecond
 )
 
-// copyDone is the message that ends the rows.
+// copyDone is the protocol message CopyDone, which tells the server that no more rows follow.
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
 // copyIn sends rows with COPY. It returns when the server has accepted or refused them and no
@@ -67,7 +67,8 @@ type answer struct {
 	over    bool  // the server is ready for the next command
 }
 
-// receive receives one message of the server.
+// receive receives one message of the server. It updates said if this is an error, or the message
+// that the server is ready for the next command.
 func (c *conn) receive(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (c *conn) receive(ctx context.Context, said *answer) error {
 	return nil
 }
 
-// listen receives messages until the server is silent.
+// listen receives messages until none has arrived for the time silence.
 func (c *conn) listen(ctx context.Context, said *answer) error {
 	for {
 		short, cancel := context.WithTimeout(ctx, silence)
@@ -98,8 +99,8 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 }
 
 // sendFrames writes rows as messages, followed by the end of the rows. If the server stops reading,
-// it may itself be blocked on sending: a trigger that warns for each row can fill the socket
-// buffers. sendFrames therefore reads messages meanwhile.
+// it may be unable to send: a trigger that warns for each row can fill the socket buffers.
+// Therefore sendFrames reads messages while it cannot write.
 func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {

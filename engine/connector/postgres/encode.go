@@ -14,8 +14,9 @@ import (
 // text format (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, and returns the refused records. Call b.Split first, which
-// fills b.Records. In mode upsert, a row begins with the number of the record in the batch.
+// append appends the kept records of b in the format of COPY. It returns the records that cannot be
+// rows of the table. Call b.Split first, which fills b.Records. In mode upsert, a row begins with
+// the number of the record in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
@@ -105,7 +106,8 @@ func (e *encoder) appendTextRow(dst []byte, number int) []byte {
 	return append(dst, '\n')
 }
 
-// escapes maps bytes with a meaning in COPY to the letters of their escape sequences.
+// escapes maps each byte with a special meaning in the text format to the letter of its escape
+// sequence.
 var escapes = [256]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't', '\v': 'v',
 	'\\': '\\'}
 

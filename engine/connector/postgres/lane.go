@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// conn is a connection with its session state.
+// conn is a connection to the server, with the state of its session.
 type conn struct {
 	*pgx.Conn
 	stage bool     // the staging table exists
@@ -22,7 +22,7 @@ type conn struct {
 	parts [][]byte // buffer of sendFrames
 }
 
-// server implements sqlspan.Database.
+// server implements sqlspan.Database, the methods by which package sqlspan uses PostgreSQL.
 type server struct{ sink *Sink }
 
 // undoBound bounds the rollback of a failed transaction and the close of a connection.
@@ -34,7 +34,7 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
-// Connect implements sqlspan.Server.
+// Connect implements sqlspan.Server. It connects and sets the parameters of the session.
 func (s server) Connect(ctx context.Context) (*conn, error) {
 	c, err := pgx.ConnectConfig(ctx, s.sink.config)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	return err == nil
 }
 
-// Close implements sqlspan.Server. No transaction is open on c.
+// Close implements sqlspan.Server. When it is called, no transaction is open on c.
 func (s server) Close(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
 	defer cancel()
@@ -77,22 +77,22 @@ func (s server) Close(c *conn) {
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*conn] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database.
+// Find implements sqlspan.Database. It reads the columns of the table if the table exists.
 func (s server) Find(ctx context.Context, c *conn) error { return s.sink.find(ctx, c) }
 
-// Transient implements sqlspan.Database.
+// Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
-// Outcome implements sqlspan.Database.
+// Outcome implements sqlspan.Database. It maps an error to the outcome that Deliver returns.
 func (s server) Outcome(err error) error { return outcome(err) }
 
-// writer implements sqlspan.Writer.
+// writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
 	sink    *Sink
 	encoder encoder
 }
 
-// Encode implements sqlspan.Writer.
+// Encode implements sqlspan.Writer. It appends the rows of b to dst in the format of COPY.
 func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return w.encoder.append(dst, w.sink, b)
 }
@@ -111,7 +111,7 @@ func (w *writer) Write(ctx context.Context, c *conn, b *stream.Batch, data []byt
 	return err
 }
 
-// Begin implements sqlspan.Session.
+// Begin implements sqlspan.Session. It begins a transaction and runs the statements in it.
 func (c *conn) Begin(ctx context.Context, statements ...*sqlspan.Statement) error {
 	begin := &sqlspan.Statement{SQL: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"}
 	return c.Run(ctx, append([]*sqlspan.Statement{begin}, statements...)...)
@@ -139,7 +139,7 @@ func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error 
 	return c.SendBatch(ctx, &batch).Close()
 }
 
-// Commit implements sqlspan.Session.
+// Commit implements sqlspan.Session. It commits the current transaction.
 func (c *conn) Commit(ctx context.Context) error {
 	tag, err := c.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
@@ -148,8 +148,8 @@ func (c *conn) Commit(ctx context.Context) error {
 	return err
 }
 
-// Enter implements sqlspan.Writer. It needs one round trip. If data follows, the round trip also
-// reads the columns of the table.
+// Enter implements sqlspan.Writer. It begins the transaction of a batch in one round trip. If the
+// batch has rows to write, Enter also reads the columns of the table in this round trip.
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink

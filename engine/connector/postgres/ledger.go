@@ -37,7 +37,8 @@ const evictSuspended = `SELECT count(pg_terminate_backend(a.pid))
 	AND l.mode = 'RowExclusiveLock' AND a.datname = current_database()
 	AND a.wait_event = 'ClientRead' AND a.state_change < now() - interval '10s'`
 
-// Statements for requests that several processes receive.
+// Statements for partitions that are requests of clients. Several processes can receive the same
+// request.
 const (
 	claimRequests = `INSERT INTO $marks AS m
 		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
@@ -130,8 +131,8 @@ func lockKey(name string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// partFences returns the keys of the locks of partitions. They are sorted, so that transactions
-// that lock several of them cannot deadlock.
+// partFences returns the keys of the advisory locks of the partitions with the given ids. They are
+// sorted, so that transactions that lock several of them cannot deadlock.
 func (s *Sink) partFences(ids []string) []int64 {
 	keys := make([]int64, len(ids))
 	for i, id := range ids {
@@ -141,8 +142,8 @@ func (s *Sink) partFences(ids []string) []int64 {
 	return keys
 }
 
-// fenceWait bounds the wait for transactions of earlier processes. After it, their connections are
-// terminated.
+// fenceWait is the maximum time for which a new process waits for transactions of earlier
+// processes. After this time it terminates their connections.
 const fenceWait = "2s"
 
 // Load implements stream.TransactionalSink. It waits if the server is not running yet. Meanwhile,
@@ -173,8 +174,9 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	return marks, nil
 }
 
-// Take implements stream.PartitionLedger. It makes one attempt. If a transaction of an earlier
-// owner does not end, Take terminates its connection, and the next attempt succeeds.
+// Take implements stream.PartitionLedger: it begins a new epoch of each partition, so that
+// transactions of earlier owners cannot commit. It makes one attempt. If a transaction of an
+// earlier owner does not end, Take terminates its connection, and the next attempt succeeds.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken, error) {
 	taken, err := s.connections.Take(ctx, parts)
 	if waited(err) {

@@ -57,7 +57,7 @@ func described(e *pgconn.PgError) error {
 	return errors.New(text)
 }
 
-// waited reports whether lock_timeout expired.
+// waited reports whether err means that a statement has waited for a lock for lock_timeout.
 func waited(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "55P03"

@@ -69,7 +69,7 @@ func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data 
 	return at
 }
 
-// putWord encodes an eight-byte cell at dst[at:] and returns its end.
+// putWord encodes an eight-byte cell at dst[at:] and returns the offset of its end in dst.
 func putWord(dst []byte, at int, value uint64) int {
 	cell := dst[at : at+cellMost]
 	binary.BigEndian.PutUint32(cell, 8)

@@ -39,8 +39,8 @@ type Options struct {
 // without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// dialect describes the limits of PostgreSQL (https://www.postgresql.org/docs/current/limits.html).
-// Tables created from records have far fewer columns, and numbers fewer digits than numeric allows.
+// dialect describes limits of the sink for tables in PostgreSQL. No limit is higher than that of
+// the server (https://www.postgresql.org/docs/current/limits.html).
 var dialect = sqltable.Dialect{
 	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
 	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
@@ -80,7 +80,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// Component returns the component for the registry.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.NewComponent(stream.SinkRole, "postgres", DefaultOptions, New)
 }
@@ -94,10 +94,11 @@ type Sink struct {
 	host   stream.Host
 	name   sqltable.Name
 	config *pgx.ConnConfig
-	// fence is the key of an advisory lock. Transactions take the lock shared, Load takes it
-	// exclusively.
+	// fence is the key of an advisory lock. Each transaction holds the lock in shared mode. Load,
+	// which excludes earlier processes, acquires it in exclusive mode.
 	fence int64
-	// partFence returns the key of a partition's lock, which Take takes exclusively.
+	// partFence returns the key of a partition's advisory lock. Take acquires this lock in
+	// exclusive mode.
 	partFence func(id string) int64
 
 	columnsText string // tableColumns; a test replaces it to slow it down
@@ -132,7 +133,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return err
 }
 
-// configure parses the URL and names the ledger.
+// configure parses the URL and sets the name of the ledger.
 func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
@@ -149,7 +150,8 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 // connections contend for the end of the table, which costs the server about a sixth more per byte.
 const leastBeside = 2
 
-// onThisMachine reports whether host, or a Unix socket directory, is on this machine.
+// onThisMachine reports whether a server is on this machine. host is its name, its IP address or
+// the directory of its Unix socket.
 func onThisMachine(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.IsLoopback() || host == "localhost" ||

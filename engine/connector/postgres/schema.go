@@ -14,18 +14,18 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errEnd marks the end of the payload.
+// errEnd is the error of a reader at the end of a payload.
 var errEnd = io.EOF
 
-// declared maps column types to SQL types. It uses json instead of jsonb because json keeps digits,
-// order and repeated keys.
+// declared maps the column types of package sqltable to SQL types for new tables. It uses json
+// instead of jsonb because json keeps digits, order and repeated keys.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "text", sqltable.Integer: "bigint", sqltable.Number: "numeric",
 	sqltable.Float: "double precision",
 	sqltable.Bool:  "boolean", sqltable.JSON: "json",
 }
 
-// typeOf returns the column type for a SQL type.
+// typeOf returns the column type of package sqltable for the SQL type decl.
 func typeOf(decl string) sqltable.Type {
 	switch decl {
 	case "text":

@@ -84,13 +84,13 @@ func trimEnd(data []byte) []byte {
 	return data
 }
 
-// framer cuts the data of a connection at a delimiter.
+// framer splits the data of a connection into records at a delimiter.
 type framer struct {
 	*intake.Cutter
 	host stream.Host
 }
 
-// Frame implements listen.Framer.
+// Frame implements listen.Framer. It returns the records that are complete after a read of n bytes.
 func (f *framer) Frame(n int) (intake.Records, error) {
 	records := f.Cut(n)
 	if cut := f.Long(); cut > 0 {
@@ -99,5 +99,5 @@ func (f *framer) Frame(n int) (intake.Records, error) {
 	return records, nil
 }
 
-// Rest implements listen.Framer.
+// Rest implements listen.Framer. It returns the rest of the data as a record, without a delimiter.
 func (f *framer) Rest() intake.Records { return f.End() }

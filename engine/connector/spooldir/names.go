@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// lockName is the lock file in the directory that is read.
+// lockName is the name of the lock file in the directory that is read. Only one process may read a
+// directory.
 const lockName = ".penstock.lock"
 
-// names decides by their names which files to read.
+// names has the patterns that determine which files to read, and the suffix of finished files.
 type names struct {
 	include, exclude []string
 	suffix           string
@@ -57,8 +58,8 @@ func match(globs []string, name, base string) bool {
 	return false
 }
 
-// numbered returns the name to try if the names before it are taken: name, name.1, name.2 and so
-// on.
+// numbered returns the name to try after n names were taken. The names are tried in the order name,
+// name.1, name.2 and so on.
 func numbered(name string, n int) string {
 	if n == 0 {
 		return name

@@ -18,7 +18,7 @@ const (
 	finishedKeep   = "keep"
 )
 
-// Options of a spool_dir.
+// Options are the options of the source.
 type Options struct {
 	Path      string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
 	Include   []string      `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
@@ -40,7 +40,7 @@ type Options struct {
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 
-// Source is the component spool_dir.
+// Source returns the component spool_dir.
 func Source() stream.Component {
 	return stream.Component{
 		Role: stream.SourceRole,

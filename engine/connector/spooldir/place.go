@@ -17,7 +17,8 @@ const maxDepth = 64
 // are moved.
 type place struct{ s *source }
 
-// List implements follow.Place.
+// List implements follow.Place. It calls found with each file to read, and refused with each
+// skipped entry.
 func (p place) List(found func(follow.Listed), refused func(label, why string)) error {
 	var awaiting map[string]vfs.Info
 	if p.s.o.Finished != finishedKeep {
@@ -71,7 +72,8 @@ func (p place) list(
 	return nil
 }
 
-// Finished implements follow.Place.
+// Finished implements follow.Place. It calls found with each file in the directory that has the
+// suffix of finished files, and each file in move_to. It does not list subdirectories.
 func (p place) Finished(found func(follow.Listed)) error {
 	err := p.regular(p.s.dir, ".", p.s.names.done, found)
 	if err == nil && p.s.moved != nil {
@@ -80,12 +82,14 @@ func (p place) Finished(found func(follow.Listed)) error {
 	return err
 }
 
-// Siblings implements follow.Place.
+// Siblings implements follow.Place. It calls found with each regular file in the directory of the
+// file label.
 func (p place) Siblings(label string, found func(follow.Listed)) error {
 	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
 }
 
-// FolderMissing implements follow.FolderChecker.
+// FolderMissing implements follow.FolderChecker. It reports whether the directory of a file is
+// missing and may come back, such as an unmounted volume.
 func (p place) FolderMissing(label string, dev uint64) bool {
 	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reread implements stream.Rereadable. Renamed files are found and read. Files that were deleted,
-// or moved to another directory, are not found.
+// Reread implements stream.Rereadable. It returns options that read all data again and leave the
+// files unchanged. Renamed files are found and read. Files that were deleted, or moved to another
+// directory, are not found.
 func (o *Options) Reread() (stream.Reread, error) {
 	again := *o
 	again.Finished, again.MoveTo = finishedKeep, ""

@@ -84,7 +84,7 @@ type reader struct {
 	again *origin.Adder
 }
 
-// Open implements stream.Source.
+// Open implements stream.Source. It opens a reader for one route.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	meta, err := origin.New(s.o.Meta, filepath.ToSlash(s.o.Path))
 	if err != nil {
@@ -118,7 +118,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// CanReadRanges implements stream.RangeReader.
+// CanReadRanges implements stream.RangeReader. It reports whether ReadRanges can read the file with
+// this partition id.
 func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.Reader, id) }
 
 // ReadRanges implements stream.RangeReader.
@@ -132,7 +133,8 @@ func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partiti
 	return err
 }
 
-// Input implements stream.InputReader.
+// Input implements stream.InputReader. Its result changes when files to read appear, change or
+// disappear.
 func (r *reader) Input() (uint64, error) { return follow.Input(place{r.s}) }
 
 // Close implements stream.Reader.
@@ -144,7 +146,7 @@ func (r *reader) Close() error {
 	return errors.Join(r.Reader.Close(), r.s.done())
 }
 
-// acquire begins a use of the directory. The first user opens and locks the directory.
+// acquire begins a use of the directory. For the first use, it opens and locks the directory.
 func (s *source) acquire() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +210,8 @@ func (s *source) openMoved() (err error) {
 	return nil
 }
 
-// done ends a use that acquire has begun. The last user syncs and closes the directory, and
-// releases the lock.
+// done ends a use of the directory that acquire has begun. After the last use, it syncs and closes
+// the directory, and releases the lock.
 func (s *source) done() error {
 	s.mu.Lock()
 	if s.users > 1 {

@@ -46,10 +46,10 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	return a, nil
 }
 
-// argument returns a cell as an argument for a statement of package sqlspan.
+// argument returns a cell as a statement's argument, for package sqlspan.
 func argument(c *sqltable.Column, cell []byte) any { return driver.Value(value(c.Type, cell)) }
 
-// auditOutcome is like outcome, but rejects a refused row.
+// auditOutcome is like outcome, but returns [stream.Rejected] if the database refuses the row.
 func auditOutcome(err error) error {
 	if refusesRow(err) {
 		return &stream.Rejected{Err: err}

@@ -51,11 +51,11 @@ type server struct {
 	closed error // error of the last closed connection
 }
 
-// Connect implements sqlspan.Server.
+// Connect implements sqlspan.Server. It opens the database file.
 func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
 
-// Restore implements sqlspan.Server. If the state of the file is in doubt, it closes the
-// connection, which is replaced before its next use.
+// Restore implements sqlspan.Server. It rolls back an open transaction. If the state of the file is
+// in doubt, it closes the connection; package sqlspan then opens another one before the next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {
@@ -69,7 +69,7 @@ func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	return sound
 }
 
-// Close implements sqlspan.Server.
+// Close implements sqlspan.Server. It keeps the error, if any, for the Close method of the sink.
 func (s *server) Close(c *connection) { s.closed = c.close() }
 
 // connection is a driver connection with its prepared statements.
@@ -102,7 +102,8 @@ func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err
 	return sqldriver.Exec(forever(), c.Conn, sql, args...)
 }
 
-// query calls row for each row. Its values are valid until the next call.
+// query runs sql and calls row with the values of each row of the result. The values are valid
+// until the next call of row.
 func (c *connection) query(row func(v []driver.Value) error, sql string,
 	args ...driver.Value) error {
 	return sqldriver.Each(forever(), c.Conn, row, sql, args...)

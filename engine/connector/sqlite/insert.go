@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// insertForm identifies a prepared INSERT.
+// insertForm identifies a prepared INSERT statement by its number of rows and its mode.
 type insertForm struct {
 	rows   int
 	upsert bool
@@ -38,7 +38,7 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string, rows
 	return sql + " " + sqltable.OnConflict(columns, key)
 }
 
-// inserting writes the rows of a batch into the current transaction.
+// inserting has the state of a write of the rows of a batch in the current transaction.
 type inserting struct {
 	s        *Sink
 	c        *connection
@@ -89,7 +89,8 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the pending rows. If the database refuses them together, it writes them one by one.
+// flush writes the pending rows. If there are enough for a full statement, flush tries this first.
+// Otherwise, or if the database refuses this statement, flush writes the rows one by one.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()
@@ -136,7 +137,7 @@ func (w *inserting) insert(rows int, args []driver.NamedValue) error {
 	return err
 }
 
-// bind appends one row to the arguments.
+// bind appends the cells of one row to the arguments of the next INSERT.
 func (c *connection) bind(columns []sqltable.Column, cells [][]byte) {
 	for i := range columns {
 		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1,
@@ -172,8 +173,8 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 	return string(cell)
 }
 
-// exact returns a number as an integer or a float if that prints as the same digits, otherwise as
-// text.
+// exact returns a number as an integer or a float if this prints as the same text as the cell.
+// Otherwise it returns the number as text.
 func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n

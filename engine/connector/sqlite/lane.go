@@ -32,7 +32,8 @@ type lane struct {
 
 func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)} }
 
-// Deliver implements stream.Worker.
+// Deliver implements stream.Worker. It passes the batch to the writer, and waits until the batch is
+// durable or has failed.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	// needed if the batch was not encoded; safe because an ordered lane runs no other attempt of it
 	a.Value.Split()
@@ -78,8 +79,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// failLocked answers all deliveries that the writer has not taken with an error. The error has no
-// outcome type, because it concerns another batch or the sink. The caller holds mu.
+// failLocked makes all Deliver calls return err if the writer has not begun to write their batches.
+// err has no outcome type, because it concerns another batch or the sink. The caller holds mu.
 func (l *lane) failLocked(err error) {
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
 	for _, d := range l.ready {
@@ -88,7 +89,7 @@ func (l *lane) failLocked(err error) {
 	l.ready = nil
 }
 
-// end refuses further Deliver calls.
+// end makes waiting and further Deliver calls fail. The reason is the err of the first call of end.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,8 @@ func (l *lane) run(ctx context.Context) error {
 }
 
 // write writes a group of batches in one transaction and returns the number of durable batches. err
-// is the error of the batch after these. If the transaction itself fails, no batch is durable.
+// is the error of the next batch in the group, if this batch failed. If the transaction itself
+// fails, no batch is durable.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // error of a batch; the batches before it are committed
 	made := false
@@ -169,8 +171,9 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing. failed is an error that concerns only this batch:
-// the transaction of the group can continue without it. err is an error that ends the transaction.
+// one writes the rows of a batch and its spans, or neither if it fails. failed is an error that
+// concerns only this batch: the transaction of the group can continue without it. err is an error
+// that ends the transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	}
 }
 
-// Load implements stream.TransactionalSink.
+// Load implements stream.TransactionalSink. It excludes earlier processes by a new epoch, and
+// returns the progress in the ledger.
 func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.use(ctx, func(c *connection) error {
 		if marks, err = s.ledger.Load(forever(), c); err != nil {
@@ -60,7 +61,8 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	return marks, nil
 }
 
-// Take implements stream.PartitionLedger.
+// Take implements stream.PartitionLedger. It begins a new epoch of each partition, so that earlier
+// owners cannot write to the file.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.use(ctx, func(c *connection) error {
 		taken, err = s.ledger.Take(forever(), c, parts, func() error { return s.find(c) })
@@ -72,31 +74,36 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.
 	return taken, nil
 }
 
-// Confirm implements stream.PartitionLedger.
+// Confirm implements stream.PartitionLedger. It allows deliveries for partitions of the latest
+// Take.
 func (s *Sink) Confirm(assignments []uint32) { s.ledger.Confirm(assignments) }
 
-// Release implements stream.PartitionLedger.
+// Release implements stream.PartitionLedger. It ends the use of the assigned partitions, without
+// I/O.
 func (s *Sink) Release(assignments []uint32) { s.ledger.Release(assignments) }
 
-// LedgerName implements stream.TransactionalSink.
+// LedgerName implements stream.TransactionalSink. It returns the location of the ledger for
+// messages.
 func (s *Sink) LedgerName() string { return s.ledger.LedgerName() }
 
-// Compact implements stream.TransactionalSink.
+// Compact implements stream.TransactionalSink. It may combine rows of the ledger up to the
+// watermarks of marks.
 func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Compact(forever(), c, marks) })
 }
 
-// Prune implements stream.TransactionalSink.
+// Prune implements stream.TransactionalSink. It deletes the ledger rows of deleted partitions.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Prune(forever(), c, ids) })
 }
 
-// Store implements stream.TransactionalSink.
+// Store implements stream.TransactionalSink. It adds the spans of dead letters to the ledger.
 func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
 }
 
-// use calls f with exclusive use of the connection.
+// use calls f with the connection of the file. During this call, no other goroutine uses the
+// connection.
 func (s *Sink) use(ctx context.Context, f func(c *connection) error) error {
 	return s.file.Do(ctx, 0, func(_ context.Context, c *connection) error { return f(c) })
 }

@@ -18,7 +18,7 @@ func codeOf(err error) int {
 	return 0
 }
 
-// broken reports whether the connection must not be used again. A failed read or write, in
+// broken reports whether the connection must not be used after err. A failed read or write, in
 // particular a failed fsync, is never retried on the same handle.
 func broken(err error) bool {
 	switch codeOf(err) & 0xFF {
@@ -30,7 +30,7 @@ func broken(err error) bool {
 	return false
 }
 
-// refusesRow reports whether the database will never accept the row.
+// refusesRow reports whether err means that the database will never accept the row.
 func refusesRow(err error) bool {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_CONSTRAINT, codes.SQLITE_MISMATCH, codes.SQLITE_TOOBIG, codes.SQLITE_RANGE:
@@ -39,7 +39,8 @@ func refusesRow(err error) bool {
 	return false
 }
 
-// noTransaction reports whether SQLite had ended the transaction itself.
+// noTransaction reports whether err, from a rollback, means that SQLite had ended the transaction
+// before.
 func noTransaction(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// declared maps column types to SQL types. Number has no SQL type, so that SQLite does not convert
-// it: a number that neither an integer nor a float represents exactly stays text.
+// declared maps the column types of package sqltable to SQL types for new tables. Number has no SQL
+// type, so that SQLite does not convert it: a number that neither an integer nor a float represents
+// exactly stays text.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL",
 	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",

@@ -1,9 +1,9 @@
 // Package sqlite implements the sink that writes records to a table of a SQLite file exactly once.
 //
 // The file has one ordered lane. One goroutine writes all ready batches in one transaction, each
-// with its span rows (docs/formats/sql-tables.md). The batches are durable before they are
-// answered, because the file has a write-ahead log and synchronous = FULL. A batch that is
-// delivered again after a crash or a lost answer is found in the ledger and not written again.
+// with its span rows (docs/formats/sql-tables.md). A batch is reported as delivered only when it is
+// durable: the file has a write-ahead log and synchronous = FULL. A batch that is delivered again
+// after a crash is found in the ledger, the table of settled records, and is not written again.
 //
 // The sink owns its connection. Other programs may read the file meanwhile, and write to it
 // briefly. The sink never alters an existing table and never builds SQL from data.
@@ -41,13 +41,13 @@ func (o *Options) Validate() error {
 	return o.Options.Validate(&dialect, false)
 }
 
-// Component returns the component for the registry.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.NewComponent(stream.SinkRole, "sqlite", DefaultOptions, New)
 }
 
-// inFlight is the maximum number of batches in flight. It suffices to write one transaction while
-// the next one is prepared.
+// inFlight is the maximum number of batches in flight to the file. It suffices to write one
+// transaction while the next one is prepared.
 const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
@@ -95,7 +95,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. Encode is called for every batch.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It appends nothing. It splits the batch, and infers the columns
@@ -106,7 +106,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return nil, nil
 }
 
-// Close closes the file.
+// Close makes Deliver calls fail, and closes the file.
 func (s *Sink) Close() error {
 	if s.lane != nil {
 		s.lane.end(sqlspan.ErrStopped)

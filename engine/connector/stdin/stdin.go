@@ -40,7 +40,7 @@ func (o *Options) Validate() error {
 	)
 }
 
-// Exclusive implements stream.ExclusiveUser.
+// Exclusive implements stream.ExclusiveUser. No other component may use standard input.
 func (*Options) Exclusive() []string { return []string{"standard input"} }
 
 // Source returns the component stdin for the process's standard input.
@@ -55,7 +55,7 @@ func From(r io.Reader) stream.Component {
 		func(o Options, h stream.Host) (*source, error) { return newSource(o, in, h) })
 }
 
-// readSize is the size of one read.
+// readSize is the maximum number of bytes of one read.
 const readSize = 256 << 10
 
 // input reads from a reader. It has a goroutine of its own for this, because a blocked Read cannot
@@ -73,7 +73,8 @@ type input struct {
 	failed error // the read error; nil at the end of the data
 }
 
-// adopt replaces the cutter by one with the options o. The bytes of an incomplete record are kept.
+// adopt changes the options of in to o. It replaces the cutter, which splits the input into
+// records, and keeps the bytes of an incomplete record.
 func (in *input) adopt(o Options) {
 	if in.cutter != nil && in.of == o {
 		return
@@ -92,7 +93,7 @@ type chunk struct {
 	err  error
 }
 
-// pump reads until the end of the reader.
+// pump reads chunks and sends them to the sources, until the end of the reader or a read error.
 func (in *input) pump(context.Context) error {
 	for {
 		data := make([]byte, readSize)

@@ -38,7 +38,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Exclusive implements stream.ExclusiveUser.
+// Exclusive implements stream.ExclusiveUser. No other component may use standard output.
 func (*Options) Exclusive() []string { return []string{stream.StandardOutput} }
 
 // Component returns the sink stdout for the process's standard output.
@@ -65,7 +65,7 @@ func To(w io.Writer) stream.Component {
 // number of in-flight batches of a lane.
 const remembered = 64
 
-// sink is the sink during one run of a route.
+// sink writes the batches of one run of a route.
 type sink struct {
 	format string
 	w      io.Writer
@@ -97,7 +97,7 @@ func (s *sink) watch(ctx context.Context) error {
 	}
 }
 
-// Encodes implements stream.Encoder.
+// Encodes implements stream.Encoder. In format raw, Encode skips unchanged batches.
 func (s *sink) Encodes() stream.Encoding {
 	if s.format == NDJSON {
 		return stream.EncodeAll
@@ -105,7 +105,8 @@ func (s *sink) Encodes() stream.Encoding {
 	return stream.EncodeChanged
 }
 
-// Encode implements stream.Encoder.
+// Encode implements stream.Encoder. It appends the bytes to write for b, unless b is an unchanged
+// raw batch.
 func (s *sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.format == NDJSON {
 		return ndjson.Append(dst, b), nil
@@ -165,7 +166,7 @@ func (s *sink) bytesOf(b *stream.Batch) []byte {
 // Close implements stream.Sink. It does not close standard output.
 func (s *sink) Close() error { return nil }
 
-// writeError ends the route permanently.
+// writeError is a failed write to the output. It ends the route permanently.
 type writeError struct{ err error }
 
 // Error implements error.

@@ -23,7 +23,7 @@ type frames struct {
 	filled  bool // the last read filled the buffer
 }
 
-// Space implements listen.Framer.
+// Space implements listen.Framer. It returns the free part of the buffer for the next read.
 func (f *frames) Space() []byte {
 	size := cap(f.buf)
 	if f.filled && size < maxSpace {
@@ -38,10 +38,11 @@ func (f *frames) Space() []byte {
 	return f.buf[len(f.buf):size]
 }
 
-// Pending implements listen.Framer.
+// Pending implements listen.Framer. It returns the number of bytes of the incomplete message.
 func (f *frames) Pending() int { return len(f.buf) }
 
-// Frame implements listen.Framer.
+// Frame implements listen.Framer. It returns the records of the messages that are complete after a
+// read of n bytes.
 func (f *frames) Frame(n int) (out intake.Records, err error) {
 	f.buf = f.buf[:len(f.buf)+n]
 	f.filled = len(f.buf) == cap(f.buf)
@@ -80,7 +81,7 @@ func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	return bytes.TrimRight(data[:end], "\r\x00"), end + 1, nil
 }
 
-// counted returns a message that has its length before it.
+// counted is like next, for a message that has its length before it.
 func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	n := 0
 	for i, c := range data {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields lists the fields of every record.
+// fields lists the fields that every record of this source has.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "app_name", Type: stream.TextType}, {Name: "proc_id", Type: stream.TextType},
@@ -31,7 +31,8 @@ var facilities = []string{
 // maxPriority is the highest priority: 8 times the highest facility, plus the highest severity.
 const maxPriority = 191
 
-// codes has, for each priority, the members facility and severity of a record.
+// codes has, for each priority, the members of the record that describe facility and severity, as
+// JSON text.
 var codes = func() (codes [maxPriority + 1]string) {
 	for i := range codes {
 		codes[i] = fmt.Sprintf(

@@ -2,7 +2,7 @@
 
 package syslog
 
-// The maximum lengths of the header fields in RFC 5424.
+// The maximum lengths of the header fields in RFC 5424, in bytes.
 const (
 	maxHostname = 255
 	maxAppName  = 48

@@ -11,16 +11,18 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
-// maxName is the maximum length of a name in structured data.
+// maxName is the maximum length, in bytes, of a name in the structured data of a message.
 const maxName = 32
 
-// structured is the structured data of a message of RFC 5424.
+// structured is the structured data of a message of RFC 5424. It consists of elements such as [id
+// name="value"], each with an id and parameters.
 type structured struct {
 	params []param // a param without a name is the start of an element
 	buf    []byte
 }
 
-// param is a parameter of an element.
+// param is a parameter of an element: the id of the element, and the name and value of the
+// parameter.
 type param struct {
 	id, name, value []byte
 	escaped         bool // the value has escapes
@@ -47,7 +49,8 @@ func (s *structured) cutElements(text []byte) (rest []byte, ok bool) {
 	return text, ok
 }
 
-// cutElement removes an element from the start of text. Its opening bracket was removed before.
+// cutElement removes an element from the start of text and adds its parameters to s. The caller has
+// removed the opening bracket.
 func (s *structured) cutElement(text []byte) (rest []byte, ok bool) {
 	n := nameLength(text)
 	if n == 0 {
@@ -83,8 +86,8 @@ func nameLength(text []byte) int {
 	return len(text)
 }
 
-// cutValue removes a value and its closing quote from the start of text. The opening quote was
-// removed before.
+// cutValue removes a value and its closing quote from the start of text. The caller has removed the
+// opening quote.
 func (p *param) cutValue(text []byte) (rest []byte, ok bool) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -12,7 +12,8 @@ import (
 // folders.
 type glob []string
 
-// rooted splits a pattern into its leading folders without wildcards, and the rest.
+// rooted splits a pattern into two parts: the leading folders without wildcards, and the rest. For
+// /var/log/*/a.log, these are /var/log and */a.log.
 func rooted(pattern string) (root string, g glob) {
 	parts := strings.Split(pattern, "/")
 	n := 0
@@ -29,10 +30,11 @@ func rooted(pattern string) (root string, g glob) {
 	return root, parts[n:]
 }
 
-// special reports whether a part of a pattern has wildcards.
+// special reports whether a part of a pattern has wildcards or escapes.
 func special(part string) bool { return strings.ContainsAny(part, `*?[\`) }
 
-// file reports whether the glob matches a file with this name in the current folder.
+// file reports whether the glob matches a file with this name directly in the folder to which the
+// glob is relative.
 func (g glob) file(name string) bool {
 	for len(g) > 1 && g[0] == "**" {
 		g = g[1:]

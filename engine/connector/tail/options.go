@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of a tail.
+// Options are the options of the source.
 type Options struct {
 	Include  []string `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** matches any number of folders"`
 	Exclude  []string `yaml:"exclude" doc:"globs of files to skip, by name; with a slash: by path"`
@@ -32,7 +32,7 @@ type Options struct {
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 
-// Source is the component tail.
+// Source returns the component tail.
 func Source() stream.Component {
 	return stream.Component{
 		Role: stream.SourceRole,

@@ -18,7 +18,7 @@ import (
 // folder.
 const renewEvery = time.Second
 
-// place lists the files that the globs match.
+// place lists the files that match the patterns of the option include.
 type place struct {
 	o     Options
 	roots []*root
@@ -43,7 +43,7 @@ func newPlace(o Options, files vfs.FS) *place {
 	return p
 }
 
-// listing is one call of List.
+// listing has the state of one call of List.
 type listing struct {
 	p       *place
 	found   func(follow.Listed)
@@ -52,7 +52,8 @@ type listing struct {
 	visited []string
 }
 
-// List implements follow.Place.
+// List implements follow.Place. It calls found with each file to read, and refused with each
+// skipped one.
 func (p *place) List(found func(follow.Listed), refused func(label, why string)) error {
 	if err := p.renew(refused); err != nil {
 		return err
@@ -127,7 +128,8 @@ func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth 
 	return nil
 }
 
-// literal returns the file names that the globs match, if none of the globs has wildcards.
+// literal returns the names in globs if each glob is the name of a file, without wildcards. In this
+// case, no listing is needed.
 func literal(globs []glob) ([]string, bool) {
 	var names []string
 	for _, g := range globs {
@@ -156,7 +158,7 @@ func (l *listing) beneath(r *root, dir vfs.Dir, full string, globs []glob, depth
 	}
 }
 
-// unread reports a folder or file that could not be read.
+// unread passes a folder or file that could not be read to refused, and reports err as a fault.
 func (l *listing) unread(label string, err error) {
 	l.refused(label, err.Error())
 	l.p.fault(fmt.Errorf("%q: %w", label, err))
@@ -205,7 +207,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// Siblings implements follow.Place.
+// Siblings implements follow.Place. It calls found with each regular file in the folder of the file
+// label.
 func (p *place) Siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
@@ -242,7 +245,8 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) erro
 	return nil
 }
 
-// FolderMissing implements follow.FolderChecker.
+// FolderMissing implements follow.FolderChecker. It reports whether the folder of a file is missing
+// and may come back, such as an unmounted volume.
 func (p *place) FolderMissing(label string, dev uint64) bool {
 	known := false
 	for _, r := range p.roots {

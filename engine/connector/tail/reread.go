@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reread implements stream.Rereadable.
+// Reread implements stream.Rereadable. It returns the same options, or an error with `start: end`.
 func (o *Options) Reread() (stream.Reread, error) {
 	if o.Start == "end" {
 		return stream.Reread{}, errors.New(

@@ -82,7 +82,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// Open implements stream.Source.
+// Open implements stream.Source. It opens a reader for one route.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	meta, err := origin.New(s.place.o.Meta, "")
 	if err != nil {
@@ -94,10 +94,11 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
 }
 
-// Held implements stream.Holder.
+// Held implements stream.Holder. It returns the amount of deleted data that is still kept in open
+// files.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
-// follow lists the files, even while no route reads.
+// follow lists the files repeatedly until ctx is done, even while no route reads.
 func (s *source) follow(ctx context.Context) error {
 	s.mu.Lock()
 	s.users++
@@ -116,7 +117,8 @@ func (s *source) notify(ctx context.Context) error {
 // ignored.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
-// Input implements stream.InputReader.
+// Input implements stream.InputReader. Its result changes when files to read appear, change or
+// disappear.
 func (r *reader) Input() (uint64, error) { return follow.Input(r.s.place) }
 
 // Close implements stream.Reader.
@@ -128,7 +130,7 @@ func (r *reader) Close() error {
 	return errors.Join(r.Reader.Close(), r.s.release())
 }
 
-// release ends a use of the folders. The last user closes them.
+// release ends one use of the folders. After the last use, it closes them.
 func (s *source) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
