@@ -60,8 +60,8 @@ func (e *Evaluator) Begin(b *stream.Batch) {
 	}
 }
 
-// Holds reports whether the condition is true for record i. If it cannot be evaluated, the error
-// has the reason and the field.
+// Holds reports whether the condition is true for record i. It returns an error if the condition
+// cannot be evaluated for this record.
 func (e *Evaluator) Holds(i int) (bool, error) {
 	if e.program.condition != nil {
 		return e.program.condition(e, i)
@@ -146,9 +146,9 @@ func start(b *stream.Batch, i int) int64 {
 	return b.Spans[r.Span].From.Num
 }
 
-// Field evaluates the program for record i and returns the value as a field without a name. If the
-// value is a field of the record, this field is returned unchanged, so that a number keeps its
-// digits. Any other value is appended to the batch's data.
+// Field evaluates the program for record i and returns the value as a field. If the program is only
+// the name of a field, Field returns this field unchanged, so that a number keeps its digits. Any
+// other value is appended to the batch's data, and the result has no name.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -228,7 +228,7 @@ func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	return dst, err
 }
 
-// write appends a result of the virtual machine to the batch's data.
+// write appends a result of the virtual machine to the batch's data, and returns it as a field.
 func (e *Evaluator) write(out any) (stream.Field, error) {
 	k, dst, err := written(e.out[:0], out)
 	if err != nil || k == stream.Null {
@@ -238,7 +238,8 @@ func (e *Evaluator) write(out any) (stream.Field, error) {
 	return e.put(k, dst), nil
 }
 
-// written appends a result of the virtual machine to dst, in the form of a field's value.
+// written appends a result of the virtual machine to dst, in the form of a field's value. It also
+// returns the kind of the field.
 func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	switch v := out.(type) {
 	case nil:
@@ -268,8 +269,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// kindOf returns the kind of a field with the JSON text of a result. The text is an array, an
-// object or a number.
+// kindOf returns the kind of a field with the value text, which is JSON: an array, an object or a
+// number.
 func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' {
 		return stream.JSON

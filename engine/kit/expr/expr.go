@@ -51,7 +51,7 @@ func (e *Error) Error() string { return e.Message }
 type Program struct {
 	text   string
 	names  []string // fields that the expression reads
-	all    bool     // it reads $env itself, and so any field
+	all    bool     // it uses $env as a whole, and so may read any field
 	meta   bool     // it reads meta
 	result stream.FieldType
 	// the schema is known, so that a null cannot come from a misspelled name: a comparison with
@@ -162,7 +162,7 @@ func typed(text string, in stream.Schema, names []string,
 // Meta reports whether the program reads the record's origin.
 func (p *Program) Meta() bool { return p.meta }
 
-// Type returns the type of the result, as far as the schema determines it.
+// Type returns the type of the result, or [stream.AnyType] if the schema does not determine it.
 func (p *Program) Type() stream.FieldType { return p.result }
 
 var libraryTypes = map[stream.FieldType]types.Type{
@@ -171,8 +171,8 @@ var libraryTypes = map[stream.FieldType]types.Type{
 	stream.BoolType:   types.Bool, stream.JSONType: types.Any,
 }
 
-// assemble compiles the program for the virtual machine. It uses no types, because any value may be
-// null.
+// assemble compiles the program for the virtual machine. It declares the fields without their
+// types, because any value may be null.
 func (p *Program) assemble(condition bool) error {
 	env := types.Map{"meta": types.Any}
 	for _, n := range p.names {
@@ -194,7 +194,8 @@ func (p *Program) assemble(condition bool) error {
 	return nil
 }
 
-// problem returns an error of the library as an Error with a position.
+// problem converts an error of the expr library to an *Error. It adds the position if the library
+// reports one, and rewrites some messages.
 func problem(err error) error {
 	e := &Error{Message: err.Error()}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -224,7 +225,7 @@ var (
 		`(\S+) \(mismatched types (\S+) and (\S+)\)$`)
 )
 
-// article returns the name of a type of the library with its article.
+// article returns words for a type of the expr library. Example: "a number" for int.
 func article(t string) string {
 	switch t {
 	case "string":

@@ -21,8 +21,8 @@ var functions = func() (out []string) {
 	return out
 }()
 
-// orders has a function for each order operator, such as <. In these functions, null is neither
-// less nor greater than any value.
+// orders has the name and the comparison of a function for each order operator, such as <. The
+// function ordering creates these functions, and makes a comparison with null false.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool
@@ -33,7 +33,8 @@ var orders = map[string]struct {
 	">=": {"isMoreOrEqual", runtime.MoreOrEqual},
 }
 
-// ordering returns the options with which a comparison with null is false.
+// ordering returns the compile options that make an order comparison with null false instead of an
+// error.
 func ordering() []expr.Option {
 	options := []expr.Option{expr.Patch(nullable{})}
 	for _, o := range orders {
@@ -47,7 +48,8 @@ func ordering() []expr.Option {
 	return options
 }
 
-// nullable is a visitor that replaces order operators by the functions in orders.
+// nullable is a visitor that replaces each order operator, such as <, by a call of its function in
+// orders.
 type nullable struct{}
 
 // Visit implements ast.Visitor.
@@ -95,7 +97,7 @@ func (e *Evaluator) run(i int) (any, error) {
 	return out, nil
 }
 
-// bindAll passes all fields of record i to the machine.
+// bindAll adds all fields of record i to e.env, the variables of the virtual machine.
 func (e *Evaluator) bindAll(i int) error {
 	for _, f := range e.batch.FieldsOf(i) {
 		v, err := fieldValue(e.batch, f)
@@ -109,7 +111,7 @@ func (e *Evaluator) bindAll(i int) error {
 	return nil
 }
 
-// message returns an error of the machine without the lines that show its position.
+// message returns an error of the virtual machine without the lines that show its position.
 func message(err error) error {
 	if p, ok := problem(err).(*Error); ok {
 		return fmt.Errorf("%s", p.Message)

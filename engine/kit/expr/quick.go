@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/json"
 )
 
-// A condition returns its result for record i, an operand its value for record i.
+// A condition reports whether it is true for record i. An operand returns its value for record i.
 type (
 	condition func(e *Evaluator, i int) (bool, error)
 	operand   func(e *Evaluator, i int) (value, error)
@@ -106,7 +106,7 @@ func (b builder) binary(n *ast.BinaryNode) condition {
 func (b builder) ordered(n *ast.BinaryNode,
 	both func(*Evaluator, int) (x, y value, err error)) condition {
 	lenient := b.program.lenient
-	least, most := -1, 1 // the comparison is true for these results of order
+	least, most := -1, 1 // the comparison is true if order returns least to most
 	switch n.Operator {
 	case "<":
 		most = -1
@@ -301,7 +301,7 @@ func (b builder) path(node ast.Node) ([]string, bool) {
 	return nil, false
 }
 
-// member returns a member of an object, or null if there is none.
+// member returns the value of the member key of the object v, or null if v has no such member.
 func (e *Evaluator) member(v value, key string) (value, error) {
 	m, ok := e.scan.Member(v.raw, key)
 	if !ok {

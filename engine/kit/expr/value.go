@@ -17,8 +17,8 @@ type kind uint8
 const (
 	null   kind = iota
 	truth       // num is 0 or 1
-	whole       // in num; raw has the digits, if it was parsed
-	broken      // a float64, whose bits are in num; raw has the digits, if it was parsed
+	whole       // an integer in num; raw has the digits if it was parsed
+	broken      // a float64; its bits are in num; raw has the digits if it was parsed
 	text        // in raw
 	nested      // in raw: an array or object as JSON
 )
@@ -26,8 +26,8 @@ const (
 var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text",
 	"an array or object"}
 
-// value is an operand. It is a struct, so that it needs no allocation. raw belongs to the batch or
-// the program.
+// value is the value of an operand: a literal, a field or a member of a field. It is a struct, so
+// that it needs no allocation. raw may share memory with the batch or the program.
 type value struct {
 	kind kind
 	num  int64
@@ -106,7 +106,7 @@ func integer(raw []byte) (int64, bool) {
 	return n, true
 }
 
-// decode returns the value in the form for the virtual machine.
+// decode returns v as a value that the virtual machine can use, such as an int or a string.
 func (v value) decode() (any, error) {
 	switch v.kind {
 	case truth:
@@ -123,8 +123,8 @@ func (v value) decode() (any, error) {
 	return nil, nil
 }
 
-// equal compares two values as the library does: numbers by value, and values of different kinds as
-// not equal.
+// equal reports whether a and b are equal. As in the expr library, an integer can equal a float64,
+// and values of other different kinds are not equal.
 func equal(a, b value) (bool, error) {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
@@ -139,7 +139,7 @@ func equal(a, b value) (bool, error) {
 
 func isNumber(v value) bool { return v.kind == whole || v.kind == broken }
 
-// order compares two numbers or two texts.
+// order compares two numbers or two texts, like [cmp.Compare]. For other values, it returns false.
 func order(a, b value) (int, bool) {
 	switch {
 	case a.kind == whole && b.kind == whole:

@@ -24,9 +24,10 @@ import (
 // MaxParts is the maximum number of parts of a name.
 const MaxParts = 100
 
-// Name is the name of a field. The zero value is no name.
+// Name is the parsed name of a field, or of a member of a field. The zero value is not a valid
+// name.
 type Name struct {
-	Flat string // name of the flat field
+	Flat string // the whole name: that of the flat field, such as "user.email"
 	// path of the member, with at least two parts; nil if the name means only the flat field
 	Path []string
 }
@@ -66,9 +67,10 @@ func Lenient(text string) Name {
 	return n
 }
 
-// Find looks up n in a schema. at is the index of the flat field. If the schema has no flat field
-// and n has a path, nested is true, and at is the index of the field with the object. at is -1 if
-// the schema has neither. Find returns an error if the values of this field cannot be objects.
+// Find looks up n in a schema. at is the index of the flat field, the field with exactly this name.
+// If the schema has no such field and n has a path, nested is true, and at is the index of the
+// field with the object. at is -1 if the schema has neither. Find returns an error if the values of
+// the field at cannot be objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil
@@ -101,7 +103,8 @@ func Missing(key, text string, in stream.Schema) *stream.OptionError {
 		Known: in.Names()}
 }
 
-// Write returns the schema of records in which n was set to a value of type t.
+// Write returns the schema out with the change that setting n to a value of type t causes. It may
+// change out.Fields.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {
@@ -148,19 +151,21 @@ func (r *Ref) BeginWrite(b *stream.Batch) {
 	r.Begin(b)
 }
 
-// IsFlat reports whether f is the field with the whole name as its own: "user.email".
+// IsFlat reports whether f is the flat field. Example: if r is user.email, f is the field with
+// exactly the name "user.email".
 func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
 
 // IsRoot reports whether f is the field named by the first part of r's path. Example: if r is
 // user.email, f is the field user. Its value may be an object with the member email.
 func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
 
-// Index returns the index of the flat field in the batch's Names. ok is false if there is none.
+// Index returns the index in the batch's Names of the flat field, the field with exactly r's name.
+// ok is false if Names does not have this name.
 func (r *Ref) Index() (name uint32, ok bool) { return r.flat, r.hasFlat }
 
 // HasRoot reports whether records of the batch may have the field named by the first part of r's
 // path.
 func (r *Ref) HasRoot() bool { return r.hasRoot }
 
-// Possible reports whether records of the batch may have the flat field or the member.
+// Possible reports whether records of the batch may have the field or the member that r names.
 func (r *Ref) Possible() bool { return r.hasFlat || r.hasRoot }

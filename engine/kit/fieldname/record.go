@@ -18,9 +18,10 @@ type Editor struct {
 	scratch []byte
 }
 
-// Lookup returns the value of the flat field in record i. If there is none, it returns the value of
-// the member. ok is false if the record has neither. The value shares memory with the batch, except
-// a Text with escapes in an object, which is a decoded copy.
+// Lookup returns the value with the name r in record i. This is the value of the flat field, the
+// field with exactly this name. If there is none, it is the value of the member at r's path. ok is
+// false if the record has neither. The value shares memory with the batch, except a Text with
+// escapes in an object, which is a decoded copy.
 func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	fields := b.FieldsOf(i)
 	for _, f := range fields {
@@ -36,8 +37,9 @@ func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	return Value{}, false
 }
 
-// Remove removes the member from the field f, and reports whether there was one. It returns an
-// error if the object is invalid JSON.
+// Remove removes the member at r's path from the object in field f, and reports whether there was
+// one. It does nothing if f is not the field named by the first part of the path, or has no object.
+// It returns an error if the object is invalid JSON.
 func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool, err error) {
 	raw := b.Value(*f)
 	if !r.IsRoot(*f) || !IsObject(f.Kind, raw) {
@@ -56,7 +58,7 @@ func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool,
 	return removed, nil
 }
 
-// Put stores an object as the value of a field.
+// Put appends the object o to the batch's data as JSON, and makes it the value of f.
 func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 	e.scratch = o.Append(e.scratch[:0])
 	f.Kind = stream.JSON

@@ -24,8 +24,9 @@ func (u *Unmatched) Begin(b *stream.Batch, names int) {
 // Matched records that a record has the name with index k.
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
-// End reports the names that no record of the batch has to h, unless h is nil. The function name
-// returns name k as written in the config.
+// End ends the batch. It counts, through h, the names that no record of the batch has. For the
+// first batch, it also logs them. If h is nil, it does nothing. The function name returns name k as
+// written in the config.
 func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 	if h == nil || u.records == 0 {
 		return

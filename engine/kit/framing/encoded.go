@@ -74,7 +74,8 @@ func (e *encoded) next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// line finds the end of a line in a wide encoding.
+// line returns the frame of the first line in data, in UTF-16. If data has no line end and last is
+// false, the frame is empty.
 func (e *encoded) line(data []byte, last bool) lines.Frame {
 	size, to := 0, len(data)
 	if i := e.in.lineEnd(data, 0); i >= 0 {
@@ -117,7 +118,8 @@ func (e *encoded) Write(dst []byte, ends []int, data []byte,
 	return dst, append(ends, len(dst)), err
 }
 
-// write appends one decoded text.
+// write appends the text of one record to dst as UTF-8. If the text has invalid bytes and
+// `decode_error` is dead_letter or fail, write also returns a *lines.TextError.
 func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	dst, at := e.in.decode(dst, text, e.onBad)
 	if at >= 0 && e.onBad >= deadLetterBad {
@@ -128,7 +130,7 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// rewrite converts the records that inner has written to valid UTF-8.
+// rewrite lets w write the records of the frame, and then appends them to dst as valid UTF-8.
 func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte,
 	frame lines.Frame) ([]byte, []int, error) {
 	texts, stops, err := w.Write(nil, nil, data, frame)

@@ -92,7 +92,7 @@ type bad uint8
 const (
 	keepBad       bad = iota // invalid UTF-8 is kept; in other encodings invalid bytes are replaced
 	replaceBad               // each such byte sequence is replaced by U+FFFD
-	dropBad                  // they are omitted
+	dropBad                  // such bytes are omitted
 	deadLetterBad            // the record is dead-lettered
 	failBad                  // the rest of the file is not read
 )
@@ -101,8 +101,8 @@ const (
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
 	"dead_letter": deadLetterBad, "fail": failBad}
 
-// decode appends data to dst as UTF-8. at is the offset of the first bytes that are not a
-// character, or -1 if there are none.
+// decode appends data to dst as UTF-8. Bytes that are not a character become U+FFFD, or are omitted
+// if onBad is dropBad. at is the offset in data of the first such bytes, or -1 if there are none.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1
 	for i := 0; i < len(data); {
@@ -161,7 +161,8 @@ func (c charset) whole(data []byte) int {
 	return n
 }
 
-// mark returns the length of the byte order mark at the start of data; 0 if there is none.
+// mark returns the length of the UTF-16 byte order mark at the start of data. It returns 0 if there
+// is none, or if c is not UTF-16.
 func (c charset) mark(data []byte) int {
 	if c.wide() && len(data) >= 2 && c.unit(data) == 0xfeff {
 		return 2

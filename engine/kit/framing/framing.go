@@ -39,7 +39,7 @@ type Options struct {
 // Defaults returns the default options: each line is a record.
 func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * time.Second} }
 
-// maxDelimiter bounds a delimiter; a longer one is a mistake.
+// maxDelimiter is the maximum size of a delimiter in bytes. A longer one is probably a mistake.
 const maxDelimiter = 64
 
 // Validate returns an error if a key below `framing` is invalid, by itself or in combination with
@@ -55,8 +55,8 @@ func (o Options) Validate(longRecord string) error {
 	return nil
 }
 
-// New returns the framing, or nil if records are lines. A record of several joined lines has at
-// most maxRecord bytes.
+// New returns the framing, or nil if records are lines. maxRecord bounds the bytes of lines that
+// the presets docker and cri join.
 func (o Options) New(maxRecord int) (lines.Framing, error) {
 	if err := o.misplaced(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 		"or json", o.By)
 }
 
-// misplaced returns an error for a key that has no effect with this value of By.
+// misplaced returns an error if a key is set that has no effect with the value of By.
 func (o Options) misplaced() error {
 	for _, k := range []struct{ key, value, by string }{
 		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},

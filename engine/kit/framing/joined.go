@@ -20,8 +20,8 @@ import (
 // separates whole records.
 type joins struct {
 	parse    func(line []byte) piece
-	most     int // lines of a group
-	maxBytes int // of a group
+	most     int // maximum number of lines of a group
+	maxBytes int // maximum size of a group
 }
 
 // piece is a parsed line of a container log. Its ranges are offsets in this line.
@@ -130,8 +130,8 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 	return dst, ends, nil
 }
 
-// join appends the record with the last piece pieces[to]. The record consists of all unused pieces
-// of the same stream up to this one.
+// join appends the record that ends with the piece pieces[to]. The record consists of this piece
+// and all earlier pieces of the same stream that are not used yet. join sets used for them.
 func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []byte {
 	last := pieces[to]
 	used[to] = true
@@ -171,8 +171,8 @@ func (joins) LineStart(data []byte) int {
 	return -1
 }
 
-// criPiece parses "2016-10-06T00:17:09.669794202Z stdout P the output". Tags are separated by
-// colons; the first one is P or F.
+// criPiece parses a line of a CRI log, such as "2016-10-06T00:17:09.669794202Z stdout P the
+// output". Colons separate the tags, of which the first is P or F.
 func criPiece(line []byte) (p piece) {
 	time := bytes.IndexByte(line, ' ')
 	if time <= 0 {
@@ -200,9 +200,11 @@ func criPiece(line []byte) (p piece) {
 	return p
 }
 
-// dockerPiece parses {"log":"the
-// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. If the text of log has no
-// line end, more pieces follow.
+// dockerPiece parses a line of a Docker log, such as
+//
+//	{"log":"the output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}
+//
+// If the text of log has no line end, more pieces follow.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {

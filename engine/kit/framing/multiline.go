@@ -10,7 +10,7 @@ import (
 )
 
 // joinRule reports whether line belongs to the same record as the lines before it. first is the
-// first line of this record, and before the line just before line. The lines have no line ends.
+// first line of this record. before is the line directly before line. The lines have no line ends.
 type joinRule func(first, before, line []byte) bool
 
 // multiline joins several lines to a record. A record ends before a line that does not belong to
@@ -19,7 +19,7 @@ type multiline struct {
 	belongs joinRule
 	closes  bool
 	last    *regexp.Regexp
-	most    int // lines
+	most    int // maximum number of lines of a record
 }
 
 // Exact implements lines.Framing.
@@ -71,15 +71,16 @@ func text(line []byte) []byte {
 	return line
 }
 
-// presets recognize the stack traces of language runtimes.
+// presets has the rules for stack traces of language runtimes, by the values of the option
+// `preset`.
 var presets = map[string]joinRule{"java": javaTrace, "python": pythonTrace, "go": goTrace}
 
 func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace joins the output of Throwable.printStackTrace: the class and its message, frames as
-// "\tat ...", "\t... 3 more", and causes in between.
+// javaTrace reports whether line continues the output of Throwable.printStackTrace. Such lines are
+// the class with its message, frames ("\tat ..."), "\t... 3 more", and causes between them.
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
 		bytes.HasPrefix(line, []byte("Caused by: ")) ||
@@ -92,8 +93,8 @@ var pythonBetween = [][]byte{
 	[]byte("The above exception was the direct cause of the following exception:"),
 }
 
-// pythonTrace joins a traceback's header, its indented frames, the exception after them, and the
-// lines that link several tracebacks.
+// pythonTrace reports whether line continues a Python traceback. Such lines are the header, the
+// indented frames, the exception after them, and the lines that link several tracebacks.
 func pythonTrace(_, before, line []byte) bool {
 	for _, p := range pythonBetween {
 		if bytes.HasPrefix(line, p) {
@@ -116,8 +117,8 @@ var goBegins = regexp.MustCompile(`(^|\s)(panic: |fatal error: |goroutine \d+ \[
 var goFrame = regexp.MustCompile(
 	`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
 
-// goTrace joins the lines from "panic: " on: goroutines with their frames, and the empty lines
-// between them.
+// goTrace reports whether line continues the output of a Go crash, which begins with first, such as
+// "panic: ...". Such lines are goroutines with their frames, and the empty lines between them.
 func goTrace(first, _, line []byte) bool {
 	return goBegins.Match(first) && (len(line) == 0 || indented(line) || goFrame.Match(line))
 }

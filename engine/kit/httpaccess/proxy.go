@@ -36,8 +36,9 @@ func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	return nethttp.ProxyURL(u), nil
 }
 
-// checkVariable returns an error if the first of the environment variables that is set is not a
-// valid proxy. Without this check, net/http would use no proxy and report nothing.
+// checkVariable checks the first of the named environment variables that is not empty. It returns
+// an error if the value is not the URL of a proxy. Without this check, net/http would use no proxy
+// and report nothing.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)

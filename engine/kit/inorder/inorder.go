@@ -31,8 +31,8 @@ var (
 type Order[T any] struct {
 	begun   bool
 	run     uint32
-	next    uint32       // the place that is released next
-	failure error        // why the other attempts of the run fail; nil if no attempt has failed
+	next    uint32       // place of the attempt that is released next
+	failure error        // error for the other attempts of the run; nil if no attempt has failed
 	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
@@ -73,7 +73,7 @@ func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// Waits reports whether the attempt with this place has arrived and is not released.
+// Waits reports whether the attempt with this run and place has arrived and waits for earlier ones.
 func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run

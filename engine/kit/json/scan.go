@@ -95,9 +95,8 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// NextIs is a faster Next for a key that is expected. If the next member has this key, which
-// includes the quotes, NextIs sets Value, but not Key. Otherwise it returns false, and Next must be
-// called.
+// NextIs is a faster Next for an expected key, given with its quotes. If the next member has this
+// key, NextIs sets Value, but not Key, and returns true. If it returns false, call Next.
 func (s *Scanner) NextIs(key []byte) bool {
 	before := byte('{')
 	if s.begun {
@@ -122,8 +121,8 @@ func (s *Scanner) NextIs(key []byte) bool {
 	return true
 }
 
-// Wrong is called after Next has returned false. It returns the error and its offset in data, or ""
-// if the object has ended without an error.
+// Wrong returns the error that made Next return false, and its offset in data. The error is "" if
+// the object has ended without an error.
 func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
 
 func (s *Scanner) fail(what string, at int) bool {
@@ -131,7 +130,7 @@ func (s *Scanner) fail(what string, at int) bool {
 	return false
 }
 
-// failed is like fail. It returns -1, for functions that return an offset.
+// failed is like fail, but returns -1. It is for functions that return an offset.
 func (s *Scanner) failed(what string, at int) int {
 	s.fail(what, at)
 	return -1

@@ -20,9 +20,9 @@ const (
 	pingInterval = 5 * time.Second
 )
 
-// Connect connects to one of the servers. If the connection is lost, it is restored automatically,
-// until it is closed. purpose is the name of the connection in the servers' logs. If patient is
-// true, Connect succeeds even if no server is available yet.
+// Connect connects to one of the servers. If the connection is lost, the client library connects
+// again, until the connection is closed. purpose is a part of the connection's name in the servers'
+// logs. If patient is true, Connect succeeds even if no server is available yet.
 func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats.Conn, error) {
 	log = log.With("nats", purpose)
 	options := []nats.Option{

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append appends each kept record of b as one line to dst.
+// Append appends each record of b with the state [stream.Kept] as one line to dst.
 //
 // Append does not change b if its records have been split. Otherwise it splits them
 // ([stream.Batch.Split]), and no other goroutine may use b during the call.
@@ -32,7 +32,7 @@ func Append(dst []byte, b *stream.Batch) []byte {
 	return dst
 }
 
-// AppendRecord appends record i of b without a line end. Call b.Split before.
+// AppendRecord appends record i of b as JSON without a line end. Call b.Split before.
 func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
@@ -76,9 +76,9 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with quotes. Each byte that is not valid UTF-8 becomes
-// U+FFFD. Control characters are escaped, also DEL, which terminals interpret. U+2028 and U+2029
-// are escaped as well, because some parsers treat them as line ends. All other characters stay
-// unchanged.
+// U+FFFD. Quotes, backslashes and control characters are escaped, including DEL, which terminals
+// interpret. U+2028 and U+2029 are also escaped, because some parsers treat them as line ends. All
+// other characters stay unchanged.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := len(dst)

@@ -12,10 +12,12 @@ import (
 // chunk is the number of bytes that quick copies at once.
 const chunk = 4 * word
 
-// quick appends the fields of record r in order, until a field needs an escape. It returns the
-// remaining fields. Most log records need no escapes. quick therefore first checks all data of the
-// record at once, and then copies the fields without a check. It copies whole chunks; the text that
-// follows overwrites the bytes after a field's end.
+// quick appends the fields of record r in order. It stops at the first field that needs an escape,
+// or has a name that is not in the cache, and returns the remaining fields.
+//
+// Most log records need no escapes. quick therefore first checks all data of the record at once. If
+// the data has control or non-ASCII characters, quick appends nothing. It copies whole chunks. The
+// text that follows overwrites the bytes after a field's end.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
@@ -89,8 +91,8 @@ func uncontrolled(s []byte) bool {
 	return (seen|control(binary.LittleEndian.Uint64(s[len(s)-word:])))&tops == 0
 }
 
-// unquoted reports whether the first n bytes of s have no quote and no backslash. They must be
-// ASCII. s must have at least one more word after them, which is read too.
+// unquoted reports whether the first n bytes of s have no quote and no backslash. These n bytes
+// must be ASCII. s must have at least 8 more bytes (one word), because unquoted reads whole words.
 func unquoted(s []byte, n int) bool {
 	i := 0
 	for ; n-i >= word; i += word {

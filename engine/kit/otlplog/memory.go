@@ -69,7 +69,8 @@ func (s *shape) memory(message []byte, depth int) int64 {
 	return sum
 }
 
-// JSONMemory is like [ProtobufMemory], but for [JSON].
+// JSONMemory is like [ProtobufMemory], but for requests in JSON. It counts each opening brace as a
+// log record.
 func JSONMemory(request []byte) int64 {
 	return int64(len(request)) + sizeRecord*int64(bytes.Count(request, []byte{'{'}))
 }

@@ -78,8 +78,8 @@ func hexID(decoded []byte) []byte {
 	return decoded
 }
 
-// Each calls add with each record. add must not keep record, because its memory is used for the
-// next one.
+// Each calls add with each record as a JSON object, until add returns an error. add must not keep
+// record, because its memory is used for the next record.
 func Each(data *logs.LogsData, add func(record []byte) error) error {
 	var dst []byte
 	for _, r := range data.GetResourceLogs() {
@@ -130,7 +130,8 @@ func severity(l *logs.LogRecord) string {
 	return strings.TrimPrefix(l.GetSeverityNumber().String(), "SEVERITY_NUMBER_")
 }
 
-// appendTime appends a time. 0 means that the time is unknown.
+// appendTime appends a time as text. It appends null if nanos is 0, which means that the time is
+// unknown, or if nanos is too large.
 func appendTime(dst []byte, nanos uint64) []byte {
 	if nanos == 0 || nanos > math.MaxInt64 {
 		return append(dst, "null"...)
@@ -163,7 +164,7 @@ func appendAttributes(dst []byte, attributes []*common.KeyValue) []byte {
 	return append(dst, '}')
 }
 
-// appendAny appends a value of any type. It must not be nested deeper than maxDepth.
+// appendAny appends a value of any type as JSON. The value must not be nested deeper than maxDepth.
 func appendAny(dst []byte, v *common.AnyValue) []byte {
 	switch v := v.GetValue().(type) {
 	case *common.AnyValue_StringValue:

@@ -12,7 +12,7 @@ import (
 // Cursor is the position of a reader in one partition.
 type Cursor struct {
 	At    int64          // position after the last record that was read
-	Above []stream.Range // settled ranges after At, ascending
+	Above []stream.Range // ranges after At that are settled (delivered, dead or dropped), ascending
 }
 
 // IsSettled reports whether the records just after At are settled.
@@ -26,8 +26,8 @@ func (c *Cursor) Skip() {
 	c.Above = c.Above[1:]
 }
 
-// Border returns the next position after At at which a batch must end: a cut, or the start of a
-// settled range. It returns [math.MaxInt64] if there is none.
+// Border returns the next position after At at which a batch must end: the end of an earlier batch
+// (in cuts), or the start of a settled range. It returns [math.MaxInt64] if there is none.
 func (c *Cursor) Border(cuts Cuts) int64 {
 	border := cuts.next(c.At)
 	if len(c.Above) > 0 {
@@ -36,8 +36,8 @@ func (c *Cursor) Border(cuts Cuts) int64 {
 	return border
 }
 
-// Cover extends the only span of b up to position to, and moves there. If b has no span, Cover adds
-// one for the partition part.
+// Cover extends the only span of b up to position to, and moves the cursor to this position. If b
+// has no span, Cover adds one for the partition part.
 func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: c.At}
@@ -65,13 +65,13 @@ func (c Cuts) Has(at int64) bool {
 	return found
 }
 
-// Trim removes the ends up to the position settled.
+// Trim removes the ends up to the position settled, including an end at this position.
 func (c *Cuts) Trim(settled int64) {
 	n, _ := slices.BinarySearch(*c, settled+1)
 	*c = slices.Delete(*c, 0, n)
 }
 
-// next returns the first end after the position at.
+// next returns the first end after the position at, or [math.MaxInt64] if there is none.
 func (c Cuts) next(at int64) int64 {
 	if n, _ := slices.BinarySearch(c, at+1); n < len(c) {
 		return c[n]

@@ -25,7 +25,7 @@ type Directory struct{}
 // Open returns an error, because this binary has no NATS client.
 func Open(natsaccess.Options, string, *slog.Logger) (*Directory, error) { return nil, errLeftOut }
 
-// Ask returns an error.
+// Ask returns an error, because this binary has no NATS client.
 func (*Directory) Ask(context.Context) ([]string, error) { return nil, errLeftOut }
 
 // Close does nothing.

@@ -17,15 +17,15 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// answerTime is the time in which the answers of workers are collected.
+// answerTime is the time for which Ask waits for the answers of workers.
 const answerTime = 300 * time.Millisecond
 
 // reconnectBackoff is the wait before a closed connection is replaced.
 var reconnectBackoff = backoff.Exponential(time.Second, 2, 5*time.Second).Equal()
 
-// Announce answers requests on a subject with an address, as long as ready returns true, until ctx
-// is done. It replaces a connection that the library has closed permanently, for example because
-// the servers' max_payload was lowered.
+// Announce answers each request on a subject with an address, until ctx is done. It does not answer
+// while ready returns false. It replaces a connection that the library has closed permanently, for
+// example because the servers' max_payload was lowered.
 func Announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,

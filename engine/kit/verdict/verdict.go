@@ -24,8 +24,8 @@ const (
 )
 
 // Outcome returns the outcome of a batch if all its records have the verdict v, which must be Again
-// or worse. This is err, as a [stream.Throttled] for Full, and as a [stream.Misconfigured] for
-// Misconfigured.
+// or worse. It returns err, wrapped in a [stream.Throttled] for Full, and in a
+// [stream.Misconfigured] for Misconfigured.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:
@@ -40,13 +40,14 @@ func (v Verdict) Outcome(err error) error {
 type Groups struct {
 	Batch   *stream.Batch
 	Records [Misconfigured + 1][]int // indexes of the records, by verdict
-	Reasons map[string]error         // of the refused records, by their ids
+	Reasons map[string]error         // errors of the refused records, by record id
 	Worst   Verdict
 	Reason  error // the first error with the verdict Worst
 }
 
-// Group groups the kept records of b. errs has the error of each kept record, and judge returns the
-// verdict on an error. All records made from one source record get the worst of their verdicts.
+// Group groups the records of b with the indexes kept by their verdicts. errs[k] is the error of
+// the record kept[k], and judge returns the verdict for an error. All records made from one source
+// record get the worst of their verdicts.
 func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict) *Groups {
 	g := &Groups{Batch: b, Reasons: make(map[string]error)}
 	for at := 0; at < len(kept); {
