@@ -110,7 +110,7 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	return append(args, o.Match...)
 }
 
-// Shape implements stream.Shaper.
+// Shape implements stream.Shaper. It returns the fields that records can have.
 func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: fields, OnError: in.OnError}, nil
 }

@@ -17,7 +17,7 @@ type instance struct {
 	host stream.SourceHost
 }
 
-// Open implements stream.Source.
+// Open implements stream.Source. It opens a reader for one route.
 func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	s := i.Source
 	r := &reader{source: s, once: o.Once, linger: o.Linger}

@@ -20,7 +20,7 @@ const (
 	codeRateLimited           jetstream.ErrorCode = 10167 // too many unstored messages
 )
 
-// judge returns the verdict on one record. err is the outcome of its message; nil means that the
+// judge returns the verdict on one record. err is the outcome of its message. If err is nil, the
 // stream has stored the message.
 func judge(err error) verdict.Verdict {
 	if err == nil {

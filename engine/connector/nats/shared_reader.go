@@ -134,7 +134,7 @@ func (r *sharedReader) wake() {
 	r.changed = make(chan struct{})
 }
 
-// Read implements stream.Reader.
+// Read implements stream.Reader. It returns queued messages of one run (partition).
 func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
 	used, err := r.read(ctx, b)
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *StreamSink) check(ctx context.Context) error {
 	return s.observe(ctx, name)
 }
 
-// Close implements stream.Sink.
+// Close implements stream.Sink. It closes the connection, and ends all waits for responses.
 func (s *StreamSink) Close() error {
 	if s.client != nil {
 		s.client.close()

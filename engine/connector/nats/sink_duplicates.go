@@ -70,8 +70,8 @@ func newDoubts() doubts {
 }
 
 // begin returns the time of the first attempt of the batch with the given first record. This time
-// is now, unless an earlier attempt may have stored the batch. begin removes the batch from d; if
-// the new attempt also gets no response, the caller adds it again.
+// is now, unless an earlier attempt may have stored the batch. begin removes the batch from d. If
+// the new attempt also gets no response, the caller adds the batch again.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -38,7 +38,8 @@ func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 	return &StreamSource{o: o, host: h}, nil
 }
 
-// HasAssignments implements stream.AssignedSource.
+// HasAssignments implements stream.AssignedSource. It reports whether the source uses a durable
+// consumer.
 func (s *StreamSource) HasAssignments() bool { return s.o.Durable != "" }
 
 // Shared implements stream.SharedSource. Without a durable consumer, positions are sequences of the
@@ -48,7 +49,8 @@ func (s *StreamSource) Shared() error { return nil }
 // ackBuffer bounds the bytes of acknowledgements that are kept while no server is connected.
 const ackBuffer = 8 << 20
 
-// Open implements stream.Source.
+// Open implements stream.Source. It connects, and opens a sharedReader with `durable` or a
+// logReader without it.
 func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	if !s.HasAssignments() {
 		c, err := s.o.Connection.connect(s.host.Log(), ackBuffer)

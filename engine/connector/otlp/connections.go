@@ -94,8 +94,8 @@ func (c *connections) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	at.conn.SetIdle(at.requests == 0)
 }
 
-// TagRPC implements stats.Handler.
+// TagRPC implements stats.Handler. It does nothing.
 func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleConn implements stats.Handler.
+// HandleConn implements stats.Handler. It does nothing.
 func (*connections) HandleConn(context.Context, stats.ConnStats) {}

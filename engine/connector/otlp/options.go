@@ -32,7 +32,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Shape implements stream.Shaper.
+// Shape implements stream.Shaper. Records have the listed fields, and may have other ones.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: otlplog.Fields(), Open: true, OnError: in.OnError}, nil
 }

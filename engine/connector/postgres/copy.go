@@ -67,7 +67,7 @@ type answer struct {
 	over    bool  // the server is ready for the next command
 }
 
-// receive receives one message of the server. It updates said if this is an error, or the message
+// receive receives one message of the server. It updates said if the message is an error, or means
 // that the server is ready for the next command.
 func (c *conn) receive(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)

@@ -55,7 +55,7 @@ type server struct {
 func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
 
 // Restore implements sqlspan.Server. It rolls back an open transaction. If the state of the file is
-// in doubt, it closes the connection; package sqlspan then opens another one before the next use.
+// in doubt, it closes the connection. Package sqlspan then opens another one before the next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {

@@ -44,7 +44,7 @@ func (o *Options) Validate() error {
 	return o.Check(o.MaxRecord)
 }
 
-// Shape implements stream.Shaper.
+// Shape implements stream.Shaper. All records have the same fields.
 func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: fields, OnError: in.OnError}, nil
 }
