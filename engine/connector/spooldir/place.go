@@ -72,12 +72,16 @@ func (p place) list(
 	return nil
 }
 
-// Finished implements follow.Place. It calls found with each file in the directory that has the
-// suffix of finished files, and each file in move_to. It does not list subdirectories.
+// Finished implements follow.Place. It calls found with each file that has the suffix of finished
+// files, and each file in move_to. With recursive, this includes files in subdirectories.
 func (p place) Finished(found func(follow.Listed)) error {
-	err := p.regular(p.s.dir, ".", p.s.names.done, found)
+	depth := 0
+	if p.s.o.Recursive {
+		depth = maxDepth
+	}
+	err := p.regular(p.s.dir, ".", depth, p.s.names.done, found)
 	if err == nil && p.s.moved != nil {
-		err = p.regular(p.s.moved, ".", func(string) bool { return true }, found)
+		err = p.regular(p.s.moved, ".", depth, func(string) bool { return true }, found)
 	}
 	return err
 }
@@ -85,7 +89,7 @@ func (p place) Finished(found func(follow.Listed)) error {
 // Siblings implements follow.Place. It calls found with each regular file in the directory of the
 // file label.
 func (p place) Siblings(label string, found func(follow.Listed)) error {
-	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
+	return p.regular(p.s.dir, path.Dir(label), 0, func(string) bool { return true }, found)
 }
 
 // FolderMissing implements follow.FolderChecker. It reports whether the directory of a file is
@@ -95,8 +99,9 @@ func (p place) FolderMissing(label string, dev uint64) bool {
 }
 
 // regular calls found with the wanted regular files in the directory beneath, which is relative to
-// dir.
-func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Listed)) error {
+// dir, and in its subdirectories down to depth.
+func (p place) regular(dir vfs.Dir, beneath string, depth int, wanted func(base string) bool,
+	found func(follow.Listed)) error {
 	entries, err := dir.Entries(beneath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -104,10 +109,15 @@ func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) boo
 		return err
 	}
 	for _, e := range entries {
+		full := path.Join(beneath, e.Name)
+		if e.Type.IsDir() && depth > 0 && !hidden(e.Name) {
+			if err := p.regular(dir, full, depth-1, wanted, found); err != nil {
+				return err
+			}
+		}
 		if !e.Type.IsRegular() || !wanted(e.Name) {
 			continue
 		}
-		full := path.Join(beneath, e.Name)
 		if info, err := dir.Stat(full); err == nil {
 			found(follow.Listed{Dir: dir, Name: full, Label: full, Info: info})
 		}

@@ -210,14 +210,34 @@ func inOrder(pieces map[int64]string) string {
 // TestRangeOfFinishedFile checks that a later run, which has not met a finished file, can read a
 // batch of it again.
 func TestRangeOfFinishedFile(t *testing.T) {
+	t.Run("in the directory", func(t *testing.T) {
+		testRangeOfFinishedFile(t, "a.log", "a.log.done", nil)
+	})
+	recursive := func(o *spooldir.Options) { o.Recursive = true }
+	t.Run("in a subdirectory", func(t *testing.T) {
+		testRangeOfFinishedFile(t, "x/y/a.log", "x/y/a.log.done", recursive)
+	})
+	moved := t.TempDir()
+	t.Run("moved with its subdirectory", func(t *testing.T) {
+		testRangeOfFinishedFile(t, "x/y/a.log", filepath.Join(moved, "x/y/a.log"),
+			func(o *spooldir.Options) { o.Recursive, o.Finished, o.MoveTo = true, "move", moved })
+	})
+}
+
+func testRangeOfFinishedFile(t *testing.T, name, finished string, change func(*spooldir.Options)) {
 	dir := t.TempDir()
-	put(t, dir, "a.log", "one\ntwo\nthree\n")
-	w := newFixture(t, dir, connectortest.FS(), nil)
+	if !filepath.IsAbs(finished) {
+		finished = filepath.Join(dir, finished)
+	}
+	put(t, dir, name, "one\ntwo\nthree\n")
+	w := newFixture(t, dir, connectortest.FS(), change)
 	if err := w.once(); err != nil {
 		t.Fatal(err)
 	}
-	w.wantFiles("a.log.done")
-	next := newFixture(t, dir, connectortest.FS(), nil)
+	if _, err := os.Stat(finished); err != nil {
+		t.Fatal(err)
+	}
+	next := newFixture(t, dir, connectortest.FS(), change)
 	next.store = w.store.clone()
 	next.open(false)
 	defer next.close()
@@ -236,10 +256,10 @@ func TestRangeOfFinishedFile(t *testing.T) {
 	if got, err := read(); got != "two\n" || err != nil {
 		t.Errorf("the range is %q, %v; want two", got, err)
 	}
-	if err := os.Remove(filepath.Join(dir, "a.log.done")); err != nil {
+	if err := os.Remove(finished); err != nil {
 		t.Fatal(err)
 	}
-	put(t, dir, "a.log.done", "one\n222\nfour\n")
+	put(t, filepath.Dir(finished), filepath.Base(finished), "one\n222\nfour\n")
 	if got, err := read(); !errors.Is(err, stream.ErrRangeMissing) {
 		t.Errorf("the range of another file is %q, %v", got, err)
 	}
