@@ -36,7 +36,9 @@ func (p HadoopFailover) fallback() Hadoop {
 	return p.Fallback
 }
 
-// sleep is getFailoverOrRetrySleepTime.
+// sleep returns the wait before a retry or failover, like the original's
+// getFailoverOrRetrySleepTime. The parameter times is the number of earlier ones, and u is a draw
+// from [0, 1).
 func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	if times == 0 || times < 0 && !p.Compat {
 		return 0
@@ -129,7 +131,7 @@ func (p HadoopFailover) Validate() error { return p.fallback().Validate() }
 
 // HadoopByClass chooses a policy by the class of the exception: see its constructors.
 type HadoopByClass struct {
-	choose   func(JavaError) string // the class to look up; "": the default
+	choose   func(JavaError) string // returns the class to look up, or "" for the fallback
 	fallback Hadoop
 	policies map[string]Hadoop
 }

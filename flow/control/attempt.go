@@ -59,8 +59,9 @@ type attempt struct {
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
-// slotBits is the number of bits of an attempt's ID that hold its slot, enough for 4 million
-// attempts at once. The other 42 bits count the attempts of the machine.
+// slotBits is the number of bits of an attempt's ID that hold its slot, the index in attemptTable.
+// They are enough for 4 million attempts at once. The other 42 bits count the attempts of the
+// machine.
 const slotBits = 22
 
 // attempts starts attempts and handles their ends.
