@@ -72,8 +72,8 @@ func curatorWait(base, limit time.Duration, r uint64) time.Duration {
 	return min(scaled(int64(max(r, 1)), base), limit)
 }
 
-// Retries returns the number of retries after which Next gives up: MaxRetries, but at least 0 and at
-// most [CuratorMaxRetries].
+// Retries returns the number of retries after which Next gives up: MaxRetries, limited to the range
+// from 0 to [CuratorMaxRetries].
 func (p Curator) Retries() int { return min(max(p.MaxRetries, 0), CuratorMaxRetries) }
 
 // Next implements backoff.Policy.

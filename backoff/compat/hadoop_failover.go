@@ -136,7 +136,8 @@ type HadoopByClass struct {
 	policies map[string]Hadoop
 }
 
-// HadoopByException looks up the class of the exception.
+// HadoopByException returns a policy that looks up the class of the exception in policies. The
+// policy found there decides, or fallback if there is none.
 //
 // Quirk: only the exact class counts, not its superclasses or causes. A RemoteException counts as
 // RemoteException, regardless of the class that it carries.
@@ -144,14 +145,15 @@ func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClas
 	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
 }
 
-// HadoopByRemoteException looks up the class that a RemoteException carries. The fallback decides
-// about every other exception.
+// HadoopByRemoteException returns a policy that looks up, in policies, the class that a
+// RemoteException carries. The fallback decides about every other exception.
 func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
 }
 
-// HadoopOtherThanRemoteAndSASL looks up the class of an exception. The fallback decides about a
-// RemoteException, and about an exception with a SaslException among its causes.
+// HadoopOtherThanRemoteAndSASL returns a policy that looks up the class of an exception in
+// policies. The fallback decides about a RemoteException, a SaslException, and an exception with a
+// SaslException among its causes.
 func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string {
 		if e.isA("RemoteException") || e.anyIsA("SaslException") {

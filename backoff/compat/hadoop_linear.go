@@ -24,8 +24,8 @@ type HadoopPair struct {
 // HadoopLinear is MultipleLinearRandomRetry: see [HadoopMultipleLinearRandom].
 type HadoopLinear struct{ pairs *[]HadoopPair }
 
-// HadoopMultipleLinearRandom retries with the sleep of each pair in turn. The sleep is multiplied
-// by a draw of U[0.5, 1.5) and rounded to milliseconds.
+// HadoopMultipleLinearRandom returns a policy that retries with the sleep of each pair in turn.
+// Each sleep is multiplied by a draw of U[0.5, 1.5) and rounded to milliseconds.
 //
 // Quirk: the first pair serves one retry more than its Retries, so "10000,6,60000,10" gives 7
 // retries of 10 s and 10 of 60 s.
@@ -72,7 +72,7 @@ func positiveInt(text string) int64 {
 	return n
 }
 
-// javaDigit converts a decimal digit of any script to an ASCII digit, as Java's Character.digit does
+// javaDigit converts a decimal digit of any script to an ASCII digit, like Java's Character.digit
 // for digits of one UTF-16 unit. It returns other characters unchanged.
 func javaDigit(r rune) rune {
 	for _, block := range unicode.Nd.R16 { // each is of ten digits, or of several tens
