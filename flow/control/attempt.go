@@ -28,7 +28,7 @@ type attempt struct {
 	hedgeAt         time.Duration // earliest time of a hedge
 	excused         bool          // its deadline was extended because this process was held up
 	canceled        bool
-	isHedge         bool // a hedge
+	isHedge         bool // it is a second attempt, see Hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
 	ofSuspect       bool // of a suspect item: takes no place in the window

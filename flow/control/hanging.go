@@ -49,7 +49,7 @@ func (s *hanging) exclude(a *attempt) {
 	}
 }
 
-// returned records that attempt a has been answered.
+// returned removes attempt a, which has been answered, from the attempts that s counts.
 func (s *hanging) returned(a *attempt) {
 	if i := slices.Index(s.notOvertaken, a); i >= 0 {
 		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)

@@ -22,7 +22,7 @@ func (d *dispatcher) dispatch(out []Command) []Command {
 	return out
 }
 
-// sendWaiting starts the items that wait for a lane.
+// sendWaiting starts items that wait for a lane, as far as lanes have room.
 func (d *dispatcher) sendWaiting(out []Command) []Command {
 	if d.backlog.fresh.ready.len() == 0 && d.backlog.repeats() == 0 {
 		return out
