@@ -34,7 +34,8 @@ func CenkaltiDefaults() Cenkalti {
 	return Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
 }
 
-// interval repeats the original's steps, each of which truncates to whole nanoseconds.
+// interval returns the interval at step n, before jitter. It repeats the original's computation,
+// which truncates to whole nanoseconds at each step.
 func (p Cenkalti) interval(n uint32) time.Duration {
 	turn := float64(p.Max) / p.Multiplier
 	before, current := p.Initial, p.Initial
@@ -107,7 +108,7 @@ func wraps(low, high float64) bool {
 		low < math.MaxInt64)
 }
 
-// anything returns the bounds of draws that wrap.
+// anything returns the bounds of draws that may be any int64 (see wraps).
 func anything() (lowest, mean, highest time.Duration) { return math.MinInt64, 0, math.MaxInt64 }
 
 // ordered puts three waits in order, for ranges that a negative setting has reversed.

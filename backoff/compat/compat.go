@@ -219,16 +219,16 @@ func repeat[T int64 | float64](x T, n uint32, f func(T) T) T {
 	return x
 }
 
-// count turns a step into an int of 32 bits.
+// count converts a step to an int, at most 2^31-1.
 func count(n uint32) int { return int(min(n, math.MaxInt32)) }
 
-// attemptOf is n + 1 as an int of 32 bits.
+// attemptOf returns the number of the attempt at step n: n + 1, at most 2^31-1.
 func attemptOf(n uint32) int { return int(min(uint64(n)+1, math.MaxInt32)) }
 
 // step converts the n of Bounds to a step; a negative n counts as 0.
 func step(n int) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
 
-// name returns the name of an enum's value.
+// name returns names[value], or "unknown value N" if there is no such name.
 func name(names []string, value int) string {
 	if value < len(names) {
 		return names[value]

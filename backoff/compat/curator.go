@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// CuratorMaxSleep is the cap of a Curator that is created without a cap: 2^31-1 ms.
+// CuratorMaxSleep is the cap that the original uses if it is created without one: 2^31-1 ms.
 const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 
 // CuratorMaxRetries is the highest MaxRetries of Curator's ExponentialBackoffRetry, which reduces a
@@ -34,7 +34,8 @@ type Curator struct {
 	Compat     bool          // whether negative settings give negative waits, as in the original
 }
 
-// choices returns the number of possible values of r after retryCount retries.
+// choices returns the number of possible values of r, the random factor of the wait after
+// retryCount retries.
 func (p Curator) choices(retryCount int) (uint64, error) {
 	if !p.Compat {
 		return 1 << min(uint64(max(retryCount, 0))+1, 30), nil
@@ -42,7 +43,7 @@ func (p Curator) choices(retryCount int) (uint64, error) {
 	return javaBound(1 << ((uint32(retryCount) + 1) & 31))
 }
 
-// javaBound is the check of Random.nextInt(bound).
+// javaBound returns bound, or the error of Java's Random.nextInt(bound) if bound is not positive.
 func javaBound(bound int32) (uint64, error) {
 	if bound <= 0 {
 		return 0, errors.New("bound must be positive")
@@ -50,7 +51,8 @@ func javaBound(bound int32) (uint64, error) {
 	return uint64(bound), nil
 }
 
-// Sleep is the original's getSleepTimeMs: the wait after retryCount retries. It ignores MaxRetries.
+// Sleep returns the wait after retryCount retries, like the original's getSleepTimeMs. It ignores
+// MaxRetries.
 // With Compat it returns an error for a retryCount at which the original's shift makes it throw
 // (30, 62, -2, ...).
 func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
@@ -70,7 +72,8 @@ func curatorWait(base, limit time.Duration, r uint64) time.Duration {
 	return min(scaled(int64(max(r, 1)), base), limit)
 }
 
-// Retries returns the number of retries that are granted.
+// Retries returns the number of retries after which Next gives up: MaxRetries, limited to the range
+// from 0 to [CuratorMaxRetries].
 func (p Curator) Retries() int { return min(max(p.MaxRetries, 0), CuratorMaxRetries) }
 
 // Next implements backoff.Policy.

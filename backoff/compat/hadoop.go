@@ -116,8 +116,8 @@ func (u JavaUnit) String() string {
 	return fmt.Sprintf("unknown unit of %d ns", int64(u))
 }
 
-// delay is unit.toMillis(n) as a Duration. It drops fractions of a millisecond. Beyond an int64 it
-// returns the nearest end of the range.
+// delay returns n units as a Duration of whole milliseconds, like Java's unit.toMillis(n). It drops
+// fractions of a millisecond. Beyond an int64 it returns the nearest end of the range.
 func (u JavaUnit) delay(n int64) time.Duration {
 	if u < JavaMilliseconds {
 		return millis(n / int64(JavaMilliseconds/max(u, 1)))
@@ -125,13 +125,13 @@ func (u JavaUnit) delay(n int64) time.Duration {
 	return scaled(n, time.Duration(u))
 }
 
-// HadoopSimple is TRY_ONCE_THEN_FAIL or RETRY_FOREVER. The zero value fails.
+// HadoopSimple is TRY_ONCE_THEN_FAIL or RETRY_FOREVER. The zero value is TRY_ONCE_THEN_FAIL.
 type HadoopSimple struct{ forever bool }
 
-// HadoopTryOnce is TRY_ONCE_THEN_FAIL.
+// HadoopTryOnce returns TRY_ONCE_THEN_FAIL, which never retries.
 func HadoopTryOnce() HadoopSimple { return HadoopSimple{} }
 
-// HadoopForever is RETRY_FOREVER.
+// HadoopForever returns RETRY_FOREVER, which always retries.
 //
 // Quirk: it waits 0, a hot loop.
 func HadoopForever() HadoopSimple { return HadoopSimple{true} }
@@ -262,8 +262,9 @@ func (p HadoopLimited) delay(retries int, src rand.Source) time.Duration {
 	return p.unit.delay(p.sleep)
 }
 
-// hadoopTime is calculateExponentialTime: (long)(min(t * (1L << k), cap) * (u + 0.5)). As in Java,
-// the shift takes k mod 64. The product may wrap before the min is taken.
+// hadoopTime returns the result of the original's calculateExponentialTime:
+// (long)(min(t * (1L << k), limit) * (u + 0.5)). With compat, the shift takes k mod 64 as in Java,
+// and the product may wrap before the minimum is taken.
 func hadoopTime(t int64, k int, limit int64, compat bool, u float64) int64 {
 	var x int64
 	switch {

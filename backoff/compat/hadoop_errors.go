@@ -87,7 +87,7 @@ var javaParents = func() map[string]string {
 	return parents
 }()
 
-// isA is Java's instanceof.
+// isA reports whether e is of the given class or of a subclass, like Java's instanceof.
 func (e JavaError) isA(class string) bool {
 	for name := e.Class; name != ""; name = javaParents[name] {
 		if name == class || class == "IOException" && strings.HasSuffix(name, "IOException") &&
@@ -98,7 +98,7 @@ func (e JavaError) isA(class string) bool {
 	return false
 }
 
-// anyIsA reports whether e or one of its causes is a class.
+// anyIsA reports whether e or one of its causes is of the given class or of a subclass.
 func (e JavaError) anyIsA(class string) bool {
 	for c := &e; c != nil; c = c.Cause {
 		if c.isA(class) {

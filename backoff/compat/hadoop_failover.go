@@ -36,7 +36,9 @@ func (p HadoopFailover) fallback() Hadoop {
 	return p.Fallback
 }
 
-// sleep is getFailoverOrRetrySleepTime.
+// sleep returns the wait before a retry or failover, like the original's
+// getFailoverOrRetrySleepTime. The parameter times is the number of earlier ones, and u is a draw
+// from [0, 1).
 func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	if times == 0 || times < 0 && !p.Compat {
 		return 0
@@ -129,12 +131,13 @@ func (p HadoopFailover) Validate() error { return p.fallback().Validate() }
 
 // HadoopByClass chooses a policy by the class of the exception: see its constructors.
 type HadoopByClass struct {
-	choose   func(JavaError) string // the class to look up; "": the default
+	choose   func(JavaError) string // returns the class to look up, or "" for the fallback
 	fallback Hadoop
 	policies map[string]Hadoop
 }
 
-// HadoopByException looks up the class of the exception.
+// HadoopByException returns a policy that looks up the class of the exception in policies. The
+// policy found there decides, or fallback if there is none.
 //
 // Quirk: only the exact class counts, not its superclasses or causes. A RemoteException counts as
 // RemoteException, regardless of the class that it carries.
@@ -142,14 +145,15 @@ func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClas
 	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
 }
 
-// HadoopByRemoteException looks up the class that a RemoteException carries. The fallback decides
-// about every other exception.
+// HadoopByRemoteException returns a policy that looks up, in policies, the class that a
+// RemoteException carries. The fallback decides about every other exception.
 func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
 }
 
-// HadoopOtherThanRemoteAndSASL looks up the class of an exception. The fallback decides about a
-// RemoteException, and about an exception with a SaslException among its causes.
+// HadoopOtherThanRemoteAndSASL returns a policy that looks up the class of an exception in
+// policies. The fallback decides about a RemoteException, a SaslException, and an exception with a
+// SaslException among its causes.
 func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string {
 		if e.isA("RemoteException") || e.anyIsA("SaslException") {

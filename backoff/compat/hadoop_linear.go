@@ -24,8 +24,8 @@ type HadoopPair struct {
 // HadoopLinear is MultipleLinearRandomRetry: see [HadoopMultipleLinearRandom].
 type HadoopLinear struct{ pairs *[]HadoopPair }
 
-// HadoopMultipleLinearRandom retries with the sleep of each pair in turn. The sleep is multiplied
-// by a draw of U[0.5, 1.5) and rounded to milliseconds.
+// HadoopMultipleLinearRandom returns a policy that retries with the sleep of each pair in turn.
+// Each sleep is multiplied by a draw of U[0.5, 1.5) and rounded to milliseconds.
 //
 // Quirk: the first pair serves one retry more than its Retries, so "10000,6,60000,10" gives 7
 // retries of 10 s and 10 of 60 s.
@@ -61,7 +61,8 @@ func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	return &p
 }
 
-// positiveInt is Integer.parseInt of the trimmed text, or -1 if that fails or returns 0 or less.
+// positiveInt parses the trimmed text like Java's Integer.parseInt. It returns -1 if the text is no
+// number or the number is 0 or less.
 func positiveInt(text string) int64 {
 	trimmed := strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
 	n, err := strconv.ParseInt(strings.Map(javaDigit, trimmed), 10, 32)
@@ -71,7 +72,8 @@ func positiveInt(text string) int64 {
 	return n
 }
 
-// javaDigit is Character.digit: the digits of any script count, one UTF-16 unit each.
+// javaDigit converts a decimal digit of any script to an ASCII digit, like Java's Character.digit
+// for digits of one UTF-16 unit. It returns other characters unchanged.
 func javaDigit(r rune) rune {
 	for _, block := range unicode.Nd.R16 { // each is of ten digits, or of several tens
 		if from, to := rune(block.Lo), rune(block.Hi); from <= r && r <= to {
@@ -81,7 +83,7 @@ func javaDigit(r rune) rune {
 	return r
 }
 
-// Pairs returns the pairs.
+// Pairs returns a copy of the pairs of retries and sleep.
 func (p HadoopLinear) Pairs() []HadoopPair {
 	if p.pairs == nil {
 		return nil

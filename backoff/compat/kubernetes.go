@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// KubernetesWait gives the results of successive calls of Step of wait.Backoff (k8s.io/apimachinery
-// v0.37): Duration * Factor^n while Steps remain, then the same wait forever.
+// KubernetesWait gives the waits that successive calls of wait.Backoff.Step return (package wait of
+// k8s.io/apimachinery v0.37): Duration * Factor^n while Steps remain, then the same wait forever.
 //
 // Quirks: The jitter is U[0, 1) * Jitter times the capped wait. It is added to that wait, so the
 // sum may exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval
@@ -161,7 +161,7 @@ type KubernetesJitter struct {
 	Compat    bool // an overflow wraps, as on amd64
 }
 
-// jitter is wait.Jitter with the draw given.
+// jitter returns the result of the original's wait.Jitter for a given draw (random) from [0, 1).
 func jitter(d time.Duration, factor, random float64, compat bool) time.Duration {
 	if factor <= 0 {
 		factor = 1

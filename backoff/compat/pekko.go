@@ -38,7 +38,8 @@ const (
 	pekkoThrown                 // beyond an int64 of nanoseconds
 )
 
-// pekkoTimes is FiniteDuration's d * factor.
+// pekkoTimes multiplies d by factor, like Scala's FiniteDuration. It also returns the kind of the
+// result.
 func pekkoTimes(d time.Duration, factor float64) (time.Duration, pekkoDuration) {
 	switch x := float64(float64(d) * factor); {
 	case math.IsInf(factor, 0), math.IsNaN(x), math.IsInf(x, 0):

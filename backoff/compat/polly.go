@@ -51,7 +51,7 @@ func (p Polly) settings() (delay, limit time.Duration, retries uint32) {
 	return max(p.Delay, 0), max(limit, 0), step(p.MaxRetries)
 }
 
-// base is the delay before jitter and cap.
+// base returns the delay at step n, before jitter and cap.
 func (p Polly) base(n uint32) time.Duration {
 	delay, _, _ := p.settings()
 	switch p.Type {

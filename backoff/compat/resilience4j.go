@@ -62,7 +62,8 @@ func (p Resilience4j) at(n uint32, random float64) time.Duration {
 	return p.draw(p.interval(n), random)
 }
 
-// interval repeats the original's steps, in milliseconds.
+// interval returns the interval at step n in milliseconds, before jitter. It repeats the original's
+// computation, which truncates at each step.
 func (p Resilience4j) interval(n uint32) int64 {
 	return repeat(javaMillis(p.Initial), n, func(x int64) int64 {
 		return javaLong(float64(float64(x) * p.Multiplier))

@@ -162,7 +162,7 @@ func (w SethvargoWrapper) apply(d time.Duration, s backoff.State, src rand.Sourc
 	return d
 }
 
-// percent returns d * (1 - top/100), at least 0.
+// percent returns d * (100 - top) / 100, at least 0.
 func percent(d time.Duration, top int64) time.Duration {
 	return duration(float64(float64(d)*(1-float64(top)/100)), false)
 }
@@ -200,7 +200,7 @@ func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
-// fixed is a source of one value.
+// fixed is a random source that always returns the same value.
 type fixed uint64
 
 func (f fixed) Uint64() uint64 { return uint64(f) }

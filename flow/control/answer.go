@@ -65,8 +65,9 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	return out
 }
 
-// measure passes a delivery to the estimator and the window. The parameter taken is the cost that
-// was delivered or rejected.
+// measure counts a delivery by attempt a, and passes its round trip to the estimator and the
+// window. The parameter taken is the cost that was delivered or rejected. The parameter full
+// reports whether no lane had room before the answer.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := t.now - a.sent
@@ -176,13 +177,15 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land removes a from the running attempts of its item.
+// land removes a from the running attempts of its item. It also decrements the in-flight counts of
+// the item's keys.
 func (t *attempts) land(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)
 }
 
-// nack handles a retryable answer. It ignores an overdue attempt, which was counted as a timeout.
+// nack handles an attempt that has failed with a retryable answer or a timeout. It ignores attempts
+// that were canceled, and those that were overdue, since they were already counted as timeouts.
 func (t *attempts) nack(a *attempt) {
 	l := a.lane
 	if a.late || a.canceled {

@@ -28,7 +28,7 @@ type attempt struct {
 	hedgeAt         time.Duration // earliest time of a hedge
 	excused         bool          // its deadline was extended because this process was held up
 	canceled        bool
-	isHedge         bool // a hedge
+	isHedge         bool // it is a second attempt, see Hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
 	ofSuspect       bool // of a suspect item: takes no place in the window
@@ -59,8 +59,9 @@ type attempt struct {
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
-// slotBits is the number of bits of an attempt's ID that hold its slot, enough for 4 million
-// attempts at once. The other 42 bits count the attempts of the machine.
+// slotBits is the number of bits of an attempt's ID that hold its slot, the index in attemptTable.
+// They are enough for 4 million attempts at once. The other 42 bits count the attempts of the
+// machine.
 const slotBits = 22
 
 // attempts starts attempts and handles their ends.

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// backlog holds the items that have not settled, and the queues in which they wait.
+// backlog holds the items that have not settled (are neither delivered, dead-lettered nor
+// withdrawn), and the queues in which they wait.
 type backlog struct {
 	*env
 	lanes *lanes
@@ -39,8 +40,9 @@ func newBacklog(e *env, l *lanes) *backlog {
 
 // queue is a part of the send buffer: items in the state inFresh or inRedo.
 //
-// An item that the order of its keys does not allow to start is blocked: it is in no buffer, and is
-// not checked again until it is unblocked. Only three events unblock items:
+// Items with the same key start in order. An item is blocked while an earlier item of one of its
+// keys must start or return first. A blocked item is in no buffer, and is not checked again until
+// it is unblocked. Only three events unblock items:
 //
 //   - the previous item of one of its keys starts at an Ordered lane or leaves (countInFlight,
 //     unlink),
@@ -212,8 +214,8 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again returns an item to the send buffer, or makes it wait. All attempts of the item that are
-// still running are overdue.
+// again returns an item to the send buffer, or makes it wait. The caller has made sure that all
+// running attempts of the item are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

@@ -70,14 +70,14 @@ func (b *blame) observeSecond(delivered bool) {
 // fails, all failures count as chance.
 func (b *blame) chance() float64 { return max(minChance, b.observed()) }
 
-// observed returns the probability that chance estimates, without the lower bound.
+// observed returns the same estimate as [blame.chance], but without the lower bound minChance.
 func (b *blame) observed() float64 {
 	delivered := (b.second + 1) / (b.second + b.twice + 1)
 	return min(maxChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
 }
 
-// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures,
-// and without data.
+// share returns the measured share of bad data, 0 to 1. It is 0 if random failures explain all
+// failed first attempts, or if there were no attempts yet.
 func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
 
 // failing returns the share of first attempts that fail, because of bad data or by chance.
@@ -95,7 +95,8 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 }
 
 // streak returns the number of consecutive failures of different items that chance and bad data
-// would cause only once in a million items. The result is no less than the argument.
+// would cause only once in a million items. The result is no less than the parameter least. If
+// least is 0 or less, the result is least, since the breaker then ignores the number of failures.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
@@ -397,7 +398,8 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 		(r.failures >= maxBlameFailures || b.odds(r.failures, share) >= blameOdds)
 }
 
-// acknowledge records the delivery of the item.
+// acknowledge counts the delivery of the item as the outcome of its first or second attempt. It
+// counts no pieces, and no items that needed more than two attempts.
 func (b *blame) acknowledge(it *item, late bool) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item

@@ -73,7 +73,7 @@ func (p *tokenBucket) fill(now time.Duration) {
 	p.filled = now
 }
 
-// earn adds the tokens for the delivery of an item by attempt a.
+// earn adds Share tokens for a delivery by attempt a. If a took a token, it returns that one, too.
 func (p *tokenBucket) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
 	if a.tookToken {
@@ -81,8 +81,8 @@ func (p *tokenBucket) earn(a *attempt) {
 	}
 }
 
-// refund returns the token of an attempt that neither delivered nor failed. Its item owes a token
-// again.
+// refund returns the token of an attempt that neither delivered nor failed. The next attempt of the
+// item takes a token again.
 func (p *tokenBucket) refund(a *attempt) {
 	if a.tookToken {
 		a.tookToken = false
@@ -91,8 +91,8 @@ func (p *tokenBucket) refund(a *attempt) {
 	}
 }
 
-// outOfTokens reports whether the bucket is empty. If it is, the first items that owe a token are
-// recorded as waiting.
+// outOfTokens reports whether the bucket has no token for a retry. If so, it records the first
+// items that need a token for their next attempt (at most maxScan) as waiting for one.
 func (b *backlog) outOfTokens() bool {
 	p := &b.bucket
 	if !p.bounded() {
@@ -112,7 +112,7 @@ func (b *backlog) outOfTokens() bool {
 	return true
 }
 
-// takeToken takes the token for an attempt of an item that owes one.
+// takeToken takes a token from the bucket for attempt a, which retries a failed item.
 func (p *tokenBucket) takeToken(a *attempt, now time.Duration) {
 	a.tookToken = true
 	p.fill(now)

@@ -13,7 +13,7 @@ type correlation struct {
 	n          int     // samples of the block
 	with       float64 // sum of products of a lane's deviation with the mean of the others
 	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
-	blocks     int     // consecutive blocks that contradict alike
+	blocks     int     // consecutive blocks with a result that contradicts the field alike
 	alike      bool    // the lanes seem to share a bottleneck
 }
 
@@ -66,7 +66,8 @@ func (g *group) observeCorrelation(l *lane, rtt float64) bool {
 	return k.alike
 }
 
-// endBlock ends a block and updates shared.
+// endBlock ends a block of samples. It changes the field alike if enough consecutive blocks
+// contradict it.
 func (g *group) endBlock() {
 	k := &g.correlation
 	r := k.value()

@@ -77,8 +77,8 @@ func (h *deadlines) up(i int, d deadline) {
 }
 
 // excuse extends the deadlines of attempts that became overdue while the process was held up,
-// because their answers may be queued. Each deadline is moved once, to a time as far ahead as the
-// delay was long (late), at most a second. After a long delay, the windows discard their current
+// because their answers may be queued. Each deadline is moved once, to now plus the delay of the
+// process (late, at most a second). After a long delay, the windows discard their current
 // round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
@@ -102,7 +102,8 @@ func (t *attempts) excuse(late time.Duration) {
 	}
 }
 
-// expire times out the attempts that have reached their deadlines.
+// expire times out the attempts that have reached their deadlines. Attempts that have reached only
+// their early deadlines give up their places in the window, see [hanging].
 func (t *attempts) expire() {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
 		a := t.overdue[0].a

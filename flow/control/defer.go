@@ -17,7 +17,8 @@ type History struct {
 	Retry    backoff.State
 }
 
-// deferring passes items with long waits to the owner, which offers them again when they are due.
+// deferring passes items with long waits to the owner of the machine, such as flow.Sender. The
+// owner offers them again when they are due.
 //
 //	fails               a moment later             due
 //	  |------ Wait -------|------ Defer, Held -------|------ Offer with its History
@@ -49,7 +50,7 @@ const (
 	deferRounds = 3
 )
 
-// returned is the kind in which an item was offered again.
+// returned is the kind of an item that the owner kept during its wait and has offered again.
 type returned uint8
 
 const (
@@ -163,8 +164,9 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// deferAnswered handles a Held event. The event has the amount that the owner keeps. If it answers
-// a Defer, it also has the item.
+// deferAnswered handles a Held event, which has the amount that the owner keeps. If the event also
+// names an item, it answers the Defer of that item. The item then leaves the machine, unless the
+// owner did not take it or it no longer waits.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
@@ -182,7 +184,8 @@ func (s *settlement) deferAnswered(e *Event) {
 	s.backlog.release(it)
 }
 
-// resume restores the history of an item that is offered again. The item is due.
+// resume restores the history of an item that is offered again. The item can be sent at once,
+// because its wait is over.
 func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r := &it.account
 	it.number, it.retry = h.Attempts, h.Retry

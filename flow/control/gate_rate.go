@@ -101,7 +101,7 @@ func (r *limiter) refused(now, sent time.Duration) {
 
 // assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
 // soon accepted batches again. Such a worker limits the number per second without answering 429.
-// Its count no longer includes the refused attempts.
+// The attempts that it has refused no longer count towards its limit.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate

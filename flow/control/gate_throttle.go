@@ -7,7 +7,7 @@ import "time"
 // throttle is the gate of a worker that is alive but full. It is shut until a certain time (until).
 type throttle struct {
 	until  time.Duration
-	outage outage // times the waits if the worker names none
+	outage outage // schedule of the waits if the worker names none
 }
 
 func (g *throttle) name() string { return gateThrottle }

@@ -12,7 +12,7 @@ import (
 // item is given up because of an outage. The zero value means never.
 type End struct {
 	Attempts int // failures that are evidence; 0: any number
-	// time since the first such failure, without time in which no lane was open; 0: no limit
+	// time since the first such failure; only time in which a lane was open counts; 0: no limit
 	Elapsed time.Duration
 }
 
@@ -31,13 +31,14 @@ func (e *End) reached(r *account, uptime time.Duration) bool {
 		uptime-r.since >= e.Elapsed
 }
 
-// itemToGiveUp is an item to give up. It is still the same item if its seq equals seq.
+// itemToGiveUp is an item to give up. Since the memory of items is reused, item may point to
+// another item by now. It is still the same item if its seq equals seq.
 type itemToGiveUp struct {
 	item *item
 	seq  uint64
 }
 
-// giveUp refuses the items that have reached their end.
+// giveUp refuses the items that have reached the limits of Config.End.
 func (s *settlement) giveUp(out []Command) []Command {
 	for _, e := range s.backlog.suspects.toGiveUp {
 		it := e.item

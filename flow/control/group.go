@@ -51,7 +51,7 @@ type group struct {
 	from           time.Duration // attempts sent earlier do not count for the phase
 	ends           time.Duration // latest end of the phase
 	pausedInFlight int           // attempts of paused lanes that are still in flight
-	drainedFrom    int           // value of pausedInFlight from which these no longer matter
+	drainedFrom    int           // paused lanes have drained if pausedInFlight is at most this
 	n              int           // samples of the phase
 	notFull        int           // samples of the experiment taken when not every lane was full
 	change         change        // of the consecutive experiments with the same result

@@ -13,9 +13,12 @@ import (
 //
 // If attempts hung recently, later ones give up their places in the window long before they are
 // overdue: when they take longer than nearly all others, or twice as long as the queue before them
-// explains, whichever comes first. Those that were overtaken always do. Others do so too, because
-// bad data may have taken all places of a lane that delivers nothing, but only as many as bad items
-// may occur in a row. Otherwise a worker that hangs would get more and more attempts.
+// explains, whichever comes first.
+//
+// Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
+// as well, because bad data may have taken all places of a lane that delivers nothing. But their
+// number is limited to that of bad items that may occur in a row. Otherwise a worker that hangs
+// would get more and more attempts.
 type hanging struct {
 	// cost of the running attempts that do not count as load of the worker: the hanging ones
 	// described above, and those of suspect items
@@ -46,7 +49,7 @@ func (s *hanging) exclude(a *attempt) {
 	}
 }
 
-// returned records that attempt a has been answered.
+// returned removes attempt a, which has been answered, from the attempts that s counts.
 func (s *hanging) returned(a *attempt) {
 	if i := slices.Index(s.notOvertaken, a); i >= 0 {
 		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)
@@ -89,7 +92,7 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 
 // delivered records a delivery by the lane. The latest delivered attempt of the lane was sent at
 // the given time (sent). Overdue attempts sent earlier have been overtaken, so they do not wait in
-// a queue. The result reports whether there are new ones.
+// a queue. The result reports whether an overdue attempt was overtaken since the last call.
 func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	s.sinceDelivery = 0
 	if s.recent *= hangingMemory; late {

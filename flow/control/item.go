@@ -124,7 +124,8 @@ func (r *rank) piece(i, n uint32, seq uint64) rank {
 
 func (it *item) keyed() bool { return len(it.nodes) > 0 }
 
-// isolated reports whether the item may go to any free lane.
+// isolated reports whether the item may go to any free lane: it has no keys, no lane has failed it
+// or runs it, and no Ordered lane waits for it.
 func (it *item) isolated() bool {
 	return len(it.nodes) == 0 && len(it.tried) == 0 && len(it.running) == 0 && it.firstOf == nil
 }

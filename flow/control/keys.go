@@ -106,9 +106,9 @@ func (b *backlog) markHolding(it *item) {
 	}
 }
 
-// blockedByFailed returns the new items that must wait because failed items hold their keys. They
-// count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
-// other keys.
+// blockedByFailed returns the amount of new items that must wait because failed items hold their
+// keys. These new items count against Config.Waiting instead of Config.Ahead, so that the machine
+// still requests items of other keys.
 func (b *backlog) blockedByFailed() (a amount) {
 	if b.holding > 0 {
 		a = b.fresh.blocked

@@ -184,7 +184,7 @@ func (ls *lanes) bringUp(l *lane) {
 	ls.refresh(l)
 }
 
-// reindex updates the indices of the lanes from index from on.
+// reindex sets the field at of the lanes in up[from:] to their indexes in up.
 func reindex(up []*lane, from int) {
 	for i := from; i < len(up); i++ {
 		up[i].at = i

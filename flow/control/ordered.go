@@ -55,7 +55,7 @@ func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 	return out
 }
 
-// newRun gives l a new run, with a number that no lane has used before.
+// newRun begins a new run at the Ordered lane l, with a number that no run has had before.
 func (t *attempts) newRun(l *lane) {
 	t.runs++
 	l.run.num, l.run.index = t.runs, 0

@@ -87,7 +87,9 @@ func (s *settlement) retryPiece(it *item) bool {
 	return true
 }
 
-// inherit passes the evidence against p on to the item, a piece of p.
+// inherit initializes the evidence against the item, a piece of p. The parameter died reports
+// whether a worker died of the piece. The failures of p count against the item only if it is the
+// only piece of p.
 func (it *item) inherit(p *item, died bool) {
 	it.account.piece = p.poison
 	if died {

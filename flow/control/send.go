@@ -22,7 +22,7 @@ func (d *dispatcher) dispatch(out []Command) []Command {
 	return out
 }
 
-// sendWaiting starts the items that wait for a lane.
+// sendWaiting starts items that wait for a lane, as far as lanes have room.
 func (d *dispatcher) sendWaiting(out []Command) []Command {
 	if d.backlog.fresh.ready.len() == 0 && d.backlog.repeats() == 0 {
 		return out
@@ -54,9 +54,9 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 	return out
 }
 
-// freshFirst reports whether there is a new item that can start. It then goes before a failed item
-// to a lane that got a failed item last. So failing data takes at most every second place of a
-// lane.
+// freshFirst reports whether the first new item can start at any lane. If so, a lane that got a
+// failed item last gets this item next, before another failed one. So failing data takes at most
+// every second place of a lane.
 func (d *dispatcher) freshFirst() bool {
 	if d.backlog.fresh.ready.len() == 0 {
 		return false

@@ -27,7 +27,8 @@ func newSettlement(ev *evidence) *settlement {
 }
 
 // reject records that no worker will accept the item. The item is cut into pieces or dead-lettered
-// once none of its attempts is running.
+// once none of its attempts is running. reject does nothing if the item has settled, is withdrawn,
+// or is already being cut or dead-lettered.
 func (s *settlement) reject(it *item, out []Command) []Command {
 	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
 		return out
@@ -39,8 +40,8 @@ func (s *settlement) reject(it *item, out []Command) []Command {
 	return out
 }
 
-// carryOutDecision has a refused item cut or dead-lettered, and settles a withdrawn one. It does
-// nothing while an attempt of the item runs.
+// carryOutDecision settles a withdrawn item. For a refused item, it appends the command to cut or
+// dead-letter it. It does nothing while an attempt of the item runs.
 func (s *settlement) carryOutDecision(it *item, out []Command) []Command {
 	if it.decision == undecided || it.state != inFlight || len(it.running) > 0 {
 		return out
@@ -89,8 +90,8 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 	return out
 }
 
-// expectPieces prepares the item of an attempt that was settled in part for the n pieces that
-// follow.
+// expectPieces prepares the item of attempt a for n Piece events, which must follow. The answer to
+// a has settled a part of the item, and the pieces replace the item.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
 	if n == 0 || it.state == isDone || it.state == isPending {

@@ -42,7 +42,8 @@ func (q *suspects) remove(it *item) {
 	q.n--
 }
 
-// next returns the earliest due time after now, and false if there is none.
+// next returns the earliest time after now at which a suspect becomes due. It considers only the
+// first suspect of each class. It returns false if there is no such time.
 func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
 	if q.n == 0 {
 		return 0, false
@@ -76,8 +77,9 @@ func (q *suspects) affords(idle bool) bool {
 	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
 }
 
-// spent records the duration of an attempt that has ended. At a lane with a rate limit an attempt
-// costs at least its share of the rate.
+// spent accounts for the duration of an attempt that has ended. An attempt of a suspect reduces the
+// time allowed for suspects, and any other attempt adds to it. At a lane with a rate limit, an
+// attempt counts at least as long as the interval between two attempts.
 func (q *suspects) spent(a *attempt, now time.Duration) {
 	limit := max(maxSuspectSeconds, 2*q.typical)
 	if !a.ofSuspect && q.allowed >= limit {

@@ -36,13 +36,13 @@ func (d *drain) due(now time.Duration, jitter func(d time.Duration, from,
 	return now >= d.at
 }
 
-// begin narrows the window.
+// begin begins a probe, which narrows the window.
 func (d *drain) begin(now, roundTrip time.Duration) {
 	d.on, d.ends = true, now+max(time.Second, probeRounds*roundTrip)
 	d.prober.BeginProbe(now)
 }
 
-// end widens the window again.
+// end ends the probe, so that the window widens again. It does not plan the next probe.
 func (d *drain) end(now time.Duration) {
 	d.on, d.at = false, 0
 	if d.prober.Probing() {

@@ -71,8 +71,8 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap is the recent minimum of a difference: the cost that the worker has counted as taken
-// minus the cost that this sender has counted.
+// countGap is the recent minimum of a difference between two counts of accepted cost: the worker's
+// count minus the count of this sender.
 type countGap struct {
 	minimum float64
 	samples int

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// delay is the common part of the windows that are computed from round trips. It holds the
-// current round of samples, the round trip of the drained worker (one without other batches), the
-// start-up, and the figures of the last verdict. The field w is the window in batches. Times are
-// in seconds.
+// delay is the common part of the windows that are computed from round trips. It collects samples
+// in rounds. At the end of each round a verdict decides whether the window grows, shrinks or stays.
+// delay holds the current round, the round trip of the drained worker (one without other batches),
+// the start-up, and the figures of the last verdict. The field w is the window in batches. Times
+// are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup
@@ -39,11 +40,11 @@ type delay struct {
 }
 
 const (
-	emptyShare  = 0.25 // of the low mark: almost nothing queued
-	noneShare   = 0.05 // of the low mark: nothing queued
+	emptyShare  = 0.25 // a queue below this share of the low mark is almost empty
+	noneShare   = 0.05 // a queue below this share of the low mark is empty
 	emptyRounds = 3
 
-	// share of a step that may wait before the step counts as useless
+	// A step is useless if at least this share of the batches that it has added waits.
 	uselessShare = 0.9
 	uselessRest  = 16 // round trips for which the window rests after a useless step
 
@@ -92,7 +93,8 @@ func (d *delay) State() State {
 	return d.state
 }
 
-// bdp returns the part of the window that does not wait.
+// bdp returns the number of batches in flight that do not wait in the worker's queue (the
+// bandwidth-delay product).
 func (d *delay) bdp() float64 {
 	if d.usesWeights() && d.verdict.cause == roundEnded {
 		return max(1, d.inFlight-max(0, d.verdict.queue,
@@ -258,11 +260,13 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 }
 
 // narrow narrows the window after a failure. A timeout multiplies the window by share, at most once
-// per round. But if the worker seems to drop batches, the timeout removes the batches that wait
-// from the window instead. A nack removes one batch, and all nacks of a round together remove no
-// more than a timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and
-// eight nacks leave 5. So if a receiver refuses work beyond a limit, the window that remains after
-// the nacks is that limit.
+// per round. But if the worker seems to drop batches, a timeout instead narrows the window to the
+// number of batches that do not wait in the worker's queue.
+//
+// A nack narrows the window by one batch. All nacks of a round together narrow it no more than a
+// timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight nacks
+// leave 5. So if a receiver refuses work beyond a limit, the window that remains after the nacks is
+// that limit.
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
@@ -286,7 +290,7 @@ func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict.after = d.w
 }
 
-// Refused narrows the window to the level above which its worker refuses.
+// Refused narrows the window to level, the number of batches above which its worker refuses more.
 func (d *delay) Refused(now time.Duration, level float64) {
 	if d.w <= level {
 		return

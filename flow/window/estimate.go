@@ -51,7 +51,7 @@ func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited, r.inFlight = 0, 0,
 
 func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
 
-// smooth adds the round's mean to the moving mean and returns that.
+// smooth adds the round's mean to the moving mean of all rounds, and returns the moving mean.
 func (r *round) smooth() float64 {
 	n := float64(r.n)
 	mean := r.sum / n
@@ -82,14 +82,14 @@ const (
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
 	steadyNoise      = 0.5  // noise below which few samples are sufficient
-	steadyShare      = 0.95 // probeShare below steady
-	minSteadySamples = 2    // minimum samples of a probe below steady, which takes one round
+	steadyShare      = 0.95 // probeShare if the noise is below steadyNoise
+	minSteadySamples = 2    // probeSamples if the noise is below steadyNoise
 	varyWeight       = 0.02 // weight of the newest deviation
 	noisy            = 4.0
 	noisiest         = 0.92
 	baseWeight       = 0.1  // weight of a drained sample, or of a mean below the base
 	probeWeight      = 0.25 // weight of a probe's mean
-	fallJitter       = 1.0  // standard errors of a round's mean below which the base follows it
+	fallJitter       = 1.0  // standard errors by which a mean must be below the base to lower it
 
 	probeEvery  = 10 * time.Second // minimum interval of drained probes
 	probeRounds = 30               // minimum interval in round trips
@@ -151,10 +151,10 @@ type base struct {
 	isSteady        bool    // little noise at the start of the probe
 	probed          int
 	sum             float64
-	ahead           float64       // sum of the batches in flight at their sending
-	until           time.Duration // end of the sending times that count, if usesSpan
+	ahead           float64       // sum of the batches in flight when each sample was sent
+	until           time.Duration // if usesSpan, samples that were sent later do not count
 	since           time.Duration // arrival of the first sample
-	done            float64       // batches delivered since then
+	done            float64       // batches delivered since that arrival
 }
 
 // sample uses s to estimate the base, if s shows the round trip of the drained worker. The
@@ -229,12 +229,13 @@ func (b *base) probe(s *Sample, x float64) {
 	}
 }
 
-// countsWeights reports whether the probe's round trips count towards the drained weight.
+// countsWeights reports whether the probe's round trips count towards waits.drained, the mean
+// weight of round trips without a queue.
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures all attempts that were sent within a part of a round
-// trip. Otherwise it measures the attempts whose answers come back first. In a wide window, these
-// would be the ones with short round trips.
+// trip. Otherwise it measures the attempts that are answered first. In a wide window, these would
+// be the attempts with short round trips.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (

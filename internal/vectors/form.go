@@ -33,10 +33,10 @@ type Case struct {
 	Policy    string     `json:"policy"`
 	Kind      string     `json:"kind"` // exact, random, decision, calls, support
 	Params    Object     `json:"params"`
-	ArgOffset int        `json:"arg_offset"` // the library's own argument is n + this
+	ArgOffset int        `json:"arg_offset"` // the library's own argument is n + ArgOffset
 	Quirk     string     `json:"quirk"`
 	Note      string     `json:"note"`
-	Wide      bool       `json:"wide"` // some integer is outside int64; all are saturated here
+	Wide      bool       `json:"wide"` // an integer of the case is outside int64, see Nanos
 	FirstN    int        `json:"first_n"`
 	Delays    []Nanos    `json:"delays_ns"`
 	Points    []Point    `json:"points"`
@@ -50,15 +50,15 @@ type Case struct {
 	Calls     []Call     `json:"calls"`
 }
 
-// Point is the delay at a given n, which may have a fraction, be huge or not finite.
+// Point is the delay at step N. N may have a fraction, be huge, or not be finite.
 type Point struct {
 	N     Float  `json:"n"`
 	Delay Nanos  `json:"delay_ns"`
 	Error string `json:"error"`
 }
 
-// Step is the distribution of one step's delays. For the kind support, its delays are all equally
-// likely: Values, or the multiples of Unit from 0 to Last.
+// Step is the distribution of one step's delays. In a case of the kind support, all delays of the
+// step are equally likely. They are Values, or the multiples of Unit from 0 to Last.
 type Step struct {
 	N         int              `json:"n"`
 	Error     string           `json:"error"`
@@ -75,13 +75,13 @@ type Step struct {
 	State     Object           `json:"state"`
 }
 
-// Atom is a value that took a share of the draws.
+// Atom is a delay that many draws of the library have in common, with their share of all draws.
 type Atom struct {
 	Value Nanos   `json:"value_ns"`
 	Share float64 `json:"share"`
 }
 
-// Decision is one question and its answer.
+// Decision is one decision of the library: the input, and the output for this input.
 type Decision struct {
 	Input  Object `json:"input"`
 	Output Object `json:"output"`
@@ -96,7 +96,7 @@ type Call struct {
 	ResultNs *Nanos          `json:"result_ns"`
 }
 
-// Nanos is an integer of nanoseconds of any size, saturated to int64.
+// Nanos is a number of nanoseconds. A number beyond the range of int64 becomes the nearest int64.
 type Nanos int64
 
 // Duration returns n as a time.Duration.
@@ -133,7 +133,7 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Load reads every *.json in dir, not in its folders.
+// Load reads every file *.json in dir. It does not read the folders of dir.
 func Load(dir string) ([]File, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -160,5 +160,5 @@ func Load(dir string) ([]File, error) {
 	return files, nil
 }
 
-// Rand is the source of a draw.
+// Rand is the source of random numbers for a draw.
 type Rand = rand.Source

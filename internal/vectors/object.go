@@ -24,7 +24,7 @@ func (o *Object) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.fields)
 }
 
-// Has reports whether key is present and not null, and counts it as read.
+// Has reports whether key is present and not null. It records that the test has read the key.
 func (o Object) Has(key string) bool {
 	raw, ok := o.fields[key]
 	if ok {
@@ -36,19 +36,19 @@ func (o Object) Has(key string) bool {
 // Keys returns all keys, in order.
 func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// Unread returns the keys that were not read, in order.
+// Unread returns the keys that the test has not read, in order.
 func (o Object) Unread() []string {
 	return slices.DeleteFunc(o.Keys(), func(key string) bool { return o.read[key] })
 }
 
-// Skip counts keys as read.
+// Skip records keys as read. A test calls it for settings that it does not need.
 func (o Object) Skip(keys ...string) {
 	for _, key := range keys {
 		o.Has(key)
 	}
 }
 
-// Get decodes the field into a T. A field that is absent or null gives the zero T.
+// Get decodes the field key of o into a T. If the field is absent or null, Get returns the zero T.
 func Get[T any](t testing.TB, o Object, key string) (v T) {
 	t.Helper()
 	if !o.Has(key) {

@@ -9,30 +9,32 @@ import (
 	"time"
 )
 
-// deviations is the number of standard errors by which a measured value may differ. In a normal
-// distribution, a share of 8e-11 lies beyond 6.5 standard errors. With 10,000 comparisons per
+// deviations is the number of standard errors by which a value measured from our draws may differ
+// from that of the library. In a normal distribution, a share of 8e-11 of the values lies further
+// from the mean than 6.5 standard errors. With 10,000 comparisons per
 // run, a correct policy is refused with a probability below 1e-6. Seeds are fixed, so each run
 // gives the same result.
 const deviations = 6.5
 
-// beyond returns the number of our draws that may lie outside the library's extremes. If all draws
-// come from one distribution, the probability that k of our N draws lie beyond all S draws of the
-// library is (N/(N+S))^k. beyond returns a k for which this is below 1e-9.
+// beyond returns the number of our draws that may lie above the library's highest draw, or below
+// its lowest. If all draws come from one distribution, k of our N draws lie beyond all S draws of
+// the library with a probability of (N/(N+S))^k. beyond returns a k for which this is below 1e-9.
+// The parameter theirs is S, and ours is N.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution in the library, with our own draws of the same step. The draws
-// must have the support, mean, deviation, quantiles and atoms of that distribution, and the same
-// correlation with the step before.
+// Sample is a step's distribution in the library, with our own draws of the same step. Our draws
+// must have the range, mean, standard deviation, quantiles and atoms (frequent values) of that
+// distribution, and the same correlation with the step before.
 type Sample struct {
 	samples int
 	step    Step
 	ours    []time.Duration
-	before  []time.Duration // of the same sequences; nil: independent
+	before  []time.Duration // our draws of the step before; nil: steps are independent
 }
 
-// Check compares s.
+// Check fails t if our draws differ from the library's distribution.
 func (s Sample) Check(t *testing.T) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(s.ours))
@@ -122,8 +124,9 @@ func moments(list []time.Duration) (mean, m2, m4 float64) {
 	return mean, m2, m4
 }
 
-// checkQuantiles compares the number of our draws below each of the library's quantiles. This needs
-// no density, so it is right for atoms too.
+// checkQuantiles compares the share of our draws below each of the library's quantiles with the
+// share that the quantile stands for. This needs no density of the distribution, so it is right for
+// distributions with atoms, too.
 func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	for key, value := range s.step.Quantiles {
@@ -153,16 +156,16 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports whether the share a of n draws and the share b of m draws can come from one
-// probability. They may differ by the allowed deviations and a few draws.
+// sameShare reports whether the share a of n draws and the share b of m draws can be estimates of
+// the same probability. They may differ by 6.5 standard errors (deviations) and a few draws.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
 	return math.Abs(a-b) <= off
 }
 
-// checkAtoms compares the values that took more than 0.5 % of the draws. Values near that share may
-// be missing in one of the samples.
+// checkAtoms compares the atoms of our draws with those of the library. An atom is a value with
+// more than 0.5 % of the draws. A value with a share near 0.5 % may be an atom on one side only.
 func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	listed := map[time.Duration]float64{}
@@ -194,8 +197,9 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares Pearson's correlation with the step before. The error of the
-// correlation is computed from its influence function, so that it is right for skewed steps, too.
+// checkCorrelation compares the correlation (Pearson's) between this step and the step before: that
+// of our draws with that of the library. The standard error of the correlation is computed from its
+// influence function, so that it is right for skewed distributions, too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {

@@ -16,8 +16,8 @@ const (
 	Retry   = "retry"
 )
 
-// owners maps each policy to the package that tests it. A policy that is missing here fails the
-// test of Compat.
+// owners maps each policy to the package that tests it. If a policy is missing here, the test of
+// backoff/compat fails.
 var owners = map[string]string{
 	"fibonacci":   Backoff,
 	"exponential": Backoff,
@@ -102,7 +102,7 @@ func Dir(t testing.TB) string {
 
 // Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy.
 // The test of pkg fails if one of its policies has no handler, or if a handler leaves a parameter
-// of a case unread. A case whose policy has no owner fails the test of Compat.
+// of a case unread. If the policy of a case is not in owners, the test of backoff/compat fails.
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 	for _, policy := range slices.Sorted(maps.Keys(owners)) {
 		if owned := owners[policy] == pkg; owned != (handlers[policy] != nil) {
