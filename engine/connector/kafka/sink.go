@@ -29,7 +29,7 @@ type TopicSink struct {
 	makers sync.Pool // of *messageMaker
 }
 
-// sinkCounters are the counters that are shown from startup.
+// sinkCounters are the counters that are shown, with the value 0, even before the first delivery.
 var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused"}
 
 // NewSink returns a sink. It does not connect.
@@ -50,10 +50,12 @@ func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 	return s, nil
 }
 
-// producerLinger is the time that records wait for more records of their partition.
+// producerLinger is the time for which the producer keeps a record to send it together with more
+// records of its partition.
 const producerLinger = 2 * time.Millisecond
 
-// maxBuffered bounds the bytes in the producer. Further deliveries wait.
+// maxBuffered is the limit on the bytes in the producer, unless two batches (`batch_bytes`) are
+// larger. At the limit, further deliveries wait.
 const maxBuffered = 64 << 20
 
 // Open implements stream.Sink: it checks that the brokers answer and that the topic exists.
@@ -69,7 +71,7 @@ func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) 
 	return nil
 }
 
-// lanes returns the one lane of the sink.
+// lanes returns the only lane of the sink, with the worker w.
 func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
 	return []stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}}
 }
@@ -123,7 +125,8 @@ func (s *TopicSink) Close() error {
 }
 
 // Deliver implements stream.Worker. It returns when the brokers have answered for each record, or
-// when ctx is done. The producer owns copies of the records and may finish them later.
+// when ctx is done. The producer has copies of the records, and may still send them after Deliver
+// has returned.
 func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -145,7 +148,8 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, err
 }
 
-// countOutcome updates the counters after a delivery.
+// countOutcome updates the counters after a delivery with the outcome err. records and bytes are
+// the size of the batch.
 func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 	if err == nil {
 		s.host.Count("records_sent", int64(records))
@@ -160,16 +164,16 @@ func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 // delivery collects the outcomes of a batch's records. The producer may still use it after a
 // canceled Deliver has returned.
 type delivery struct {
-	records []kgo.Record // of the kept records
+	records []kgo.Record // one message for each kept record
 
 	mu    sync.Mutex          // guards the fields below until done is closed
-	index map[*kgo.Record]int // in records; made at the first failure
+	index map[*kgo.Record]int // index of a message in records; made at the first failure
 	fates []error             // by index in records
 	open  int
 	done  chan struct{}
 }
 
-// finish records the outcome of one of d.records.
+// finish stores the outcome of r, one of d.records. After the last outcome, it closes d.done.
 func (d *delivery) finish(r *kgo.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,7 +195,8 @@ func (d *delivery) indexOf(r *kgo.Record) int {
 	return d.index[r]
 }
 
-// produce passes copies of the records to the producer, and returns the total size of their values.
+// produce passes the records to the producer as messages, which are copies. A record that cannot
+// become a message fails at once. produce returns the total size of the messages' values.
 func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d *delivery) (bytes int64) {
 	t := s.makers.Get().(*messageMaker)
 	defer s.makers.Put(t)
@@ -209,12 +214,12 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	return bytes
 }
 
-// messageMaker makes messages. It belongs to one goroutine at a time.
+// messageMaker makes Kafka messages from records. Only one goroutine at a time may use it.
 type messageMaker struct {
 	*messages.Maker
 	o     *SinkOptions
-	topic *expr.Evaluator // nil: a fixed topic
-	key   *expr.Evaluator // nil: none
+	topic *expr.Evaluator // nil if the topic is fixed
+	key   *expr.Evaluator // nil if the messages have no key
 }
 
 func newMessageMaker(o *SinkOptions) *messageMaker {
@@ -230,7 +235,7 @@ func (t *messageMaker) begin(b *stream.Batch) {
 	t.key.Begin(b)
 }
 
-// fill makes r a message of record i. It shares no memory with the batch.
+// fill sets r to the message for record i of the batch b. r shares no memory with b.
 func (t *messageMaker) fill(r *kgo.Record, b *stream.Batch, i int) error {
 	r.Topic = string(t.o.Topic)
 	var err error

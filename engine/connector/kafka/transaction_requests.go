@@ -81,7 +81,7 @@ func transactionError(err error) error {
 // requestBackoff paces requests that the brokers ask to repeat.
 var requestBackoff = backoff.Exponential(10*time.Millisecond, 2, 500*time.Millisecond).Full()
 
-// persist retries f while the brokers are still ending an earlier transaction.
+// persist calls f, and retries it while the brokers are still ending an earlier transaction.
 func persist(ctx context.Context, f func(context.Context) error) error {
 	return retry.Do(ctx, f, retry.Options{
 		Policy: requestBackoff, MaxAttempts: -1, MaxElapsed: transactionTimeout,
@@ -133,7 +133,8 @@ func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPart
 	return out, nil
 }
 
-// sendOffsets adds a commit of next, the progress of the group, to the open transaction.
+// sendOffsets adds a commit of next, the new progress of the group in the partition, to the open
+// transaction.
 func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	id, epoch, err := p.producer.ProducerID(ctx)
 	if err != nil {
@@ -180,8 +181,8 @@ func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	return nil
 }
 
-// commitOffsets commits next, the progress of the group, in a transaction without records. After an
-// error, it is unknown whether next was committed.
+// commitOffsets commits next, the new progress of the group in the partition, in a transaction
+// without records. After an error, it is unknown whether next was committed.
 func (p *transactions) commitOffsets(ctx context.Context, next progress) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 )
 
 // transactionalSink writes records and the offsets of the source's group in one transaction. It
-// implements stream.PartitionLedger: the ledger is the group's offsets and their metadata.
+// implements stream.PartitionLedger. The ledger, the list of settled records, consists of the
+// group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
 // initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
@@ -169,8 +170,8 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 }
 
 // begin reads the offsets of fenced partitions, and starts the goroutines that run their
-// transactions. If a partition has no committed offset, begin commits its start position. If the
-// offset must exist, begin instead closes the partition's producer.
+// transactions. If a partition has no committed offset, begin commits its start position. If
+// MustExist is set for such a partition, begin instead closes its producer.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))
@@ -281,8 +282,8 @@ func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) erro
 	return s.do(ctx, newJob(spans))
 }
 
-// do runs a job in a transaction. If the brokers do not accept some of its records, the job has
-// failed and none of its records was delivered.
+// do runs a job in a transaction. If the brokers do not accept some of the job's records, j.failed
+// is true, do returns nil, and none of the records was delivered.
 func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	if len(j.spans) == 0 {
 		return errors.New("kafka: a transaction needs the batch's position in the source")

@@ -50,7 +50,8 @@ func (j *job) finish(err error) {
 	close(j.done)
 }
 
-// ownershipState is the state of a partition's transactions.
+// ownershipState states whether this process owns a source partition, and so may run its
+// transactions.
 //
 //	taken ──▶ confirmed ──▶ ended
 //	  └───────────────────────┘
@@ -81,7 +82,7 @@ type transactions struct {
 	closing    sync.Once
 
 	progress progress // as committed; owned by run's goroutine after Take
-	limit    int      // of a commit's metadata; likewise
+	limit    int      // bytes of a commit's metadata; owned like progress
 
 	open atomic.Bool // a transaction is open; closeProducer may run beside run's goroutine
 
@@ -98,12 +99,14 @@ func (p *transactions) confirm() {
 	}
 }
 
-// fenced returns the error of a delivery that this process is not allowed to make.
+// fenced returns the error for a delivery that this process must not make, because it does not own
+// the partition.
 func (p *transactions) fenced(reason error) error {
 	return &stream.FencedError{Assignment: p.assignment, Part: p.part, Err: reason}
 }
 
-// end refuses all jobs from now on. It does not wait for the running transaction.
+// end ends the assignment. The waiting jobs and all new jobs fail. end does not wait for the
+// running transaction.
 func (p *transactions) end(reason error) {
 	p.mu.Lock()
 	jobs := p.queue
@@ -133,14 +136,15 @@ func (p *transactions) enqueue(j *job) error {
 	return nil
 }
 
-// requeue puts back a job that was already taken from the queue.
+// requeue puts a job that was taken from the queue into it again. If the assignment has ended, the
+// job fails.
 func (p *transactions) requeue(j *job) {
 	if err := p.enqueue(j); err != nil {
 		j.finish(err)
 	}
 }
 
-// withdraw removes a job if its transaction has not begun.
+// withdraw removes a job that still waits in the queue. It has no effect on a job in a transaction.
 func (p *transactions) withdraw(j *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,9 +218,9 @@ func (p *transactions) closeProducer() {
 }
 
 // fitting returns the jobs that can be delivered in one transaction. It finishes jobs that were
-// delivered before, and jobs with ranges that do not fit into the metadata of a commit. If several
-// jobs have the same offsets, it returns the first and requeues the others, which wait for its
-// outcome.
+// delivered before, also in part, and jobs with ranges that do not fit into the metadata of a
+// commit. If several jobs have common offsets, it returns the first and requeues the others, which
+// wait for the outcome of the first.
 func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	after := p.progress
 	for _, j := range jobs {
@@ -339,8 +343,9 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 	return false, p.commit(ctx, next)
 }
 
-// commit ends the transaction. Without a definite response, it waits until the brokers have ended
-// the transaction, and reads the outcome from the group's offsets.
+// commit commits the transaction. If the response is an error or does not arrive, the brokers may
+// have committed the transaction or not. commit then tries to abort it, and reads the outcome from
+// the group's offsets.
 func (p *transactions) commit(ctx context.Context, next progress) error {
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
 	if err == nil {

@@ -33,7 +33,7 @@ import (
 
 const (
 	partitionPrefix = "buffer-"
-	// innerRoute is the name of the intake's only route. It writes to the store.
+	// innerRoute is the name of the intake's only route, which moves received data to the store.
 	innerRoute = "buffer"
 	// envelopeBytes is the size in bytes at which an envelope ends: the record that reaches it is
 	// the last one.
@@ -62,8 +62,8 @@ type Buffer struct {
 	store    Store
 	failed   error
 	part     stream.Partition
-	first    uint64 // the lowest number that the store may have
-	last     uint64 // the highest; 0 if there is none
+	first    uint64 // the lowest envelope number that the store may have
+	last     uint64 // the number of the last envelope; 0 if there is none
 	sum      uint32 // checksum of the last envelope
 	bytes    int64
 	keys     keyRecord
@@ -77,7 +77,7 @@ type Buffer struct {
 
 // progress is the progress of one route through the stored data.
 type progress struct {
-	committed int64 // durable watermark
+	committed int64 // position below which the route has durably settled everything
 	known     bool  // committed is set
 	cuts      readers.Cuts
 	draining  bool
@@ -89,9 +89,10 @@ type innerHost struct{ stream.SourceHost }
 // Routes implements stream.SourceHost.
 func (innerHost) Routes() []string { return []string{innerRoute} }
 
-// New returns the intake of a source, and the stream.Source from which its routes read. If ack is
-// Buffered, this is a Buffer that stores the data of the intake. Otherwise, it is the intake
-// itself. The options must have passed Check. maxRecord is the maximum size of a record.
+// New returns the intake of a source, a queue in memory for received data. It also returns the
+// stream.Source from which the routes read. If ack is Buffered, this is a Buffer that stores the
+// data of the intake. Otherwise, it is the intake itself. The options must have passed Check.
+// maxRecord is the maximum size of a record.
 func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stream.Host) (
 	*intake.Intake, stream.Source, error,
 ) {
@@ -251,7 +252,7 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 }
 
 // load returns the envelope with the given number. It checks the envelope's checksum, but not the
-// checksum of the preceding envelope. If the error is a storeError, the store did not respond. Any
+// checksum of the preceding envelope. If the error is a storeError, the store cannot be read. Any
 // other error means that the envelope is missing or corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
@@ -264,7 +265,7 @@ func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	return decodeAs(text, number)
 }
 
-// storeError means that the store did not respond.
+// storeError means that the store cannot be read, so that it is unknown whether it has an envelope.
 type storeError struct {
 	number uint64
 	err    error
@@ -436,7 +437,8 @@ func (b *Buffer) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-// isFull reports whether the buffer accepts no data. The caller holds b.mu.
+// isFull reports whether the buffer accepts no data. This is so if its oldest unsettled data is too
+// old, or if it has unsettled data and has reached its maximum size. The caller holds b.mu.
 func (b *Buffer) isFull(now time.Time) bool {
 	old := b.o.Age > 0 && !b.oldest.IsZero() && now.Sub(b.oldest) > b.o.Age
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last

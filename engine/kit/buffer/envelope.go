@@ -68,7 +68,8 @@ func (e *envelope) hasKeys() bool { return e.keysFrom != 0 || len(e.keys) > 0 }
 
 var errShort = errors.New("it is shorter than its header")
 
-// decode reads an envelope. Its fields may share memory with text.
+// decode parses the stored envelope text and checks its checksum. The fields of the result may
+// share memory with text.
 func decode(text []byte) (*envelope, error) {
 	if len(text) < headerSize+sumSize {
 		return nil, errShort
@@ -115,8 +116,8 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError returns an error if e does not contain the checksum of before, the preceding envelope:
-// the store has then lost or replaced an envelope.
+// chainError returns the error for an envelope e that does not contain the checksum of before, the
+// preceding envelope. The store has then lost or replaced an envelope.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)

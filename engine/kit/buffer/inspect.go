@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Inspect opens the buffer in a source's state directory for a command. The source must not be
-// running. Inspect implements the function OpenBuffer of stream.BufferingOptions.
+// Inspect opens the buffer of a source for a command, such as `penstock buffer skip`. stateDir is
+// the source's state directory. The source must not be running. Inspect implements the function
+// OpenBuffer of stream.BufferingOptions.
 func Inspect(
 	ctx context.Context, ack string, o Options, stateDir string,
 ) (stream.OpenBuffer, error) {

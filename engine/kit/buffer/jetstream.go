@@ -19,7 +19,7 @@ import (
 
 const (
 	streamName = "buffer"
-	// syncEvery is the interval of syncs with the option SyncInterval.
+	// syncEvery is the interval at which data is synced to disk if Options.Sync is SyncInterval.
 	syncEvery = time.Second
 	// startTime bounds the start of the embedded server, during which the server recovers its
 	// index. It also bounds the opening of the stream.

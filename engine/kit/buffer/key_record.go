@@ -48,8 +48,8 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 	return nil
 }
 
-// copyKeys appends copies of all remembered keys, if they are due. Envelopes with the original keys
-// can then be deleted.
+// copyKeys appends copies of all remembered keys if enough data was stored after the last copies
+// (see copiesEvery). Envelopes with the original keys can then be deleted.
 func (b *Buffer) copyKeys(ctx context.Context) error {
 	if !b.keys.due(int64(b.o.Bytes)) {
 		return nil

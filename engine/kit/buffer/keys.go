@@ -26,7 +26,7 @@ import (
 //
 // If the copies need several envelopes, only the last of these has the new keysFrom.
 
-// key states which part of an identified request is in an envelope.
+// key identifies a request by its id, and states which part of the request is in an envelope.
 type key struct {
 	id      string // of the request's partition
 	arrived int64  // seconds since 1970
@@ -175,7 +175,8 @@ func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Iden
 	return out
 }
 
-// keyRecord decides when keys are copied. The zero value has no keys.
+// keyRecord has the sizes from which the buffer decides when to copy the remembered keys. In the
+// zero value, there are no keys.
 type keyRecord struct {
 	from   uint64 // number of the envelope with which the record of keys begins; 0 if there is none
 	copied int64  // bytes of the last copies
@@ -198,7 +199,7 @@ func (r *keyRecord) found(e *envelope) {
 	}
 }
 
-// due reports whether keys must be copied now. size is the size limit of the buffer.
+// due reports whether the remembered keys must be copied now. size is the size limit of the buffer.
 func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }

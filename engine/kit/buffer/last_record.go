@@ -36,7 +36,8 @@ func lastText(number uint64) string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
 }
 
-// write records a number. The number survives the death of the process, but maybe not a power loss.
+// write writes a number to the file. The number survives the death of the process, but a power loss
+// may lose it.
 func (r *lastRecord) write(number uint64) error {
 	_, err := r.file.Seek(0, io.SeekStart)
 	if err == nil {
@@ -47,8 +48,8 @@ func (r *lastRecord) write(number uint64) error {
 
 func (r *lastRecord) close() error { return r.file.Close() }
 
-// readLast returns the recorded number. It returns 0 if there is none, or if a crash has damaged
-// it.
+// readLast returns the number in lastFile. It returns 0 if there is no such file, or if a crash has
+// damaged it.
 func readLast(dir vfs.Dir) (uint64, error) {
 	f, err := dir.Open(lastFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -75,10 +75,10 @@ func Check(ack string, o Options, maxRecord stream.Size) error {
 	return err
 }
 
-// defaultReplicas is the default of NATS.Replicas: one server may fail.
+// defaultReplicas is the default of NATS.Replicas. With 3 replicas, one server may fail.
 const defaultReplicas = 3
 
-// maxReplicas is the limit of JetStream.
+// maxReplicas is the maximum number of replicas in JetStream.
 const maxReplicas = 5
 
 // check checks the options of a stream on external servers.

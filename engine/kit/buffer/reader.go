@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader reads for one route. Commit, Deleted and Drain may be called concurrently with Read.
+// reader reads the stored data for one route. Commit, Deleted and Drain may be called concurrently
+// with Read.
 type reader struct {
 	b       *Buffer
 	p       *progress // guarded by b.mu
@@ -186,7 +187,8 @@ func (b *Buffer) lostFrom(number uint64) uint64 {
 	return max(number, b.first-1)
 }
 
-// border returns the next position after r.At at which a batch has to end.
+// border returns the next position after r.At at which a batch has to end: the end of an earlier
+// batch, or the start of a settled range.
 func (r *reader) border() int64 {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()

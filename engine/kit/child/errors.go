@@ -41,7 +41,7 @@ type ExitError struct {
 	Program   string
 	Code      int    // its exit status; -1 if a signal ended it
 	State     string // in words: "exit status 1", "signal: killed"
-	Signalled bool   // by a signal that this process did not send
+	Signalled bool   // a signal that this process did not send ended it
 	Killed    error  // why this process killed it; nil if it did not
 	Protocol  error  // a protocol error found by the session; nil if there is none
 	Stderr    string // the last 300 bytes of its standard error

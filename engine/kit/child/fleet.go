@@ -146,7 +146,7 @@ func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 // only once.
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
-// event records the time of a child's next start, which the supervisor reports in e.
+// event stores in the slot the time of its child's next start, which the supervisor reports in e.
 func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
@@ -160,7 +160,7 @@ func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// run runs one child from its start to its end.
+// run runs one child from its start to its end. It returns the error that describes the end.
 func (s *Slot[S]) run(ctx context.Context, spec Spec, talk func(*Process) S) error {
 	var none, session S
 	err := Run(ctx, spec, func(ctx context.Context, p *Process) error {

@@ -10,7 +10,7 @@ import (
 // QuotedMost is the maximum number of bytes of a child's output that an error quotes.
 const QuotedMost = 200
 
-// lineBuffer is the size of the read buffer in bytes.
+// lineBuffer is the size in bytes of the buffer for reading a child's output.
 const lineBuffer = 64 << 10
 
 // Quoted returns the beginning of line, for an error that quotes it.

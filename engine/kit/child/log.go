@@ -118,7 +118,7 @@ func (w *logWriter) flush() {
 	w.put(lines, muted)
 }
 
-// last returns the end of the output without surrounding white space.
+// last returns the end of the child's standard error without surrounding white space.
 func (w *logWriter) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Process is a running child. Kill may be called concurrently. Write and CloseInput must be called
-// by a single goroutine, and Read too, possibly another one.
+// Process is a running child. Kill may be called concurrently. Only one goroutine may call Write
+// and CloseInput. Only one goroutine, the same or a different one, may call Read.
 type Process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -138,8 +138,9 @@ func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out
 // CloseInput closes the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
 
-// UnreadInput returns the number of bytes in the pipe to the child's standard input, which the
-// child has not read. ok is false if the system cannot report it, or if Spec.KeepInput is not set.
+// UnreadInput returns the number of bytes that were written to the child's standard input, but that
+// the child has not read. ok is false if the system cannot report it, or if Spec.KeepInput is not
+// set.
 func (p *Process) UnreadInput() (bytes int, ok bool) {
 	if p.input == nil {
 		return 0, false
@@ -261,8 +262,8 @@ func (p *Process) wait() error {
 	return err
 }
 
-// end closes the child's input when talk has returned or ctx ends. It kills the child if the child
-// does not end within its grace period.
+// end closes the child's input when ctx ends or talked is closed, which means that the function
+// talk of Run has returned. It kills the child if the child does not end within its grace period.
 func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	cause := errSilent
 	select {

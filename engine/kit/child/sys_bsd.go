@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// attributes puts the child into its own process group, so that it can be killed with its
-// descendants.
+// attributes returns the attributes with which a child is started. They put it into its own process
+// group, so that it can be killed with its descendants.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // limit returns an error if a limit is set, because this system does not support limits.

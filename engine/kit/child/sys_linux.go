@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the child into its own process group. The child can then be killed together with
-// its descendants. Also, Ctrl-C at the terminal does not reach the child, which can still process
-// its batches while the route drains. The kernel kills the child if this process dies.
+// attributes returns the attributes with which a child is started. They put it into its own process
+// group. The child can then be killed together with its descendants. Also, Ctrl-C at the terminal
+// does not reach the child, which can still process the batches that it has received. The kernel
+// kills the child if this process dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -20,9 +20,10 @@ var (
 	errTwice  = errors.New("the position in the run is already used")
 )
 
-// Order releases the attempts of a run in the order of their places. A place is the number of an
-// attempt in its run: 0, 1, 2 and so on. Example: the places 0, 2, 1 arrive. 0 is released at once.
-// 2 waits. When 1 arrives, 1 and 2 are released.
+// Order releases the attempts of a run in the order of their places. A run is a sequence of
+// attempts at the lane; a failure ends it. A place is the number of an attempt in its run: 0, 1, 2
+// and so on. Example: the places 0, 2, 1 arrive. 0 is released at once. 2 waits. When 1 arrives, 1
+// and 2 are released.
 //
 // After a failed attempt, Order rejects all later attempts of the same run. A new run begins with
 // its first attempt.
@@ -36,8 +37,9 @@ type Order[T any] struct {
 	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
-// Arrive adds the attempt v. It calls the function out for each attempt that can be released now,
-// in order. If Arrive returns an error, v has failed and is not kept.
+// Arrive adds the attempt v with the given run and place. It calls the function out for each
+// attempt that can be released now, in order. If Arrive returns an error, v has failed and is not
+// kept.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {

@@ -16,14 +16,14 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Process is the child, usually a *child.Process.
+// Process has the methods of a child process that a [Bolt] uses. It is usually a *child.Process.
 type Process interface {
 	io.Reader                                        // its standard output
 	Write(ctx context.Context, message []byte) error // to its standard input; whole messages
 	Kill(cause error)
 }
 
-// Options of a bolt.
+// Options are the options of a [Bolt].
 type Options struct {
 	Handshake Handshake
 	Component string        // component name of the tuples sent to the child
@@ -47,7 +47,7 @@ const (
 type Tuple struct {
 	Values []byte // its JSON, brackets included
 	Of     *Work
-	Number int // in its Work
+	Number int // index of the tuple in its Work
 }
 
 // Emit is a tuple that a child has emitted.
@@ -65,7 +65,7 @@ type Work struct {
 	Emits         []Emit // in the order of emission, including those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // the tuple that probably ended the child; -1 if it is of another Work
+	Blamed        int   // the tuple that probably ended the child; -1 if it is none of this Work
 
 	open int
 }
@@ -101,14 +101,14 @@ type Bolt struct {
 	err    error
 }
 
-// given is a tuple that was given to the child.
+// given is a tuple that was queued for the child, with its id in the protocol.
 type given struct {
 	id ID
 	Tuple
 	answered bool
 }
 
-// NewBolt returns the conversation with a child that has just started.
+// NewBolt returns a Bolt for a child that has just started.
 func NewBolt(p Process, o Options) *Bolt {
 	return &Bolt{
 		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}),
@@ -273,7 +273,7 @@ func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	}
 }
 
-// take processes one message.
+// take processes one message of the child. It returns an error if the message breaks the protocol.
 func (b *Bolt) take(m Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -309,7 +309,8 @@ func (b *Bolt) take(m Message) error {
 	return nil
 }
 
-// levelOf converts a log level of Storm: 0 to 4 mean trace, debug, info, warn and error.
+// levelOf converts a log level of Storm to one of slog. In Storm, 0 to 4 mean trace, debug, info,
+// warn and error. Trace becomes debug.
 func levelOf(n *json.Number) slog.Level {
 	if n == nil {
 		return slog.LevelInfo

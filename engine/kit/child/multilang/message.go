@@ -124,7 +124,7 @@ func (h Handshake) Append(dst []byte) ([]byte, error) {
 	return end(append(dst, text...)), nil
 }
 
-// AppendTuple appends a tuple; values is a JSON array.
+// AppendTuple appends the message that gives a tuple to the child. values is a JSON array.
 func AppendTuple(dst []byte, id, component string, task int, values []byte) []byte {
 	dst = appendText(append(dst, `{"comp":`...), component)
 	dst = append(append(dst, `,"tuple":`...), values...)
@@ -133,13 +133,13 @@ func AppendTuple(dst []byte, id, component string, task int, values []byte) []by
 	return end(append(dst, '}'))
 }
 
-// AppendHeartbeat appends a heartbeat.
+// AppendHeartbeat appends the message for a heartbeat, which the child must answer.
 func AppendHeartbeat(dst []byte, id string) []byte {
 	dst = append(dst, `{"comp":null,"tuple":[],"task":-1,"stream":"__heartbeat","id":`...)
 	return end(append(appendText(dst, id), '}'))
 }
 
-// AppendTaskIDs appends the response to an emit.
+// AppendTaskIDs appends the response to an emit: the ids of the tasks that receive the tuple.
 func AppendTaskIDs(dst []byte) []byte {
 	return end(append(strconv.AppendInt(append(dst, '['), nextTask, 10), ']'))
 }
