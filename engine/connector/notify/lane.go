@@ -21,8 +21,8 @@ const (
 	longAfter  = 300 * time.Millisecond // a longer attempt moves to an extra place
 )
 
-// lane is the state of a host with parked deliveries. Only the dispatcher uses it. circuit is nil
-// until the first failure.
+// lane is the state of a host with parked deliveries, which wait on disk for their next attempts.
+// Only the dispatcher (type sender) uses it. circuit is nil until the first failure.
 type lane struct {
 	id       int64
 	name     string
@@ -74,8 +74,8 @@ func newCircuit() *breaker.Circuit {
 // attempts of deliveries.
 func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
 
-// allow reports whether the circuit allows an attempt. If it does, the caller must call settle
-// after the attempt. now is relative to laneSet.epoch.
+// allow reports whether the circuit breaker of the host allows an attempt. If it does, the caller
+// must call settle after the attempt. now is relative to laneSet.epoch.
 func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
 	if l.circuit == nil {
 		return breaker.Ticket{}, true // the ticket of a new circuit
@@ -83,8 +83,8 @@ func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
 	return l.circuit.Allow(now)
 }
 
-// settle reports the outcome of an attempt to the circuit. At the first failure, it creates the
-// circuit.
+// settle reports the outcome of an attempt to the circuit breaker of the host. At the first
+// failure, it creates this circuit breaker.
 func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	if l.circuit == nil {
 		if o != breaker.Failure {
@@ -95,7 +95,8 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has the same state as a new lane. It ignores the field slow.
+// isIdle reports whether the lane has no state that a new lane lacks: in-flight attempts, failures
+// or a wait for the rate limit. It ignores the field slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
@@ -119,7 +120,7 @@ func (l *lane) worth() (n int) {
 	return n
 }
 
-// attempt is an attempt to send a delivery that is in flight.
+// attempt is an in-flight attempt to send a delivery.
 type attempt struct {
 	lane  *lane
 	begun time.Time
@@ -167,7 +168,7 @@ func (p *attemptSlots) isFullFor(l *lane) bool { return l.slow && p.slow >= p.sh
 // busy returns the number of in-flight attempts.
 func (p *attemptSlots) busy() int { return p.slow + len(p.recent) }
 
-// begin records the start of an attempt.
+// begin adds an attempt that starts now, and returns it.
 func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	a := &attempt{lane: l, begun: now}
 	if l.slow {
@@ -195,7 +196,7 @@ func (p *attemptSlots) age(now time.Time) {
 	p.slow += n
 }
 
-// untilAged returns the time until the next attempt may change its class.
+// untilAged returns the time until an attempt becomes old enough to change its class; see speed.
 func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	wait := time.Hour
 	if p.long > 0 {
@@ -207,7 +208,7 @@ func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	return max(0, wait)
 }
 
-// end records the end of an attempt.
+// end removes an attempt that has ended.
 func (p *attemptSlots) end(a *attempt) {
 	switch a.speed {
 	case slowAttempt:
@@ -219,8 +220,9 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
-// end records the end of an attempt, and returns its outcome for the circuit. If a delivery fails
-// several times in a row, only its first failure counts. Failures of probes always count.
+// end updates the lane at the end of an attempt, and returns its outcome for the circuit breaker.
+// If a delivery fails several times in a row, only its first failure counts. Failures of probes
+// always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

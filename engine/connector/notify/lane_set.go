@@ -14,11 +14,13 @@ import (
 // option hosts is small.
 const keptLanes = 100
 
-// laneSet holds the lanes in memory, at most `most`. A host for which there is no room waits in the
-// store until a lane becomes free. Hosts that match the same pattern of allow.hosts form a group,
-// and some lanes are reserved for each group. Many hosts below one domain thus leave lanes for the
-// hosts of other patterns. Example: with 10,000 lanes and three groups, 100 lanes are reserved for
-// each group, and 9,700 are for all.
+// laneSet holds the lanes (the states of hosts) in memory, at most `most`. A host for which there
+// is no room waits in the store until a lane becomes free.
+//
+// Hosts that match the same pattern of allow.hosts form a group, and some lanes are reserved for
+// each group. Many hosts below one domain thus leave lanes for the hosts of other patterns.
+// Example: with 10,000 lanes and three groups, 100 lanes are reserved for each group, and 9,700 are
+// for all.
 type laneSet struct {
 	epoch   time.Time // origin of the times of circuits and rate limits
 	byID    map[int64]*lane
@@ -52,8 +54,9 @@ func (s *laneSet) hasRoom(group string) bool {
 	return len(s.byID)+others < s.most
 }
 
-// add adds a lane for a host if there is room. If the host is due, add deletes resting lanes to
-// make room. It returns nil if the host must wait in the store.
+// add adds a lane for a host if there is room. If there is none and the host is due, add first
+// deletes lanes of hosts that need no attempt now. It returns nil if the host must wait in the
+// store.
 func (s *laneSet) add(h parked.Host, group string, due *laneHeap, now time.Time) *lane {
 	if _, known := s.groups[group]; !known {
 		group = "" // an earlier configuration had this pattern
@@ -116,15 +119,15 @@ func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 // since returns now relative to epoch.
 func (s *laneSet) since(now time.Time) time.Duration { return now.Sub(s.epoch) }
 
-// miss records that a host without a lane has a delivery due at the given time.
+// miss stores the due time of a host without a lane, if no such host is due earlier.
 func (s *laneSet) miss(due time.Time) {
 	if s.missing.IsZero() || due.Before(s.missing) {
 		s.missing = due
 	}
 }
 
-// pagePause is the minimum time between two pages of a round. It limits the processor time for the
-// search.
+// pagePause is the minimum time between two pages of a round, a search in the store for due hosts
+// without a lane. It limits the processor time for the search.
 const pagePause = 200 * time.Millisecond
 
 // round is a search for due hosts that have no lane. It reads the hosts in the store page by page.
@@ -144,8 +147,8 @@ func (r *round) starts(s *laneSet, now time.Time) bool {
 	return r.runs && !now.Before(r.next)
 }
 
-// pageEnded records the end of a page. after is HostPage.After, which is zero at the end of the
-// store.
+// pageEnded updates the round after a page was read. after is HostPage.After, which is zero at the
+// end of the store.
 func (r *round) pageEnded(after int64, now time.Time) {
 	r.runs, r.after, r.next = after > 0, after, now.Add(pagePause)
 }
@@ -161,7 +164,7 @@ func (r *round) until(s *laneSet, now time.Time) time.Duration {
 	return max(0, s.missing.Sub(now), r.next.Sub(now))
 }
 
-// isBusy reports whether there are due hosts without a lane at now.
+// isBusy reports whether a round is running, or a host without a lane is due at now.
 func (r *round) isBusy(s *laneSet, now time.Time) bool {
 	return r.runs || !s.missing.IsZero() && !now.Before(s.missing)
 }

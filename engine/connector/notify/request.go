@@ -109,8 +109,8 @@ func (e *evaluators) value(
 	return string(e.text), nil
 }
 
-// row returns record i as a row for the store. An error means that no request can be made from the
-// record.
+// row returns record i as a row for the store of parked deliveries. An error means that no request
+// can be made from the record.
 func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row, err error) {
 	rec := &b.Records[i]
 	part := b.Spans[rec.Span].Part
@@ -195,7 +195,8 @@ func (e *evaluators) header(i int) (string, error) {
 	return string(text), err
 }
 
-// visible reports whether text can be sent in a header unchanged.
+// visible reports whether text consists of visible ASCII characters, so that it can be sent in a
+// header unchanged.
 func visible(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7F {

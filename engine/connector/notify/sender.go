@@ -73,7 +73,7 @@ type job struct {
 	probe    bool
 }
 
-// skips are planned times of one lane's deliveries that passed without an attempt.
+// skips has the changes of one lane's deliveries for attempts that were skipped.
 type skips struct {
 	lane    *lane
 	changes []parked.Change
@@ -107,7 +107,7 @@ func newSender(s *Sink) *sender {
 	return out
 }
 
-// add tells the dispatcher that hosts have got deliveries. It does not block.
+// add tells the dispatcher that hosts have new or changed deliveries. It does not block.
 func (s *sender) add(hosts []parked.Host) {
 	s.mu.Lock()
 	if s.added == nil {
@@ -129,7 +129,7 @@ func (s *sender) wake() {
 	}
 }
 
-// awaitIdle waits until nothing is due or in flight.
+// awaitIdle waits until no delivery is due or in flight.
 func (s *sender) awaitIdle(ctx context.Context) error {
 	quiet := make(chan struct{})
 	s.mu.Lock()
@@ -320,8 +320,8 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 }
 
 // next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
-// begin. A lane that was held because of the share of slow hosts comes first, as soon as this share
-// has room again.
+// begin. A lane that was held because the slow hosts had used up their share of the attempts comes
+// first, as soon as this share has room again.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -336,13 +336,13 @@ func (s *sender) next(now time.Time) *lane {
 	return l
 }
 
-// release makes a held lane available for visits again.
+// release removes a lane from the held ones, so that it can be scheduled again.
 func (s *sender) release(l *lane) {
 	l.absent = present
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit sends or skips due deliveries of a lane, and schedules the next visit.
+// visit starts or skips the attempts of a lane's due deliveries, and schedules the next visit.
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -391,8 +391,9 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. If the lane was full, this is at the end of an
-// attempt. If more deliveries may be due, it is now. Otherwise it is when the next delivery is due.
+// revisit schedules the next visit of a lane. If there was no room for another attempt (full), the
+// visit is at the end of an attempt, when the rate limit allows one, or after roomPause. If more
+// deliveries may be due, it is now. Otherwise it is when the next delivery is due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
 	l.full = full
 	switch {
@@ -498,7 +499,8 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	return true, false
 }
 
-// end updates the lane after the end of an attempt.
+// end updates the lane after the end of an attempt: its window, its circuit breaker, and its next
+// visit.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.slots.end(e.attempt)
@@ -570,7 +572,8 @@ func (s *sender) notifyIdle(now time.Time) {
 	s.waiting = nil
 }
 
-// recheck makes run look at a host again after an operator has changed one of its deliveries.
+// recheck makes the dispatcher read a host again after an operator has changed one of its
+// deliveries.
 func (s *sender) recheck(ctx context.Context, host string) {
 	h, ok, err := s.store.Host(ctx, host)
 	if err != nil || !ok {

@@ -84,7 +84,7 @@ func (s *Sign) validate() error {
 	return nil
 }
 
-// check returns an error if name is not a key of the keys file.
+// check returns an error if the keys file can be read and has no secrets with the given name.
 func (s *Sign) check(name string) error {
 	if s.keys == nil {
 		return nil

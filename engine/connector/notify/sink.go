@@ -190,9 +190,9 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// split returns an outcome in which some records are refused, and the engine delivers the others
-// again. The records of an origin were made from one record of the source. If one of them is
-// refused, all of them are.
+// split returns the outcome of a batch with refused records. The engine delivers all other records
+// again. If one of the records that were made from the same source record is refused, all of them
+// are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}
@@ -225,7 +225,7 @@ func (s *Sink) Parked() stream.ParkedCounts {
 	return countsOf(s.send.store.LastTotals())
 }
 
-// deadLetter stores the dead letter of a delivery, with its history.
+// deadLetter stores a delivery that gets no more attempts as a dead letter, with its history.
 func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.Entry) error {
 	if s.storeLetters == nil {
 		return nil

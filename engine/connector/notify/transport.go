@@ -160,7 +160,8 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	}
 }
 
-// cause returns the error without the URL, which net/http puts before it.
+// cause returns err without the URL, which net/http puts before the reason. For a timeout, it
+// returns a text of its own.
 func cause(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
 		return refused

@@ -51,7 +51,8 @@ func (w Waits) MarshalText() ([]byte, error) {
 	return fmt.Append(nil, w.List), nil
 }
 
-// waitsOf returns the waits of a policy.
+// waitsOf returns the waits between the attempts of a backoff policy. It returns an error if the
+// policy has no end within parked.MaxAttempts.
 func waitsOf(spec string) (waits []time.Duration, err error) {
 	policy, err := backoff.Parse(spec)
 	if err != nil {

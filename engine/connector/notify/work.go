@@ -91,7 +91,8 @@ func (s *sender) record(ctx context.Context) error {
 	}
 }
 
-// apply returns the progress of a delivery after the result.
+// apply returns the progress of the delivery after this result of an attempt. begun is the progress
+// during the attempt.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
 ) (parked.Progress, error) {

@@ -29,8 +29,8 @@ func pacing(poll time.Duration) backoff.Adaptive {
 	return backoff.Adaptive{Min: max(pollLeast, poll/pollShare), Max: max(pollLeast, poll)}
 }
 
-// found makes the next check due at once. A check that has found something is often followed by
-// another one.
+// found makes the next check due at once, because a check that follows a successful one often finds
+// rows, too.
 func (t *checkSchedule) found() { *t = checkSchedule{} }
 
 // notFound schedules the next check after a check that has found nothing. Set waiting if a row is

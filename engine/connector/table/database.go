@@ -106,7 +106,8 @@ type filling struct {
 	more      bool   // it ended because the batch is full
 }
 
-// last returns the key of the row before the current one, with which the order is checked.
+// last returns the key of the row that was added last, or f.prev if there is none. accept checks
+// the order of the rows with it.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:
@@ -158,5 +159,5 @@ func (f *filling) accept(key []byte) rowDecision {
 	return takeRow
 }
 
-// done completes the row that accept has accepted last.
+// done completes the record of the row for which accept has returned takeRow last.
 func (f *filling) done() { f.maker.end(f.part.span) }

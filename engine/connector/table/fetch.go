@@ -13,7 +13,7 @@ import (
 // its partition. Otherwise only the goroutine that calls Read may.
 type fetcher struct {
 	db      database
-	batch   *stream.Batch // Read exchanges its memory with that of the route's batch
+	batch   *stream.Batch // the rows; moveInto exchanges its memory with that of the route's batch
 	filling filling
 
 	part  *partition // the partition being read; nil if the fetcher is free
@@ -41,7 +41,7 @@ func newWorkerPool(most int) *workerPool {
 		stopped: make(chan struct{})}
 }
 
-// start starts another goroutine.
+// start starts another goroutine, which runs fetchers.
 func (c *workerPool) start(r *reader) {
 	c.alive.Add(1)
 	r.s.h.Go("table/read", func(ctx context.Context) error {
@@ -71,8 +71,8 @@ func (c *workerPool) register(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// recordStop records cause and closes stopped. The reader then knows that the goroutines accept no
-// more work.
+// recordStop stores cause and closes stopped, unless this was done before. The reader then knows
+// that the goroutines accept no more work.
 func (c *workerPool) recordStop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,8 @@ func (c *workerPool) stop() {
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
 // step reads rows of the fetcher's partition. If the partition was read to its end, step first
-// checks for new rows. When step returns, the journal entries that a restart needs for these rows
-// are durable.
+// checks for new rows. When step returns and f.lost is nil, the journal entries that a restart
+// needs for these rows are durable.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

@@ -16,7 +16,8 @@ type horizon struct {
 // newest one.
 const maxWaiting = 64
 
-// add adds an observation to the collected ones.
+// add adds an observation to the collected ones, unless its last row is not after that of the
+// newest one.
 func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return

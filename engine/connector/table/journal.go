@@ -95,7 +95,8 @@ func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known boo
 	return j, true, nil
 }
 
-// read reads the entries of text, and returns the end of the last complete one.
+// read applies the entries of text, the content of a journal, to m. It returns the end of the last
+// complete entry.
 func (m *journalState) read(text []byte, id string) (good int64, err error) {
 	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
 		return 0, errors.New("it is not a journal of this version; move it away: then only late " +
@@ -152,7 +153,7 @@ func (m *journalState) apply(kind byte, body []byte) bool {
 	return !r.Bad
 }
 
-// decodeRows decodes keys. If digests is set, each key is followed by its digest.
+// decodeRows decodes the keys of rows. If digests is set, the digest of a row follows its key.
 func decodeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 	for len(r.Rest) > 0 {
 		row := seenRow{key: r.Text()}
@@ -186,7 +187,7 @@ func (m *journalState) prunable(settled int64, main string) (num int64) {
 	return num
 }
 
-// prune removes the late rows up to number num from m.
+// prune removes the late rows up to number num, including this one, from m.
 func (m *journalState) prune(num int64) {
 	for len(m.found) > 0 && m.found[0].num <= num {
 		m.found = m.found[1:]

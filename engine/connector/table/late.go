@@ -36,8 +36,9 @@ const (
 	rescanLeast = time.Second
 )
 
-// open restores the state from the journal and from the progress of the route. main is the progress
-// in the partition, and own is the progress in the partition of its late rows.
+// open restores the state of l from the journal and from the progress of the route. main is the
+// progress in the partition, and own is the progress in the partition of its late rows. known
+// reports whether the journal existed. most is the maximum number of rows to remember.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	most int) (known bool, err error) {
 	l.state.seen.max = most
@@ -87,13 +88,14 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	return known, err
 }
 
-// recordRows adds rows that will be handed out to the rows seen.
+// recordRows adds rows, which will be handed out, to the remembered rows and to the journal
+// entries.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)
 }
 
-// found records a late row with the given key, and assigns its number.
+// found adds a late row with the given key to the state, and assigns its number.
 func (l *lateness) found(key string) {
 	l.top++
 	d := discovery{l.top, key}

@@ -28,9 +28,9 @@ func mysqlList(r *relation) (list string, floats []int) {
 	return list, floats
 }
 
-// mysqlWhere returns the condition of q. It does not compare rows, as in (a, b) > (1, 2), because
-// MySQL would not use its index. Instead it compares the columns one by one, with an additional
-// comparison of the first column in front.
+// mysqlWhere returns the FROM and WHERE clauses of q. It does not compare rows, as in (a, b) > (1,
+// 2), because MySQL would not use its index. Instead it compares the columns one by one, with an
+// additional comparison of the first column in front.
 func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE 1 = 1"
 	for _, b := range []struct{ first, strict, last, key string }{

@@ -63,7 +63,7 @@ func (p *partition) isLate(key []byte) bool {
 	return p.late != nil && len(p.late.skip) > 0 && p.late.skip[string(key)]
 }
 
-// ready reports whether there are rows that may be handed out.
+// ready reports whether there are rows that may be handed out: rows up to the limit, or late rows.
 func (p *partition) ready() bool {
 	return p.pos < p.limit || p.late != nil && p.late.handedOut < p.late.top
 }

@@ -96,7 +96,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// begin gives partitions to free fetchers.
+// begin gives partitions that are ready or due for a check to free fetchers, which then read them.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.pausedUntil {
@@ -169,9 +169,9 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	return r.reconnectAfter(r.free[len(r.free)-1].db, err)
 }
 
-// await returns the next fetcher with a result. It returns nil if something else is due first, or
-// if everything has ended. In a finite run it returns the fetchers in the order of their start, so
-// that the order of rows does not depend on their speed.
+// await returns the next fetcher with a result. It returns nil if a check or a search is due first,
+// or if there is nothing to wait for. In a finite run it returns the fetchers in the order of their
+// start, so that the order of rows does not depend on the speed of the fetchers.
 func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	for {
 		for i, f := range r.busy {
@@ -216,8 +216,8 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	return false, nil
 }
 
-// finished frees a fetcher before its result is handed out. It returns the fetcher's error if the
-// error must end the reader.
+// finished makes a fetcher free for other partitions before its result is handed out. It returns
+// the fetcher's error if the error must end the reader.
 func (r *reader) finished(f *fetcher) error {
 	p := f.part
 	f.ready, f.part, p.busy = false, nil, false
@@ -271,7 +271,8 @@ func (r *reader) reconnectAfter(db database, err error) error {
 	return nil
 }
 
-// until returns the time until a check or a search is due. ok is false if none will be due.
+// until returns the time until a check for new rows or a search for new partitions is due. ok is
+// false if none will be due.
 func (r *reader) until() (d time.Duration, ok bool) {
 	now := r.now()
 	at := time.Duration(1<<63 - 1)
@@ -289,8 +290,8 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.pausedUntil-now), true
 }
 
-// waitForRows is called if no fetcher works. It waits until a check is due or the database notifies
-// of new rows.
+// waitForRows is called if no fetcher works. It waits until a check for new rows is due, or the
+// database notifies of new rows.
 func (r *reader) waitForRows(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {

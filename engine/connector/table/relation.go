@@ -138,8 +138,8 @@ func (r *relation) types() []string {
 	return out
 }
 
-// changed returns an error that describes how the columns now differ from those at the start. It
-// returns nil if they do not.
+// changed compares the columns now with r's columns, which are those at the start. It returns an
+// error that describes a difference, or nil if there is none.
 func (r *relation) changed(now []column) error {
 	find := func(all []column, name string) int {
 		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
@@ -175,7 +175,7 @@ func (e *changedError) Error() string {
 		"restart penstock to continue with the new form"
 }
 
-// ordered applies each to the order_by columns, and joins the results with sep.
+// ordered calls each for every order_by column, and joins the results with sep between them.
 func (r *relation) ordered(sep string, each func(c *column) string) string {
 	parts := make([]string, len(r.order))
 	for i, c := range r.order {
@@ -221,8 +221,8 @@ func nullKey(r *relation) error {
 // lateSuffix is the last part of the id of a partition with late rows.
 const lateSuffix = "~late"
 
-// mark returns the settled progress of a partition. It returns an error if the stored position was
-// made with other order_by columns.
+// mark returns the progress of the partition with the given id, from which the reader must resume.
+// It returns an error if a stored position was made with other order_by columns than now.
 func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	m, ok := o.Resume(id)
 	if !ok {

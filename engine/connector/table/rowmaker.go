@@ -48,7 +48,7 @@ func (m *rowMaker) begin(b *stream.Batch) {
 	b.Types = append(b.Types[:0], m.types...)
 }
 
-// row begins a row.
+// row begins a row. Calls that add its values follow, and then end.
 func (m *rowMaker) row() {
 	m.before, m.start, m.column = m.batch.Savepoint(), len(m.batch.Data), 0
 }
@@ -176,7 +176,7 @@ func (m *rowMaker) guess(most, bytes int) int {
 	return max(1, min(n, most))
 }
 
-// learn updates the average size of a row.
+// learn sets the average size of a row, from the size in bytes of the given number of rows.
 func (m *rowMaker) learn(rows, bytes int) {
 	if rows > 0 {
 		m.perRow = max(1, bytes/rows)
@@ -203,7 +203,8 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 // the texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish stores the separate values after the texts. Call it once, when the batch is complete.
+// finish stores the values from addApart after the texts of the records. Call it once, when the
+// batch is complete.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

@@ -69,12 +69,12 @@ func (s *seenRows) shrink() {
 	}
 }
 
-// filter forgets the rows with the keys for which f returns false.
+// filter removes the rows for which f, called with the key of a row, returns false.
 func (s *seenRows) filter(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }
 
-// remove forgets the rows with the given keys, which must be ascending.
+// remove removes the rows with the given keys, which must be ascending.
 func (s *seenRows) remove(keys []string) {
 	s.filter(func(key string) bool {
 		for len(keys) > 0 && keys[0] < key {
@@ -94,7 +94,8 @@ type lateSearch struct {
 	present []seenRow // the last remembered rows that are in the table, at most maxPairs
 }
 
-// late reports whether key was not remembered. key is the next one in the table.
+// late reports whether the row with this key is late, because it was not remembered. key is the
+// next one in the table.
 func (l *lateSearch) late(key []byte) bool {
 	l.pass(func(seen string) bool { return seen < string(key) })
 	if len(l.rows) == 0 || l.rows[0].key != string(key) {
@@ -108,7 +109,8 @@ func (l *lateSearch) late(key []byte) bool {
 	return false
 }
 
-// end records that the table has no more keys up to pos.
+// end ends the search at pos. The remembered rows up to pos that the search has not found are
+// absent.
 func (l *lateSearch) end(pos string) { l.pass(func(seen string) bool { return seen <= pos }) }
 
 func (l *lateSearch) pass(behind func(seen string) bool) {

@@ -30,7 +30,7 @@ func sqliteKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
 }
 
-// sqliteWhere returns the condition of q.
+// sqliteWhere returns the FROM and WHERE clauses of q.
 func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE true"
 	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {

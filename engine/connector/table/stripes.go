@@ -57,8 +57,8 @@ func stripeID(name string, width int64) string {
 	return partitionID(name) + "#" + strconv.FormatInt(width, 10) + "."
 }
 
-// reach returns the first column of order_by in the first and in the last row. some is false if
-// there are no rows.
+// reach returns the values of the first order_by column in the first and in the last row. some is
+// false if there are no rows.
 func reach(ctx context.Context, db database,
 	rel *relation) (low, high int64, some bool, err error) {
 	var first []byte

@@ -99,7 +99,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 }
 
-// list opens the partitions in the database that are not open yet.
+// list opens the partitions (tables and stripes of tables) in the database that are not open yet.
 func (r *reader) list(ctx context.Context, db database) error {
 	subjects := r.s.o.subjects()
 	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
