@@ -196,7 +196,7 @@ func (p *attemptSlots) age(now time.Time) {
 	p.slow += n
 }
 
-// untilAged returns the time until an attempt becomes old enough to change its class; see speed.
+// untilAged returns the time until an attempt becomes old enough to change its class (see speed).
 func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	wait := time.Hour
 	if p.long > 0 {
