@@ -16,8 +16,7 @@ type horizon struct {
 // newest one.
 const maxWaiting = 64
 
-// add adds an observation to the collected ones, unless its last row is not after that of the
-// newest one.
+// add adds an observation to the collected ones if its last row is after that of the newest one.
 func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return

@@ -88,8 +88,8 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 	return known, err
 }
 
-// recordRows adds rows, which will be handed out, to the remembered rows and to the journal
-// entries.
+// recordRows adds rows to the remembered rows and to the journal entries, before they are handed
+// out.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)

@@ -113,7 +113,8 @@ func (d *postgres) transient(err error) bool {
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
 
-// explained returns an error of the server about the subject of, with a remedy added.
+// explained returns err, an error of the server, with a remedy added. of names the table or query
+// in the message.
 func explained(err error, of string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

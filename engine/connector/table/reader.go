@@ -96,7 +96,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// begin gives partitions that are ready or due for a check to free fetchers, which then read them.
+// begin starts the free fetchers on partitions that are ready or due for a check for new rows.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.pausedUntil {
