@@ -96,7 +96,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// begin starts the free fetchers on partitions that are ready or due for a check for new rows.
+// begin searches for new partitions if a search is due. Then it starts the free fetchers on
+// partitions that are ready or due for a check for new rows.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.pausedUntil {
