@@ -6,14 +6,14 @@ import (
 	"net/http"
 )
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. It answers with these statuses:
 //
-//	200    applied, now or before; the body is Options.Success
+//	200    Options.Change was applied, now or before; the body is Options.Success
 //	401    the signature is missing or wrong
 //	405    the method is not POST or PUT
 //	413    the body is larger than Options.MaxBody
-//	422    rejected, or the key was used with another body
-//	500    the change has failed; the sender should repeat
+//	422    the notification is rejected, or its key was used with another body
+//	500    any other error, for example of Options.Change; the sender should repeat
 //
 // Response bodies contain no error text. OnError gets the error.
 func (i *Inbox[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {

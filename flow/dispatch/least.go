@@ -150,10 +150,11 @@ type scanResult struct {
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
-	// the lane that must be measured again because it was unused for longest; -1 if there is none
+	// Of the free lanes that were unused for so long that their speed must be measured again (see
+	// LeastCompletion), stale is the one that was unused for longest. It is -1 if there is none.
 	stale   int
-	longest time.Duration // unused time of lane stale, or staleAfter if there is none
-	unknown bool          // a free lane is unknown
+	longest time.Duration // time since lane stale was last used, or staleAfter if there is none
+	unknown bool          // some free lane has not answered since it came up
 }
 
 // scanLanes returns the best of the free, measured lanes that do not fail, its expected completion,

@@ -90,5 +90,7 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
-// minTimeout is the minimum of the option timeout: twice the interval of heartbeats of a bolt.
+// minTimeout is the minimum of the option timeout. With the protocol storm, Penstock sends each
+// child a heartbeat every second, and kills a child that sends nothing for timeout. Two seconds
+// leave time for one answer.
 const minTimeout = 2 * time.Second

@@ -6,8 +6,8 @@
 // nothing: the source gets a read-only file system, and the sink is opened only for reading
 // (stream.AuditedSink).
 //
-// The route may be running. Run reads the progress first and the sink last, so that deliveries in
-// between do not count as missing.
+// The route may be running. Run reads the checkpoint or the sink's ledger first and the contents of
+// the sink last, so that deliveries in between do not count as missing.
 package audit
 
 import (

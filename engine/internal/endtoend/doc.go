@@ -1,6 +1,6 @@
 // Package endtoend runs the real program, and whole pipelines in this process, against real files,
-// real HTTP servers and kill -9.
+// servers, brokers and databases, and through kill -9.
 //
-// It contains only tests. The long ones run with `make crash` and `make workers`; a short form runs
-// with every `go test`.
+// It contains only tests. `make help` lists the targets for the long ones, such as `make crash`. A
+// short form of many runs with every `go test`.
 package endtoend

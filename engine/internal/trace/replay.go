@@ -193,9 +193,9 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram returns a text to append to err if the cause of err may be a trace of another
-// version or architecture. err is then a *[DiffersError], and the trace was not written by this
-// version (program) and architecture (arch). Otherwise it returns "".
+// OtherProgram explains why a replay may differ from its trace. If err is a *[DiffersError], and the
+// trace names a version other than program or an architecture other than arch, OtherProgram returns
+// a text to append to err. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

@@ -4,9 +4,10 @@ package waiting
 
 import "time"
 
-// numClasses is the number of heaps of waiting ranges. Class 0 has the ranges that are not
-// suspected of killing workers (poison). The other classes have the suspected ranges, ordered by
-// the evidence against them.
+// numClasses is the number of heaps. Each heap has one class of the ranges that wait for a retry.
+// Class 0 has the ranges that are not suspects. A suspect is data that fails although its workers
+// deliver other data (ADR 17). Class k has the suspects with k failures, and the last class also
+// those with more.
 const numClasses = 16
 
 func classOf(e *entry) int {

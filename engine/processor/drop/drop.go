@@ -90,8 +90,9 @@ func New(names []string) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. If an object with a member to remove cannot be parsed, its
-// record is dead-lettered, because the member would otherwise stay.
+// Process implements stream.Processor. A name such as a.b removes member b from the JSON object in
+// field a. If this object cannot be parsed, the record becomes a dead letter, because b may be in
+// it.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.names))
