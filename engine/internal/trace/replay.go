@@ -193,9 +193,9 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram explains why a replay may differ from its trace. If err is a *[DiffersError], and the
-// trace names a version other than program or an architecture other than arch, OtherProgram returns
-// a text to append to err. Otherwise it returns "".
+// OtherProgram explains why a replay may differ from its trace. If err is a *[DiffersError], and
+// the trace names a version other than program or an architecture other than arch, OtherProgram
+// returns a text to append to err. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {
