@@ -116,6 +116,30 @@ func TestSinkLargeBatch(t *testing.T) {
 	}
 }
 
+// acknowledge sets whether the stream acknowledges messages.
+func (c *cluster) acknowledge(st jetstream.Stream, on bool) {
+	c.t.Helper()
+	cfg := st.CachedInfo().Config
+	cfg.NoAck = !on
+	until(c.t, "the stream's settings", func() bool {
+		_, err := c.js.UpdateStream(c.t.Context(), cfg)
+		return err == nil
+	})
+}
+
+// subscribe receives the messages of a subject without the stream.
+func (c *cluster) subscribe(subject string) *natsgo.Subscription {
+	c.t.Helper()
+	s, err := c.conn.SubscribeSync(subject)
+	if err == nil {
+		err = c.conn.Flush()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
 // TestSinkUnackedAfterAttempts checks that the messages of an attempt that has ended count as
 // unacknowledged until the stream's response arrives or the connection is lost.
 func TestSinkUnackedAfterAttempts(t *testing.T) {
@@ -123,21 +147,8 @@ func TestSinkUnackedAfterAttempts(t *testing.T) {
 	c := newCluster(t, nil)
 	st := c.create(nil)
 	s, _ := sinkOn(t, c, nil)
-	acknowledge := func(on bool) {
-		cfg := st.CachedInfo().Config
-		cfg.NoAck = !on
-		until(t, "the stream's settings", func() bool {
-			_, err := c.js.UpdateStream(t.Context(), cfg)
-			return err == nil
-		})
-	}
-	other, err := c.conn.SubscribeSync("orders.out")
-	if err == nil {
-		err = c.conn.Flush()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	acknowledge := func(on bool) { c.acknowledge(st, on) }
+	other := c.subscribe("orders.out")
 	published := func() int {
 		n, _, err := other.Pending()
 		if err != nil {
@@ -271,22 +282,9 @@ func possibleDuplicates(t *testing.T,
 	short := func(o *jetstream.StreamConfig) { o.Duplicates = 100 * time.Millisecond }
 	st := c.create(short)
 	s, h := sinkOn(t, c, nil)
-	acknowledge := func(on bool) {
-		cfg := st.CachedInfo().Config
-		cfg.NoAck = !on
-		until(t, "the stream's settings", func() bool {
-			_, err := c.js.UpdateStream(t.Context(), cfg)
-			return err == nil
-		})
-	}
+	acknowledge := func(on bool) { c.acknowledge(st, on) }
 	acknowledge(false)
-	other, err := c.conn.SubscribeSync("orders.out")
-	if err == nil {
-		err = c.conn.Flush()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := c.subscribe("orders.out")
 	b := streamtest.Lines("one", "two", "three")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

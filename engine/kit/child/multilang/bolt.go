@@ -65,7 +65,7 @@ type Work struct {
 	Emits         []Emit // in the order of emission, including those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // the tuple that probably ended the child; -1 if it is none of this Work
+	Blamed        int   // number of the tuple that probably made the child exit; -1 if not in this Work
 
 	open int
 }
