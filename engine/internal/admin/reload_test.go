@@ -61,13 +61,11 @@ func TestReload(t *testing.T) {
 // TestReloadClient checks that a reload continues after its client has given up, and that the
 // client can tell a result from an unknown outcome.
 func TestReloadClient(t *testing.T) {
-	entered, release := make(chan context.Context, 1), make(chan struct{})
-	fails := error(nil)
+	entered, results := make(chan context.Context, 1), make(chan error)
 	server := httptest.NewServer(handler(t, Options{
 		Reload: func(ctx context.Context) error {
 			entered <- ctx
-			<-release
-			return fails
+			return <-results
 		},
 		Status: func() status.Status { return status.Status{Version: 1, Reload: &status.Reload{Count: 3, Failed: 1}} },
 	}))
@@ -86,13 +84,14 @@ func TestReloadClient(t *testing.T) {
 	if reloading.Err() != nil {
 		t.Error("the reload was stopped with its client")
 	}
-	close(release)
+	results <- nil // the first reload takes it
+	go func() { results <- nil }()
 	r, err := Reload(t.Context(), server.Listener.Addr().String(), "")
 	if err != nil || !r.OK || r.Count != 3 || r.Failed != 1 {
 		t.Errorf("Reload = %+v, %v", r, err)
 	}
 	<-entered
-	fails = errors.New("unknown key")
+	go func() { results <- errors.New("unknown key") }()
 	if r, err := Reload(t.Context(), server.Listener.Addr().String(), ""); err != nil || r.OK ||
 		r.Error != "unknown key" {
 		t.Errorf("Reload of an invalid config = %+v, %v", r, err)
