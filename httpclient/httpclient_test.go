@@ -244,3 +244,39 @@ func TestIdempotentAndPrepare(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitsHoldNoPermit checks that a call that waits for its next attempt does not count against
+// the concurrency limit, even if nobody has read the response of its last attempt.
+func TestWaitsHoldNoPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _ := newClient(t, httpclient.Options{
+			Retry: retry.Options{Policy: backoff.Fixed(time.Minute)},
+			Limit: limit.Options{Window: window.Fixed{Size: 1}},
+		}, func(_ *http.Request, call int) (int, time.Duration) {
+			if call == 1 {
+				return http.StatusServiceUnavailable, 0
+			}
+			return http.StatusOK, 0
+		})
+		begun := time.Now()
+		waiting := make(chan error)
+		go func() {
+			resp, err := client.Get("http://service.test/a")
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			waiting <- err
+		}()
+		synctest.Wait()
+		resp, err := client.Get("http://service.test/b")
+		if err != nil || time.Since(begun) != 0 {
+			t.Fatalf("the second call ended after %v: %v", time.Since(begun), err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+	})
+}

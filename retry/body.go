@@ -101,6 +101,9 @@ type replay struct {
 
 	reading  sync.Mutex // held while the source is read
 	recorded []byte
+	// sole is the body that has read past limit. Only it may read on, because the beginning of the
+	// source is lost to all others.
+	sole *replayedBody
 
 	closing sync.Mutex
 	last    bool // no attempt follows: the source is closed with the newest body
@@ -172,6 +175,9 @@ func (b *replayedBody) Read(p []byte) (int, error) {
 	if r.newest.Load() != b {
 		return 0, fmt.Errorf("read the body of an earlier attempt: %w", fs.ErrClosed)
 	}
+	if r.sole != nil && r.sole != b {
+		return 0, r.err()
+	}
 	if r.seeker != nil {
 		if !b.begun {
 			if _, err := r.seeker.Seek(r.start, io.SeekStart); err != nil {
@@ -189,9 +195,10 @@ func (b *replayedBody) Read(p []byte) (int, error) {
 	n, err := r.source.Read(p)
 	switch {
 	case r.overflow.Load():
+		r.sole = b
 	case int64(len(r.recorded)+n) > r.limit:
 		r.overflow.Store(true)
-		r.recorded, b.off = nil, 0
+		r.recorded, r.sole = nil, b
 	default:
 		r.recorded = append(r.recorded, p[:n]...)
 		b.off += n

@@ -57,7 +57,7 @@ func unwanted(ctx context.Context, err error) bool {
 // 0.
 func TokenBucket(size, price, refill int) Budget {
 	size = max(size, 1)
-	price, refill = max(price, 1), max(refill, 1)
+	price, refill = max(price, 1), min(max(refill, 1), size)
 	return &tokenBucket{tokens: tokens{size: size, price: price, refill: refill, left: size}}
 }
 
@@ -79,15 +79,17 @@ func (b *tokenBucket) Allow(ctx context.Context) error {
 
 // Report implements Budget.
 func (b *tokenBucket) Report(ctx context.Context, err error) {
-	back := 0
+	price, back := 0, 0
 	switch {
 	case err == nil:
-		back = b.priceOf(ctx) + b.refill
+		back = b.refill
+		fallthrough
 	case unwanted(ctx, err):
-		back = b.priceOf(ctx)
+		price = b.priceOf(ctx)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.putBack(price)
 	b.putBack(back)
 }
 
@@ -116,7 +118,7 @@ func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
 	}
-	r := ratio{share: max(share, 0), floor: max(perSecond, 0) * window.Seconds()}
+	r := ratio{share: atLeast(0, share), floor: atLeast(0, perSecond) * window.Seconds()}
 	r.seen.width = max(window/windowParts, 1)
 	return &ratioBudget{start: time.Now(), ratio: r}
 }
@@ -144,7 +146,7 @@ func (b *ratioBudget) Report(context.Context, error) {}
 // InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time:
 // at most share of all running attempts, or floor if that is more. Envoy uses (0.2, 3).
 func InFlight(share float64, floor int) Budget {
-	return &inFlightBudget{inFlight: inFlight{share: max(share, 0), floor: max(floor, 0)}}
+	return &inFlightBudget{inFlight: inFlight{share: atLeast(0, share), floor: max(floor, 0)}}
 }
 
 type inFlightBudget struct {
@@ -185,7 +187,7 @@ func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}
 	}
-	b := &throttleBudget{start: time.Now(), rand: rand.New(src), throttle: throttle{k: max(k, 1)}}
+	b := &throttleBudget{start: time.Now(), rand: rand.New(src), throttle: throttle{k: atLeast(1, k)}}
 	b.seen.width = 2 * time.Minute / windowParts
 	return b
 }

@@ -2,7 +2,19 @@
 
 package retry
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// atLeast returns x, but at least the given minimum and at most the largest float. NaN counts as the
+// minimum.
+func atLeast(least, x float64) float64 {
+	if !(x > least) {
+		return least
+	}
+	return min(x, math.MaxFloat64)
+}
 
 // tokens is the arithmetic of TokenBucket.
 type tokens struct {
@@ -20,7 +32,7 @@ func (t *tokens) take(price int) bool {
 	return true
 }
 
-func (t *tokens) putBack(n int) { t.left = min(t.left+n, t.size) }
+func (t *tokens) putBack(n int) { t.left += min(n, t.size-t.left) }
 
 // windowParts is the number of slices of a sliding window. When time passes, the window drops its
 // oldest slice as a whole.
@@ -99,7 +111,8 @@ type inFlight struct {
 
 func (f *inFlight) allow(retry bool) bool {
 	if retry {
-		if f.retries >= max(f.floor, int(f.share*float64(f.active+1))) {
+		share := int(min(f.share*float64(f.active+1), math.MaxInt32))
+		if f.retries >= max(f.floor, share) {
 			return false
 		}
 		f.retries++

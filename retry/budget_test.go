@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -491,5 +492,50 @@ func TestBudgetBoundsAStorm(t *testing.T) {
 		if attempts != c.most {
 			t.Errorf("%T: %d attempts for 10,000 calls, want %d", c.budget, attempts, c.most)
 		}
+	}
+}
+
+// TestBudgetsWithExtremeSettings checks that huge settings do not overflow, and that NaN counts as
+// the lowest setting.
+func TestBudgetsWithExtremeSettings(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	first, second := contextOf(t, 1, nil), contextOf(t, 2, errDown)
+	for name, c := range map[string]struct {
+		budget retry.Budget
+		want   int // retries allowed after one successful call, at most 50
+	}{
+		"token bucket, huge refill": {retry.TokenBucket(10, 5, math.MaxInt), 2},
+		"token bucket, huge":        {retry.TokenBucket(math.MaxInt, 1, math.MaxInt), 50},
+		"ratio of NaN":              {retry.Ratio(nan, nan, time.Second), 0},
+		"ratio of Inf":              {retry.Ratio(inf, 0, time.Second), 50},
+		"in flight, NaN":            {retry.InFlight(nan, 1), 1},
+		"in flight, Inf":            {retry.InFlight(inf, 1), 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.budget.Allow(first); err != nil {
+				t.Fatal(err)
+			}
+			c.budget.Report(first, nil)
+			allowed := 0
+			for allowed < 50 && c.budget.Allow(second) == nil {
+				allowed++
+			}
+			if allowed != c.want {
+				t.Errorf("%d retries were allowed, want %d", allowed, c.want)
+			}
+		})
+	}
+	for name, k := range map[string]float64{"NaN": nan, "Inf": inf} {
+		t.Run("throttle "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				budget := retry.Throttle(k, nil)
+				for n := range 50 {
+					if err := budget.Allow(first); err != nil {
+						t.Fatalf("call %d, of which all succeeded: %v", n, err)
+					}
+					budget.Report(first, nil)
+				}
+			})
+		})
 	}
 }

@@ -70,7 +70,8 @@ func (e *PanicError) Unwrap() error {
 // closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
-// panics with a *PanicError. A panic after Hedge has returned is not recovered.
+// panics with a *PanicError. Without HedgeOptions.Wait, a panic after Hedge has stopped, or after
+// another attempt has succeeded, is not recovered.
 func Hedge[T any](
 	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
 ) (T, error) {
@@ -93,17 +94,19 @@ func Hedge[T any](
 	if o.Key == "" {
 		r.attempt.Key = FromContext(ctx).Key
 	}
-	defer func() { r.cancelLosers() }()
+	defer r.end() // also if run panics
 	v, stop := r.run()
 	// Once decided is set, attempts that succeed discard their results. If run stopped without a
 	// result but an attempt has set decided, this attempt has succeeded, and its result counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}
-	r.cancelLosers()
-	for o.Wait && r.running > 0 {
-		<-r.results
-		r.running--
+	r.end()
+	if r.panicked != nil {
+		if stop == nil {
+			r.discardWinner(v)
+		}
+		panic(r.panicked)
 	}
 	if stop != nil {
 		return zero, r.error(stop)
@@ -147,6 +150,7 @@ type race[T any] struct {
 	winner   int   // the number of the attempt that succeeded first
 	failures failures
 	hint     time.Duration
+	panicked *PanicError    // of an attempt that ended after another one had succeeded
 	results  chan result[T] // has room for all results, so that no attempt blocks on it
 	decided  atomic.Bool    // an attempt has succeeded, or Hedge has stopped without a success
 }
@@ -172,7 +176,9 @@ func (r *race[T]) run() (v T, stop error) {
 			r.running--
 			switch {
 			case a.panicked != nil:
-				r.decided.Store(true)
+				if !r.decided.CompareAndSwap(false, true) {
+					r.discardWinner(r.awaitWinner())
+				}
 				panic(a.panicked)
 			case a.refused != nil:
 				r.refusals++
@@ -211,12 +217,36 @@ func (r *race[T]) run() (v T, stop error) {
 // awaitWinner waits for the result of the attempt that has succeeded.
 func (r *race[T]) awaitWinner() T {
 	for {
-		a := <-r.results
-		r.running--
+		a := r.nextResult()
 		if a.err == nil && a.refused == nil && a.panicked == nil {
 			r.winner = a.number
 			return a.value
 		}
+	}
+}
+
+// nextResult waits for the result of an attempt, and records a panic.
+func (r *race[T]) nextResult() result[T] {
+	a := <-r.results
+	r.running--
+	if a.panicked != nil {
+		r.panicked = a.panicked
+	}
+	return a
+}
+
+// discardWinner discards v, the value of the winner, because Hedge panics.
+func (r *race[T]) discardWinner(v T) {
+	r.winner = 0 // end ends its context, too
+	r.discard(v)
+}
+
+// end ends the contexts of all attempts but the winner. With HedgeOptions.Wait, it waits until they
+// have returned.
+func (r *race[T]) end() {
+	r.cancelLosers()
+	for r.options.Wait && r.running > 0 {
+		r.nextResult()
 	}
 }
 
@@ -278,7 +308,7 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a := result[T]{number: ctx.attempt.Number, err: errGoexit}
 	defer func() {
 		if p := recover(); p != nil {
-			if r.decided.Load() {
+			if r.decided.Load() && !r.options.Wait {
 				panic(p) // Hedge has returned
 			}
 			a.panicked = &PanicError{Value: p, Stack: debug.Stack()}

@@ -55,8 +55,9 @@ type Options struct {
 	// MaxHint.
 	ClampHint bool
 	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy. By default, the wait is the longer of the hint and Policy's wait. Up to a
-	// tenth is added to the hint, so that clients with the same hint do not all return at once.
+	// restarts Policy unless Policy ends by itself. By default, the wait is the longer of the hint
+	// and Policy's wait. Up to a tenth is added to the hint, so that clients with the same hint do
+	// not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover, the next target is tried at once. Once all targets have
@@ -84,6 +85,8 @@ type Options struct {
 	Rand rand.Source
 
 	repeatable func() error // reports why the operation cannot run again; nil if it always can
+	beforeWait func()       // called before each wait, of the policy or the budget; may be nil
+	timed      bool         // the operation bounds its attempts itself: read the clock at the call
 }
 
 // check returns an error for invalid settings.
@@ -134,7 +137,7 @@ func (o *Options) ends() bool {
 // plain reports whether a call needs no preparation before its first attempt.
 func (o *Options) plain() bool {
 	return o.Budget == nil && o.OnEvent == nil && o.AttemptTimeout <= 0 && o.MaxElapsed <= 0 &&
-		o.Key == "" && !o.SuppressNested
+		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
 // endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 steps,

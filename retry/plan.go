@@ -106,7 +106,9 @@ func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 		hint = limit
 	}
 	if o.ExactHint {
-		p.state = backoff.State{}
+		if endless(o.policy()) { // otherwise the policy counts the attempts
+			p.state = backoff.State{}
+		}
 		return hint, nil
 	}
 	if hint < wait {

@@ -91,7 +91,7 @@ func Value[T any](
 	if len(opts) == 1 && opts[0].AttemptTimeout > 0 && hasBody[T]() {
 		o := opts[0]
 		op = limitBody(op, o.AttemptTimeout)
-		o.AttemptTimeout = 0
+		o.AttemptTimeout, o.timed = 0, true
 		opts = []Options{o}
 	}
 	err := Do(ctx, func(ctx context.Context) (err error) {

@@ -434,3 +434,19 @@ func TestAllocations(t *testing.T) {
 		must(loop.Err())
 	})
 }
+
+// TestExactHintEnds checks that hints do not prolong a policy that ends by itself.
+func TestExactHintEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		err := retry.Do(t.Context(), func(context.Context) error {
+			if calls++; calls > 100 {
+				return retry.Permanent(errDown)
+			}
+			return retry.After(time.Second, errDown)
+		}, retry.Options{ExactHint: true, Policy: backoff.Limit(fixed, 3)})
+		if calls != 3 || !errors.Is(err, retry.ErrExhausted) {
+			t.Errorf("%d calls, %v; want 3 and ErrExhausted", calls, err)
+		}
+	})
+}

@@ -222,6 +222,9 @@ func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) 
 			Err: st.err,
 		})
 	}
+	if o.beforeWait != nil {
+		o.beforeWait()
+	}
 	if wait > 0 {
 		stop = s.sleep(ctx, wait)
 	} else {

@@ -1,9 +1,11 @@
 package retry
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 )
 
@@ -73,11 +75,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		const text = "%w: %s is not idempotent: set an Idempotency-Key or Transport.Idempotent"
 		trip.once = fmt.Errorf(text, ErrNotRepeatable, req.Method)
 	}
-	o.repeatable = trip.repeatable
+	o.repeatable, o.beforeWait = trip.repeatable, trip.freeConnection
 	send := trip.send
 	if o.AttemptTimeout > 0 { // the caller reads the body after the attempt
 		send = limitBody(send, o.AttemptTimeout)
-		o.AttemptTimeout = 0
+		o.AttemptTimeout, o.timed = 0, true
 	}
 	once := func(ctx context.Context) error { return trip.attempt(ctx, send) }
 	return trip.finish(Do(req.Context(), once, o))
@@ -140,6 +142,26 @@ func (t *roundTrip) attempt(
 	}
 	t.resp = resp
 	return HTTP(resp)
+}
+
+// freeConnection is called before a wait. It reads the body of the response into memory and closes
+// it, so that the waiting request holds no connection and no permit of a limiter. A body larger than
+// maxDrain stays open.
+func (t *roundTrip) freeConnection() {
+	if t.resp == nil || t.resp.Body == nil || t.resp.Body == http.NoBody {
+		return
+	}
+	body := t.resp.Body
+	begin, err := io.ReadAll(io.LimitReader(body, maxDrain+1))
+	if err == nil && len(begin) <= maxDrain {
+		_ = body.Close() // it has been read to its end
+		t.resp.Body = io.NopCloser(bytes.NewReader(begin))
+		return
+	}
+	t.resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(begin), body), body}
 }
 
 func (t *roundTrip) send(ctx context.Context) (*http.Response, error) {
