@@ -75,6 +75,9 @@ everything is delivered again.`,
 			if len(args) == 2 {
 				c.route = args[1]
 			}
+			if c.route == "" {
+				return usagef("checkpoint reset needs a route, as PIPELINE/ROUTE")
+			}
 			return p.changeCheckpoint(cmd.OutOrStdout(), args[0], c)
 		},
 	}
@@ -113,7 +116,11 @@ Stop the running penstock first. A copy of the checkpoint is kept.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			moves := len(c.parts) > 0 || cmd.Flags().Changed("watermark")
 			if !moves && !c.found || moves && (len(c.parts) == 0 || !cmd.Flags().Changed("watermark") || c.to < 0) {
-				return errors.New("set needs --partition, and --watermark of 0 or more, or --accept-output")
+				return usagef("checkpoint set needs --partition, and --watermark of 0 or more, " +
+					"or --accept-output")
+			}
+			if c.route == "" {
+				return usagef("checkpoint set needs --route PIPELINE/ROUTE")
 			}
 			c.set = moves
 			return p.changeCheckpoint(cmd.OutOrStdout(), args[0], c)

@@ -248,8 +248,14 @@ func kindOf(f *pflag.Flag) string {
 		return "a duration such as 200ms, 5s or 1h30m"
 	case "bool":
 		return "true or false"
-	case "int64":
+	case "int", "int64":
 		return "a whole number"
+	case "float64":
+		return "a number"
+	case "intSlice":
+		return "a list of whole numbers such as 2,10"
+	case "durationSlice":
+		return "a list of durations such as 50ms,5s"
 	case "uint16", "uint64":
 		return "a whole number from 0"
 	}

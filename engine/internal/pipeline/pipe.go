@@ -85,10 +85,13 @@ func (p *pipe) run(ctx context.Context) error {
 		err = nil
 	}
 	err = joined(p.host.stop(), err)
-	if p.once {
-		err = joined(err, p.host.faults.err())
+	if !p.once {
+		return err
 	}
-	return err
+	if err = joined(err, p.host.faults.err()); err == nil {
+		return nil
+	}
+	return noRestart(err)
 }
 
 // draining reports whether all routes are draining and Apply is not changing the routes.

@@ -49,7 +49,8 @@ type Processor struct {
 	host  stream.Host
 	slot  *child.Slot[*session] // nil before the child is first started
 	rand  rand.Source
-	stray int // number of consecutive children that wrote stray lines
+	stray int       // number of consecutive children that wrote stray lines
+	said  time.Time // when a failure of a child was logged last
 }
 
 // New returns a processor. It does not start the child.
@@ -137,10 +138,12 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 			alone = true
 			p.host.Count("child_deaths", 1)
 			p.blame(part, died)
+			p.report("child died; its records are passed to the next child one at a time", died)
 		}
 		left := len(todo)
 		todo = unfinished(todo)
 		if died == nil && len(todo) == left { // all records have failed
+			p.report("child failed all records; they are passed to it again", t.refusal)
 			if pause, err = p.pause(ctx, pause); err != nil {
 				return err
 			}
@@ -202,6 +205,17 @@ func (p *Processor) blame(part []*state, died error) {
 		}
 	}
 }
+
+// report logs a failure of a child, at most once in reportEvery.
+func (p *Processor) report(message string, err error) {
+	if now := time.Now(); now.Sub(p.said) >= reportEvery {
+		p.said = now
+		p.host.Log().Warn(message, "program", p.o.Command[0], "error", err)
+	}
+}
+
+// reportEvery is the minimum time between two log messages about failures of children.
+const reportEvery = time.Second
 
 func unfinished(all []*state) []*state {
 	var left []*state

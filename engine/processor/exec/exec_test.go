@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -152,6 +153,44 @@ func TestDeaths(t *testing.T) {
 	if len(kept) > 0 || len(dead) != 1 ||
 		!strings.Contains(dead[0], "has 0 records, but the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, dead)
+	}
+}
+
+// logHost is a Host with a log of its own.
+type logHost struct {
+	*streamtest.Host
+	log *slog.Logger
+}
+
+func (h logHost) Log() *slog.Logger { return h.log }
+
+// TestFailuresAreLogged checks that the log has the reason for which a child processes nothing.
+func TestFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		script, protocol, want string
+	}{
+		{"read l; echo no licence >&2; exit 3", exec.Lines,
+			`sh: exit status 3; it said: \"no licence\"`},
+		{`while read l; do echo '{"error":"no database"}'; done`, exec.NDJSON, "no database"},
+	} {
+		var text strings.Builder
+		h := logHost{connectortest.NewHost(t), slog.New(slog.NewTextHandler(&text, nil))}
+		o := exec.DefaultOptions()
+		o.Command, o.Protocol = []string{"/bin/sh", "-c", c.script}, c.protocol
+		p, err := exec.New(*o, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_ = p.Process(ctx, streamtest.Lines("a")) // the second script never processes the record
+		cancel()
+		if err := h.Stop(); err != nil { // nothing is logged after this
+			t.Error(err)
+		}
+		if !strings.Contains(text.String(), c.want) {
+			t.Errorf("%s: the log lacks %q:\n%s", c.protocol, c.want, &text)
+		}
 	}
 }
 

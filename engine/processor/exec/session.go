@@ -53,6 +53,8 @@ type session struct {
 	bolt  *multilang.Bolt // with storm: the session with the bolt, which this one wraps
 	ended chan struct{}   // closed by End
 	ids   uint64
+	// refusal is the error for which the child has failed all records of its last batch
+	refusal error
 
 	mu     sync.Mutex // guards the fields below
 	phase  phase
@@ -219,6 +221,7 @@ func (t *session) understand(line []byte, part []*state) error {
 	case a.ID != nil && *a.ID != t.ids:
 		return fmt.Errorf("its response is for batch %d, but it has batch %d", *a.ID, t.ids)
 	case a.Err != "":
+		t.refusal = errors.New(a.Err)
 		return nil
 	case len(a.Records) != len(part):
 		return fmt.Errorf("its response has %d records, but the batch has %d; write null for a "+
@@ -380,6 +383,7 @@ func (t *session) workStorm(ctx context.Context, b *stream.Batch, part []*state)
 	for n, s := range part {
 		s.done = work.Acked[n]
 	}
+	t.refusal = errors.New("the bolt failed the tuples")
 	if work.Err != nil {
 		return work.Err
 	}
