@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -15,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 const (
@@ -31,12 +34,18 @@ const (
 	// storeSlack is the difference between the size limit of the stream and Options.Bytes. The
 	// buffer itself observes Options.Bytes. With this reserve, the server never has to refuse data.
 	storeSlack = 64 << 20
+	// serverBytes is the limit of the embedded server. It must exceed the limits of all streams,
+	// because otherwise the server does not open a stream whose limit was larger before.
+	serverBytes = 1 << 60
+	// lockName is the file that a process locks while it uses the directory of the store.
+	lockName = "penstock-buffer.lock"
 )
 
 // jetStream is a Store in a JetStream stream. The stream is on an embedded NATS server without a
 // port, or on external servers.
 type jetStream struct {
 	server *server.Server // nil for external servers
+	lock   io.Closer      // of the directory; nil for external servers
 	conn   *nats.Conn
 	closed <-chan error // see natsaccess.Closed; nil for the embedded server
 	js     jetstream.JetStream
@@ -48,26 +57,55 @@ type jetStream struct {
 
 // OpenStore opens or creates a JetStream stream. If the option nats is set, this is the stream in
 // that option. Otherwise, it is the stream of an embedded server with its files in dir. dir must
-// contain nothing else.
+// contain nothing else. OpenStore locks dir, because two servers would delete each other's data.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
 	if o.NATS.URL != "" {
 		return openRemote(ctx, o, log)
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: streamName, JetStream: true, StoreDir: dir, DontListen: true, NoSigs: true,
-		SyncAlways: o.Sync == SyncAlways, SyncInterval: syncEvery, MaxPayload: 2 << offsetBits,
-		JetStreamMaxStore: int64(o.Bytes) + 2*storeSlack, JetStreamMaxMemory: 1 << 20,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("buffer %s: %w", dir, err)
+	j := &jetStream{subject: streamName, log: log}
+	err := j.startServer(dir, o)
+	if err == nil {
+		err = j.connect(ctx, o)
 	}
-	s.SetLogger(serverLog{log}, false, false)
-	s.Start()
-	j := &jetStream{server: s, subject: streamName, log: log}
-	if err := j.connect(ctx, o); err != nil {
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("buffer %s: %w", dir, err), j.Close())
 	}
 	return j, nil
+}
+
+// startServer locks dir and starts the embedded server.
+func (j *jetStream) startServer(dir string, o Options) (err error) {
+	if j.lock, err = lockDir(dir); err != nil {
+		return err
+	}
+	j.server, err = server.NewServer(&server.Options{
+		ServerName: streamName, JetStream: true, StoreDir: dir, DontListen: true, NoSigs: true,
+		SyncAlways: o.Sync == SyncAlways, SyncInterval: syncEvery, MaxPayload: 2 << offsetBits,
+		JetStreamMaxStore: serverBytes, JetStreamMaxMemory: 1 << 20,
+	})
+	if err != nil {
+		return err
+	}
+	j.server.SetLogger(serverLog{j.log}, false, false)
+	j.server.Start()
+	return nil
+}
+
+// lockDir creates dir if it is missing, and locks it. It returns nil if the system has no locks.
+func lockDir(dir string) (io.Closer, error) {
+	d, err := vfs.OS().MakeDir(dir, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := d.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		lock, err = nil, nil
+	case errors.Is(err, vfs.ErrLocked):
+		err = fmt.Errorf("another source or process uses it; give each source a directory of "+
+			"its own: %w", err)
+	}
+	return lock, errors.Join(err, d.Close())
 }
 
 func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
@@ -188,6 +226,9 @@ func (j *jetStream) Close() error {
 	if j.server != nil {
 		j.server.Shutdown()
 		j.server.WaitForShutdown()
+	}
+	if j.lock != nil {
+		return j.lock.Close()
 	}
 	return nil
 }

@@ -32,9 +32,10 @@ func Limit(l net.Listener, most int) *Listener {
 // Conn is a connection of a [Listener].
 type Conn struct {
 	net.Conn
-	l    *Listener
-	once sync.Once
-	at   *list.Element // its element in Listener.idle; guarded by the listener's mu
+	l      *Listener
+	once   sync.Once
+	at     *list.Element // its element in Listener.idle; guarded by the listener's mu
+	closed bool          // Close was called; guarded by the listener's mu
 }
 
 // Accept implements net.Listener.
@@ -78,13 +79,14 @@ func (l *Listener) closeIdle() {
 	}
 }
 
-// SetIdle states whether the connection is idle, so that it may be closed to accept another one.
+// SetIdle states whether the connection is idle, so that it may be closed to accept another one. It
+// has no effect after Close.
 func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case idle && c.at == nil:
+	case idle && c.at == nil && !c.closed:
 		c.at = l.idle.PushBack(c)
 		select {
 		case l.idled <- struct{}{}:
@@ -110,6 +112,9 @@ func (l *Listener) Evicted() int64 {
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		c.SetIdle(false)
+		c.l.mu.Lock()
+		c.closed = true
+		c.l.mu.Unlock()
 		<-c.l.room
 	})
 	return c.Conn.Close()

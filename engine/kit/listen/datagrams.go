@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	// maxDatagram is the maximum size of a UDP datagram, rounded up.
 	maxDatagram = 64 << 10
 	// pendingBytes bounds the datagrams that were received and wait for room in the intake. More
 	// datagrams are dropped and counted, because their senders cannot be made to wait.
@@ -32,6 +33,9 @@ type Datagrams struct {
 	Network, Address string
 	Intake           *intake.Intake
 	Host             stream.Host
+	// MaxRecord bounds the datagrams of a Unix socket, which may be longer than those of UDP. A
+	// longer datagram is dropped and counted. The bound is at least 64 KiB.
+	MaxRecord int
 	// Record adds the record of a datagram to out. peer is the address of the sender.
 	Record func(out *intake.Records, datagram []byte, peer string)
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
@@ -86,11 +90,18 @@ func (d *Datagrams) Run(ctx context.Context) error {
 
 // receive reads datagrams until the socket is closed. It never waits for room in the intake.
 func (d *Datagrams) receive(c net.PacketConn) error {
-	buf := make([]byte, maxDatagram)
+	most := maxDatagram
+	if d.Network == "unixgram" {
+		most = max(most, d.MaxRecord)
+	}
+	buf := make([]byte, most+1) // ReadFrom truncates a longer datagram without an error
 	for {
 		n, from, err := c.ReadFrom(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
+		}
+		if err == nil && n > most {
+			err = fmt.Errorf("it has more than %d bytes; raise max_record", most)
 		}
 		if err != nil {
 			d.Host.Log().Warn("datagram not received", "error", err)

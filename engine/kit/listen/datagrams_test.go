@@ -2,6 +2,8 @@ package listen
 
 import (
 	"context"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,4 +35,42 @@ func TestDatagramsAtStop(t *testing.T) {
 	if want := "datagrams=3 peer=10.0.0.2 of_peer=2"; !strings.Contains(h.Logged(), want) {
 		t.Errorf("the log has no %q:\n%s", want, h.Logged())
 	}
+}
+
+// TestLongDatagram checks that long datagrams of a Unix socket are received whole. A datagram above
+// the limit is not received, and is counted.
+func TestLongDatagram(t *testing.T) {
+	h := streamtest.NewHost(t)
+	const most = 1 << 20
+	d := &Datagrams{Network: "unixgram", Host: h, MaxRecord: most, more: make(chan struct{}, 1)}
+	sizes := []int{100 << 10, most, most + 1, 3}
+	if err := d.receive(&datagramConn{sizes: sizes}); err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, p := range d.pending {
+		got = append(got, len(p.data))
+	}
+	if want := []int{100 << 10, most, 3}; !slices.Equal(got, want) {
+		t.Errorf("received datagrams of %d bytes, want %d", got, want)
+	}
+	if n := h.Counted("datagrams_failed"); n != 1 {
+		t.Errorf("%d datagrams count as failed, want 1", n)
+	}
+}
+
+// datagramConn receives datagrams of the given sizes. Then it is closed.
+type datagramConn struct {
+	net.PacketConn
+	sizes []int
+}
+
+// ReadFrom implements net.PacketConn.
+func (c *datagramConn) ReadFrom(p []byte) (int, net.Addr, error) {
+	if len(c.sizes) == 0 {
+		return 0, nil, net.ErrClosed
+	}
+	n := min(c.sizes[0], len(p))
+	c.sizes = c.sizes[1:]
+	return n, nil, nil
 }

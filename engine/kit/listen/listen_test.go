@@ -89,6 +89,50 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestClosedIsNotIdle checks that a connection does not count as idle after it was closed, even if
+// its last request ends later. Otherwise new connections would wait although others are idle.
+func TestClosedIsNotIdle(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen.Limit(inner, 1)
+	defer l.Close()
+	var clients []net.Conn
+	accept := func() *listen.Conn {
+		client, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		clients = append(clients, client)
+		got := make(chan *listen.Conn, 1)
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				got <- c.(*listen.Conn)
+			}
+		}()
+		select {
+		case c := <-got:
+			return c
+		case <-time.After(patience):
+			t.Fatal("no connection was accepted, though one is idle")
+			return nil
+		}
+	}
+	for range 3 {
+		c := accept()
+		_ = c.Close() // the client has disconnected
+		c.SetIdle(true)
+	}
+	accept().SetIdle(true)
+	accept()
+	accepted{client: clients[3]}.closed(t)
+	if n := l.Evicted(); n != 1 {
+		t.Errorf("%d connections were closed for others, want 1", n)
+	}
+}
+
 func TestTokens(t *testing.T) {
 	k := listen.NewKeyring("", listen.Tokens{"alpha": "secret-a", "beta": "secret-b"})
 	for token, want := range map[string]string{"secret-a": "alpha", "secret-b": "beta", "": "",

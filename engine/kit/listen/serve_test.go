@@ -79,6 +79,30 @@ func TestSlowRecord(t *testing.T) {
 	})
 }
 
+// TestAcceptedAtStop checks a connection that is added just after all connections were closed. It is
+// closed as well. Otherwise the source would stop only when the idle time has passed.
+func TestAcceptedAtStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewHost(t)
+		in, err := intake.New(intake.Options{Name: "test"}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, open: make(map[net.Conn]struct{}),
+			Framer: func(string) Framer { return new(endless) }}
+		s.closeAll()
+		s.add(server)
+		begun := time.Now()
+		s.pump(t.Context(), server, func(bool) {})
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("the connection was open for %v after the stop", took)
+		}
+		_ = client.Close()
+		_ = server.Close()
+	})
+}
+
 // TestSilentTLS checks that a connection that needs TLS and sends nothing is closed after 10 s.
 func TestSilentTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

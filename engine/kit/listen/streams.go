@@ -30,9 +30,10 @@ type Streams struct {
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
 
-	mu    sync.Mutex // guards the fields below
-	open  map[net.Conn]struct{}
-	drain bool
+	mu     sync.Mutex // guards the fields below
+	open   map[net.Conn]struct{}
+	drain  bool
+	closed bool // closeAll was called
 }
 
 // Run accepts connections until ctx is done.
@@ -142,7 +143,10 @@ func (s *Streams) add(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[c] = struct{}{}
-	if s.drain {
+	switch {
+	case s.closed: // accepted just before the listener was closed
+		_ = c.Close() // its read returns
+	case s.drain:
 		_ = c.SetReadDeadline(past)
 	}
 }
@@ -205,9 +209,11 @@ func (s *Streams) wait(ctx context.Context) {
 	}
 }
 
+// closeAll closes all connections, and those that are added later.
 func (s *Streams) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	for c := range s.open {
 		_ = c.Close() // its read returns
 	}

@@ -19,9 +19,10 @@ type Socket struct {
 	// goroutine calls Record.
 	Record func(out *intake.Records, datagram []byte, peer string)
 
-	o     *SocketOptions
-	host  stream.Host
-	bound chan net.Addr // buffer of 1
+	o         *SocketOptions
+	maxRecord stream.Size
+	host      stream.Host
+	bound     chan net.Addr // buffer of 1
 }
 
 // NewSocket returns a Socket. It does not open a socket. Set Framer and Record before Run.
@@ -35,7 +36,9 @@ func NewSocket(o *SocketOptions, maxRecord stream.Size, io intake.Options, h str
 	for _, counter := range listen.Counters {
 		h.Count(counter, 0)
 	}
-	return &Socket{source: inner, o: o, host: h, bound: make(chan net.Addr, 1)}, nil
+	return &Socket{
+		source: inner, o: o, maxRecord: maxRecord, host: h, bound: make(chan net.Addr, 1),
+	}, nil
 }
 
 // Bound returns a channel that receives the address when the socket is open.
@@ -47,7 +50,7 @@ func (s *Socket) Run(ctx context.Context) error {
 	if s.o.Network == "udp" || s.o.Network == "unixgram" {
 		d := &listen.Datagrams{
 			Network: s.o.Network, Address: s.o.Listen, Intake: s.Intake, Host: s.host, Bound: bound,
-			Record: s.Record,
+			MaxRecord: int(s.maxRecord), Record: s.Record,
 		}
 		return d.Run(ctx)
 	}
