@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
 // Disguise wraps new connections in a type that the sink does not know, like encrypted connections.
@@ -23,4 +25,19 @@ const EnterLock = 1
 func GuardEnter(s *Sink) {
 	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute", fmt.Sprintf(
 		"FROM pg_attribute CROSS JOIN pg_advisory_xact_lock_shared(%d)", EnterLock), 1)
+}
+
+// NewEvict returns a function that connects to the database of s and ends the sessions of suspended
+// processes, as a transaction does after it has waited for a request. The function returns the
+// number of ended sessions. Any time without data counts as suspended.
+func NewEvict(s *Sink) func(ctx context.Context) (int64, error) {
+	var found suspended
+	return func(ctx context.Context) (ended int64, err error) {
+		c, err := server{s}.Connect(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer server{s}.Close(c)
+		return found.evict(ctx, c, s.name.Beside(sqlspan.MarksTable).String())
+	}
 }

@@ -149,14 +149,15 @@ func (c *conn) Commit(ctx context.Context) error {
 }
 
 // Enter implements sqlspan.Writer. It begins the transaction of a batch in one round trip. If the
-// batch has rows to write, Enter also reads the columns of the table in this round trip.
+// batch has rows to write, Enter also locks the table against changes and reads its columns, in the
+// same round trip.
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink
 	var there []sqltable.Column
 	var more []*sqlspan.Statement
 	if data {
-		more = append(more, s.readColumns(&there))
+		more = append(more, s.lockTable(), s.readColumns(&there))
 	}
 	presence, err := s.Enter(ctx, c, spans, more...)
 	_, overlaps := errors.AsType[*sqlspan.OverlapError](err) // rows may follow as well

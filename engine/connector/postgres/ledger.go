@@ -10,8 +10,6 @@ import (
 	"net"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -26,16 +24,6 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 
 // claimWait bounds the wait for a transaction of another process that stores the same request.
 const claimWait = "5s"
-
-// evictSuspended ends connections of processes that lock rows of a ledger's marks, and have sent
-// nothing for 10 s during their transaction: they are suspended, or their network is cut. For a
-// COPY, the server has no time of the last rows. A COPY is therefore ended if it began 10 s ago and
-// waits for more rows.
-const evictSuspended = `SELECT count(pg_terminate_backend(a.pid))
-	FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-	WHERE l.locktype = 'relation' AND l.relation = to_regclass($1) AND l.granted
-	AND l.mode = 'RowExclusiveLock' AND a.datname = current_database()
-	AND a.wait_event = 'ClientRead' AND a.state_change < now() - interval '10s'`
 
 // Statements for partitions that are requests of clients. Several processes can receive the same
 // request.
@@ -205,24 +193,6 @@ func (s *Sink) evict(ctx context.Context, keys []int64) {
 		s.host.Log().Warn("connections of an earlier process of this route lock its ledger and "+
 			"cannot be ended", "error", err)
 	}
-}
-
-// evictSuspended ends the connections of suspended processes after a wait for one of their requests
-// has failed with err. The transaction on c has failed.
-func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
-	if _, undo := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); undo != nil {
-		return err
-	}
-	var ended int64
-	marks := s.name.Beside(sqlspan.MarksTable).String()
-	if failed := c.QueryRow(ctx, evictSuspended, marks).Scan(&ended); failed != nil {
-		return errors.Join(err, failed)
-	}
-	if ended > 0 {
-		s.host.Log().Warn("connections of a process that does not respond were ended",
-			"connections", ended)
-	}
-	return err
 }
 
 func network(err error) bool {

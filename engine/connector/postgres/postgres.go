@@ -102,6 +102,7 @@ type Sink struct {
 	partFence func(id string) int64
 
 	columnsText string // tableColumns; a test replaces it to slow it down
+	suspended   suspended
 }
 
 // New returns a sink. It does not connect; Load does.
@@ -113,7 +114,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns}
+	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns,
+		suspended: suspended{patience: patience}}
 	s.connections = sqlspan.NewConnections[*conn](h, server{s},
 		sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
@@ -138,6 +140,7 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}
+	s.config.RuntimeParams["client_encoding"] = "UTF8" // by default, that of the database
 	s.Ledger.Open(o, s.o.Ledger, s.name.Table, s.dialectOf)
 	if _, set := s.config.RuntimeParams["application_name"]; !set {
 		s.config.RuntimeParams["application_name"] = "penstock " + s.Ledger.Name

@@ -2,6 +2,9 @@ package postgres_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +78,62 @@ func TestChangedColumnOfStoredRequest(t *testing.T) {
 	if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
 		t.Errorf("a column of another type: %v, want misconfigured", err)
 	}
+}
+
+// TestSlowCopyIsNotSuspended checks that a session is ended during a COPY only if it has received
+// no rows since the last check, and outside of a COPY at once.
+func TestSlowCopyIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE lines (message text)")
+	s := open(t, d.options("lines"))
+	evict := postgres.NewEvict(s.Sink)
+	evicted := func(want int64, when string) {
+		t.Helper()
+		if got, err := evict(t.Context()); err != nil || got != want {
+			t.Errorf("%s: %d sessions were ended, %v; want %d", when, got, err, want)
+		}
+	}
+	waits := func(process *database, condition string) {
+		query := fmt.Sprintf("SELECT count(*)::text FROM pg_stat_activity a WHERE pid = %d AND "+
+			"wait_event = 'ClientRead'%s", process.conn.PgConn().PID(), condition)
+		for d.column(t, query)[0] != "1" {
+			if err := t.Context().Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	process := connect(t, d.url)
+	claim := "INSERT INTO " + d.schema + ".penstock_marks VALUES ('r', 'p', '', 0, '')"
+	rows, input := io.Pipe()
+	copied := make(chan error, 1)
+	process.exec(t, "BEGIN")
+	process.exec(t, claim)
+	go func() {
+		_, err := process.conn.PgConn().CopyFrom(t.Context(), rows, "COPY "+d.schema+".lines FROM STDIN")
+		rows.CloseWithError(err)
+		copied <- err
+	}()
+	line := []byte(strings.Repeat("x", 99_999) + "\n")
+	for sent := 0; sent < 2; {
+		if _, err := input.Write(line); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		waits(process, fmt.Sprintf(" AND EXISTS (SELECT 1 FROM pg_stat_progress_copy p WHERE "+
+			"p.pid = a.pid AND bytes_processed >= %d)", sent*len(line)))
+		evicted(0, "after more rows")
+	}
+	evicted(1, "without more rows")
+	for err := error(nil); err == nil; {
+		_, err = input.Write(line)
+	}
+	if err := <-copied; err == nil {
+		t.Error("the COPY has succeeded")
+	}
+	idle := connect(t, d.url)
+	idle.exec(t, "BEGIN")
+	idle.exec(t, claim)
+	waits(idle, "")
+	evicted(1, "idle in a transaction")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -101,6 +102,16 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 	exists, err := s.Shape.Found(there)
 	s.Table.Found(exists)
 	return err
+}
+
+// lockTable returns a statement that prevents changes to the columns of the table until the
+// transaction ends. The lock is the same as that of COPY. Without it, a change could commit after
+// the columns were read and before COPY begins. The statement does nothing if the table does not
+// exist or cannot be locked: the right to insert into some of the columns does not suffice.
+func (s *Sink) lockTable() *sqlspan.Statement {
+	return &sqlspan.Statement{SQL: "DO '" + strings.ReplaceAll(fmt.Sprintf(
+		`BEGIN LOCK TABLE %s IN ROW EXCLUSIVE MODE; EXCEPTION WHEN undefined_table OR `+
+			`insufficient_privilege OR wrong_object_type THEN END`, s.name), "'", "''") + "'"}
 }
 
 // readColumns returns a statement that reads the columns of the table into columns. It reads none

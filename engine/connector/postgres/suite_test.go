@@ -32,15 +32,21 @@ var schemas atomic.Int64
 // fresh creates an empty schema.
 func fresh(t testing.TB, s *connectortest.Server) *database {
 	t.Helper()
-	c, err := pgx.Connect(context.Background(), s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &database{url: s.URL, schema: fmt.Sprintf("s%d", schemas.Add(1)), conn: c}
-	t.Cleanup(func() { c.Close(context.Background()) })
+	d := connect(t, s.URL)
+	d.schema = fmt.Sprintf("s%d", schemas.Add(1))
 	d.exec(t, "CREATE SCHEMA "+d.schema)
 	d.exec(t, "SET search_path = "+d.schema)
 	return d
+}
+
+func connect(t testing.TB, url string) *database {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return &database{url: url, conn: c}
 }
 
 func (d *database) exec(t testing.TB, sql string) {

@@ -1,0 +1,63 @@
+package postgres_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestColumnChangesBeforeCopy checks that rows encoded for the former type of a column are not
+// written if a change of the type commits while the transaction of the batch waits for the table.
+// The binary forms of bigint and double precision have the same length, so COPY would accept them.
+func TestColumnChangesBeforeCopy(t *testing.T) {
+	t.Parallel()
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE changes (n bigint)")
+	o := d.options("changes")
+	o.OnNewField = "ignore"
+	s := open(t, o)
+	d.exec(t, "BEGIN")
+	d.exec(t, "ALTER TABLE changes ALTER n TYPE double precision")
+	b := s.batch([]field{{"n", stream.Number, "2"}})
+	delivered := make(chan error, 1)
+	go func() { delivered <- s.deliver(t, b) }()
+	waiting := "SELECT count(*)::text FROM pg_locks WHERE relation = 'changes'::regclass AND NOT granted"
+	for d.column(t, waiting)[0] == "0" {
+		if len(delivered) > 0 {
+			t.Fatalf("the batch did not wait: %v", <-delivered)
+		}
+	}
+	d.exec(t, "COMMIT")
+	err := <-delivered
+	if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
+		t.Errorf("a column of another type: %v, want misconfigured", err)
+	}
+	if got := d.column(t, "SELECT n::text FROM changes"); len(got) > 0 {
+		t.Errorf("the table has %v, want no row", got)
+	}
+}
+
+// TestEncodingOfDatabase checks that texts are converted to the encoding of the database, and that
+// a text that this encoding cannot represent is refused.
+func TestEncodingOfDatabase(t *testing.T) {
+	t.Parallel()
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	o := d.options("t")
+	o.URL, o.Table = strings.Replace(d.url, "/postgres?", "/latin?", 1), "texts"
+	s := open(t, o)
+	refused := map[string]string{}
+	for _, text := range []string{"é", "☃"} {
+		s.settle(t, s.batch([]field{{"t", stream.Text, text}}), refused)
+	}
+	other := connect(t, o.URL+"&client_encoding=UTF8")
+	if got := other.column(t, "SELECT t FROM texts"); !slices.Equal(got, []string{"é"}) {
+		t.Errorf("the table has %q, want é", got)
+	}
+	if len(refused) != 1 || !strings.Contains(refused["☃"], "22P05") {
+		t.Errorf("refused: %v, want ☃", refused)
+	}
+}
