@@ -36,7 +36,8 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	return p, nil
 }
 
-// renew creates a new instance of the pipeline's source and of its host.
+// renew creates a new source for the pipeline, and a new host. A host gives a component the
+// services of the engine, such as its log and file system.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
 	made, err := construct[stream.Source](p.cfg.Source, h)
@@ -70,7 +71,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute assembles the route of a slot. It creates new instances of the sink and the processors.
+// newRoute builds a route from the config of its slot. It creates new instances of the sink and
+// the processors.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -140,9 +142,10 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking prepares the counts of parked records, which a sink keeps in a store of its own to
-// deliver them later (stream.ParkingSink). It returns an error if a broker assigns the partitions,
-// because another node may continue a partition but not its parked records.
+// makeParking prepares the counts of parked records. A sink that parks records
+// (stream.ParkingSink) keeps them in a store of its own and delivers them later. makeParking
+// returns an error if a broker assigns the partitions: another node may then continue a
+// partition, but has no access to its parked records.
 func (r *route) makeParking() error {
 	parking, _ := r.sink.(stream.ParkingSink)
 	if parking != nil && r.assigned != nil {
@@ -192,8 +195,8 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare opens the state of the route: checkpoint and dead-letter store. boot identifies the
-// present run of the operating system.
+// prepare opens the files of the route: its progress in the checkpoint, and its dead letters.
+// boot identifies the present run of the operating system.
 func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {

@@ -51,8 +51,8 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *layered
 	return m
 }
 
-// queueMissing finds the progress that is only in the upper layer. The next call of synced copies
-// it to the lower layer.
+// queueMissing finds the progress that is only in the upper layer (not synced). The next call of
+// synced copies it to the lower layer.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -160,9 +160,9 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// unknownRoutes returns the lanes that have a resume token in either layer, except the lane with
-// the given name. The result maps each lane to the empty token. Storing an empty token removes the
-// lane's token.
+// unknownRoutes returns the lanes (workers) that have a resume token in either layer, except the
+// lane with the given name. The result maps each lane to the empty token. Storing an empty token
+// removes the lane's token.
 func (m *layeredStore) unknownRoutes(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
