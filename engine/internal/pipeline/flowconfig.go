@@ -55,8 +55,7 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 }
 
 // budgetOf returns the limit on redeliveries, which is a share of the deliveries plus a number
-// per second. If flow.redeliver is 0, there
-// is no limit.
+// per second. If flow.redeliver is 0, there is no limit.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}

@@ -40,7 +40,8 @@ type sender struct {
 // Run delivers until the data ends.
 func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
 
-// open creates the sender for the sink's lanes.
+// open creates the sender of package flow for the sink's lanes. A lane is a worker's place in
+// that sender.
 func (r *sender) open() error {
 	lanes := r.lanes()
 	c, err := controlConfig(r.cfg, lanes)
