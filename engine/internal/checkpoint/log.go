@@ -14,9 +14,9 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork limits the search for good frames after a bad one. It is the maximum number of bytes
-// that the search reads for checksums. If more were needed, the file is treated as damaged, which
-// is the safe choice.
+// scanWork limits the search that follows a bad frame. The search looks for valid frames, and may
+// read at most this number of bytes for checksums. If it would need more, the file is treated as
+// damaged, which is the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
