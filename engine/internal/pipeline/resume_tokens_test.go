@@ -67,7 +67,8 @@ func TestRenamedOutput(t *testing.T) {
 }
 
 // TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers. It checks this even if a run that was killed had removed it from one layer only.
+// layers of the checkpoint. It checks this even if a run that was killed had removed it from one
+// layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -97,8 +98,9 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer checks progress that an instance saved without a sync. After the first
-// sync of the next instance it must be in both layers, although no data of it is delivered again.
+// TestOwedToTheLowerLayer checks progress that a run saved in the upper layer of the checkpoint
+// without a sync. After the first sync of the next run, the progress must be in both layers,
+// although that run delivers no data of the partition.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
