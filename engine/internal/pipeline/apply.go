@@ -305,7 +305,7 @@ func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
 	s.mu.Unlock()
-	if started || r.saver.memory == nil {
+	if started || r.saver.layers == nil {
 		return
 	}
 	if err := r.close(); err != nil {

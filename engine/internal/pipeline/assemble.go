@@ -111,7 +111,7 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, urgent: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
@@ -203,15 +203,15 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 		return err
 	}
 	k := r.saver
-	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
+	k.layers = newLayeredStore(store, r.key, k.syncer != nil, boot)
 	if r.pipe.sharing.on {
-		k.memory.pause = bucketPause
+		k.layers.pause = bucketPause
 	}
-	if err := k.memory.forgetOtherBoots(); err != nil {
+	if err := k.layers.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if k.writesSoon() {
-		k.some = make(chan struct{}, 1)
+		k.soon = make(chan struct{}, 1)
 	}
 	r.mu.Lock() // a status request may be reading the route
 	r.books = newBooks(k.markOf)

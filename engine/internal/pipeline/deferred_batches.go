@@ -49,7 +49,7 @@ func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
 	}
-	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.memory.layered() &&
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&
 		w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
@@ -101,7 +101,7 @@ func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
 	}
-	for m := range w.saver.memory.marks() {
+	for m := range w.saver.layers.marks() {
 		if m.Waiting {
 			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
 				"%q has some: put it back, or accept that "+

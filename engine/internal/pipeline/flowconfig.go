@@ -18,10 +18,9 @@ import (
 // flight.
 //
 // "auto" means "queue", with one exception. A lane is a worker's place in the sender. If all
-// lanes are ordered and have an in-flight limit of their own, as those of a file do, "auto" means
-// that fixed limit. Such lanes sync all in-flight batches in one fsync. Their round trip
+// lanes are ordered and the first has an in-flight limit of its own, as that of a file has, "auto"
+// means that fixed limit. Such lanes sync all in-flight batches in one fsync. Their round trip
 // therefore grows with the window although no queue has formed.
-// queue has formed.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {

@@ -45,7 +45,7 @@ func (r *saver) forget() error {
 		drop = r.keepFinished(now, idle)
 		r.prunable = append(r.prunable, r.resumed.pruneLate(drop, idle)...)
 	}
-	if err := r.memory.deleteParts(drop); err != nil {
+	if err := r.layers.deleteParts(drop); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -97,14 +97,13 @@ const maxKeptFinished = 10_000
 // rows for lateTransaction, or until a later run. Until then, the checkpoint must tell the source
 // that the partition is finished. Otherwise the source would read the partition again for another
 // route, if that route has no ledger and has already deleted its own progress.
-// has no ledger and has already deleted its own mark.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
 		isIdle[id] = true
 	}
 	for _, id := range now {
-		if m, ok := r.memory.mark(id); ok && m.Finished && !isIdle[id] {
+		if m, ok := r.layers.mark(id); ok && m.Finished && !isIdle[id] {
 			r.resumed.kept = append(r.resumed.kept, id)
 		} else {
 			drop = append(drop, id)
@@ -153,7 +152,7 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
 	}
-	if err := r.memory.synced(); err != nil {
+	if err := r.layers.synced(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	for len(r.prunable) > 0 && r.prune(ctx) == nil { // after a failure, a later run prunes the rest

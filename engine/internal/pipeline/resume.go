@@ -34,7 +34,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	}
 	behind := 0
 	var lost amount
-	for local := range r.memory.marks() {
+	for local := range r.layers.marks() {
 		if o.OwnLetters && !deadletter.IsPartition(local.Part.ID) {
 			continue
 		}
@@ -53,7 +53,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	}
 	if o.Keep > 0 {
 		local := make(map[string]bool)
-		for m := range r.memory.marks() {
+		for m := range r.layers.marks() {
 			local[m.Part.ID] = true
 		}
 		maps.DeleteFunc(held, func(id string, _ stream.Mark) bool { // of another process
@@ -147,7 +147,7 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 		m.Part.ID = id
 		return r.waits.resume(m, known)
 	}
-	m, known := r.memory.mark(id)
+	m, known := r.layers.mark(id)
 	m.Part.ID = id
 	return r.waits.resume(m, known)
 }
@@ -158,7 +158,7 @@ func (r *route) stateDir() (vfs.Dir, error) {
 }
 
 func (r *saver) known() iter.Seq[stream.Mark] {
-	marks := r.memory.marks()
+	marks := r.layers.marks()
 	if r.resumed != nil {
 		marks = slices.Values(r.resumed.all())
 	}

@@ -19,7 +19,7 @@ import (
 // source.
 type saver struct {
 	*core
-	memory   *layeredStore            // set by prepare
+	layers   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if the sink's acknowledged data is already durable
 	ledgered stream.TransactionalSink // nil if the sink stores no progress
 	pipe     finishingPipe
@@ -32,11 +32,11 @@ type saver struct {
 
 	// quarter wakes Run to write immediately, because the unsaved bytes have reached a quarter of
 	// checkpoint.replay or many partitions are new.
-	quarter chan struct{}
+	urgent chan struct{}
 
 	syncedAt atomic.Int64 // start of the last successful sync, in ns since 1970; 0 if none
 
-	some chan struct{} // wakes Run to write soon; nil if it must not
+	soon chan struct{} // wakes Run to write soon; nil if it must not
 
 	deleted  []string // deleted partitions; used by the checkpoint's goroutine only
 	prunable []string // for the sink to delete, once deleted from the checkpoint
@@ -78,12 +78,13 @@ type finishingPipe interface {
 //
 // If a write fails and may succeed later, for example after a full disk, Run retries it with
 // growing waits. No data is lost, because deliveries stop when the unsaved bytes reach
-// checkpoint.replay. After any other failure, the route ends and restarts from the checkpoint.
+// checkpoint.replay. After any other failure, and after any failure of a finite run, Run returns
+// the error. The route then ends and restarts from the checkpoint (a finite run does not restart).
 // After a failed sync, for example, neither the sink's data nor the log can be trusted.
 func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, waits := r.some, r.waits.changed // set to nil during the pause
+	soon, waits := r.soon, r.waits.changed // set to nil during the pause
 	rest := time.NewTimer(writePause)
 	rest.Stop()
 	defer rest.Stop()
@@ -94,22 +95,22 @@ func (r *saver) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-rest.C:
-			some, waits = r.some, r.waits.changed
+			soon, waits = r.soon, r.waits.changed
 			continue
-		case <-some:
+		case <-soon:
 			if reader := settlerOf(r); reader != nil {
 				err = reportSettled(ctx, r, reader)
 				break
 			}
-			some, waits = nil, nil
+			soon, waits = nil, nil
 			var marks int
 			marks, err = r.write()
-			rest.Reset(max(r.memory.pause, time.Duration(marks)*markPause))
+			rest.Reset(max(r.layers.pause, time.Duration(marks)*markPause))
 		case <-waits:
-			some, waits = nil, nil
+			soon, waits = nil, nil
 			err = r.waits.save()
 			rest.Reset(writePause)
-		case <-r.quarter:
+		case <-r.urgent:
 			if r.assigned != nil || r.hasManyParts() {
 				err = r.assigned.save(ctx, r.sync)
 				break
@@ -130,7 +131,7 @@ func (r *saver) Run(ctx context.Context) error {
 		switch {
 		case later && ctx.Err() != nil:
 			return nil // the run ends, and lastSave saves the rest
-		case !later || r.once || r.memory.failed():
+		case !later || r.once || r.layers.failed():
 			return err
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
@@ -158,7 +159,7 @@ const bucketPause = 100 * time.Millisecond
 // instead of once every checkpoint.sync. It does so if a kill would otherwise repeat these records,
 // and if a write only appends to the log.
 func (r *saver) writesSoon() bool {
-	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
+	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.layers.layered())
 }
 
 // saveBackoff is the wait between attempts to save the progress and to report it to source and
@@ -234,7 +235,7 @@ const lastSaveBound = 30 * time.Second
 // partitions with saved progress.
 func (r *saver) write() (marks int, err error) {
 	s := r.take()
-	if r.syncer != nil && !r.memory.layered() {
+	if r.syncer != nil && !r.layers.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
 			return len(s.marks), err
 		}
@@ -253,7 +254,7 @@ func (r *saver) append(s saving) error {
 		r.addMetadata(marks)
 	}
 	if len(marks)+len(s.places) > 0 {
-		if err := r.memory.save(marks, s.places); err != nil {
+		if err := r.layers.save(marks, s.places); err != nil {
 			return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 		}
 	}
@@ -292,7 +293,7 @@ func (r *saver) sync(ctx context.Context) error {
 		return err
 	}
 	s := r.take()
-	if r.memory.layered() {
+	if r.layers.layered() {
 		if err := r.append(s); err != nil {
 			return err
 		}
@@ -302,7 +303,7 @@ func (r *saver) sync(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.memory.layered() {
+	if !r.layers.layered() {
 		if err := r.append(s); err != nil {
 			return err
 		}
@@ -310,7 +311,7 @@ func (r *saver) sync(ctx context.Context) error {
 	if err := r.waits.sync(); err != nil { // before the source finishes data that no longer waits
 		return err
 	}
-	if err := r.memory.synced(); err != nil {
+	if err := r.layers.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
 	if err := r.report(ctx); err != nil {
@@ -381,16 +382,17 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 // until it learns that the progress of the file is saved.
 const manyParts = 4096
 
-// wake wakes Run to save soon if there is unsaved data. It wakes Run to save immediately if the
-// unsaved bytes reach a quarter of checkpoint.replay, or manyParts partitions are new.
+// wake wakes Run to save immediately if the unsaved bytes reach a quarter of checkpoint.replay, or
+// if manyParts partitions are new. Otherwise it wakes Run to save soon, if there is unsaved data or
+// the reader waits to learn of settled records (settlerOf).
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
-		wake(r.quarter)
+		wake(r.urgent)
 	} else if unsaved > 0 {
-		wake(r.some) // does nothing if r.some is nil
+		wake(r.soon) // does nothing if r.soon is nil
 	}
 	if settlerOf(r) != nil {
-		wake(r.some)
+		wake(r.soon)
 	}
 }
 
@@ -409,8 +411,8 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves new partitions in the checkpoint before the sink gets their data. Only the
-// checkpoint records which file belongs to a partition id. Without announce, a kill could occur
+// announce saves new partitions in the checkpoint before a sink with a ledger gets their data. Only
+// the checkpoint records which file belongs to a partition id. Without announce, a kill could occur
 // after the sink's commit and before the first save of the checkpoint. The sink's ledger would
 // then have progress of an unknown file. If saving fails here, the checkpoint's goroutine retries
 // it or reports the error.
@@ -419,7 +421,7 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
 	}
-	if r.ledgered == nil || r.assigned != nil || r.memory.layered() {
+	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
 		return
 	}
 	ahead := slices.Clone(met)
@@ -430,7 +432,7 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range met {
 		met[i].Metadata = ahead[i].Metadata
 	}
-	_ = r.memory.save(met, nil)
+	_ = r.layers.save(met, nil)
 }
 
 // saveToken saves the resume token with which the sink's only lane starts, before the lane gets
@@ -444,12 +446,12 @@ func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}
-	places := r.memory.unknownRoutes(lanes[0].Name)
+	places := r.layers.tokensToDelete(lanes[0].Name)
 	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
 		return nil
 	}
 	places[lanes[0].Name] = r.syncer.StartToken()
-	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
+	if err := joined(r.layers.save(nil, places), r.layers.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil

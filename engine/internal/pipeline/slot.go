@@ -22,13 +22,13 @@ import (
 // from the checkpoint, so that nothing of a failed route remains in memory. The slot itself keeps
 // counts and the last error across these starts.
 type slot struct {
-	key     string // "pipeline/route"
-	pipe    *pipe
-	cfg     config.Route
-	o       Options
-	log     *slog.Logger
-	counter *metrics.Set // counters of sink and processors
-	met     *metrics.Set // counters of the source's reader
+	key           string // "pipeline/route"
+	pipe          *pipe
+	cfg           config.Route
+	o             Options
+	log           *slog.Logger
+	counter       *metrics.Set // counters of sink and processors
+	readerCounter *metrics.Set // counters of the source's reader
 
 	parkedBase *parkedBase
 	failures   *failures
@@ -56,7 +56,8 @@ type slot struct {
 func newSlot(p *pipe, c config.Route, o Options) *slot {
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	return &slot{
-		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log, counter: new(metrics.Set), met: new(metrics.Set),
+		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log,
+		counter: new(metrics.Set), readerCounter: new(metrics.Set),
 		parkedBase: new(parkedBase),
 		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
 	}
@@ -212,7 +213,7 @@ func (s *slot) begin() (*route, error) {
 	switch {
 	case !first:
 		err = s.nextRoute(old)
-	case old.saver.memory == nil: // the slot was added to a running engine
+	case old.saver.layers == nil: // the slot was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
 	if err != nil {
