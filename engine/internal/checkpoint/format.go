@@ -24,7 +24,7 @@ const (
 
 // Kinds of a frame.
 const (
-	kindEntry  = 1 // marks and places of one route
+	kindEntry  = 1 // marks (progress of partitions) and resume tokens of one route
 	kindForget = 2 // partitions of one route
 	kindEnd    = 3 // the snapshot is complete
 )
@@ -35,7 +35,7 @@ const (
 	flagName     // a name follows
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
-	flagNote     // a note follows the ranges
+	flagNote     // metadata follows the ranges
 	flagWaiting  // part of it is waiting, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )

@@ -7,7 +7,7 @@ import (
 )
 
 // state is the result of all entries read or written so far. It also assigns numbers to routes,
-// partitions and lanes (places of workers). The same entries always lead to the same numbers.
+// partitions and lanes (workers of a sink). The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -35,7 +35,7 @@ type part struct {
 type lane struct {
 	number int
 	name   string
-	place  string // "" if deleted
+	place  string // resume token; "" if deleted
 }
 
 // Upper bounds of the bytes of an item in a snapshot, without its strings. These are the bytes for

@@ -109,7 +109,7 @@ func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positi
 type LeaseStatus struct {
 	Pipeline string
 	Node     string        // of the owner; "" if there is no owner, or nothing is known
-	Epoch    uint64        // epoch of the owner
+	Epoch    uint64        // number that is higher for each new owner
 	Owned    bool          // this process is the owner
 	Takeover uint64        // number of times that this process has become the owner
 	Silent   time.Duration // time since the last response of the bucket; -1 if there was none

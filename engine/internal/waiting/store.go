@@ -55,7 +55,7 @@ type Store struct {
 	x        *index
 	unsynced []uint32      // entries written to the journal since the last sync
 	batch    uint32        // number of the last batch
-	fewest   bool          // the next suspect is the one with the least evidence
+	fewest   bool          // Next returns the suspect with the fewest failures next
 	closed   bool          // Next returns io.EOF
 	changed  chan struct{} // closed when a range is added that may be due before the others
 }
